@@ -1,0 +1,1 @@
+"""One outside thing each; foreign errors are translated at the edge."""

@@ -1,0 +1,1 @@
+"""Pure types: what the appliance talks about. No I/O, no clock."""

@@ -1,0 +1,36 @@
+"""What can go wrong, branched by what the caller can do about it.
+
+Messages state the fact, then the next command.
+"""
+
+
+class ApplianceError(Exception):
+    """Anything the appliance reports to a person. `str()` is one or more complete lines."""
+
+
+class ProfileError(ApplianceError):
+    """A profile is wrong: fix the file."""
+
+
+class SettingsError(ApplianceError):
+    """The settings are wrong: fix appliance.toml or the environment."""
+
+
+class BackendError(ApplianceError):
+    """A model did not answer as it should: retry, or read its log."""
+
+
+class UnitError(ApplianceError):
+    """systemd refused or could not be reached."""
+
+
+class GpuError(ApplianceError):
+    """The driver or a device does not answer: surface it."""
+
+
+class StoreError(ApplianceError):
+    """The state directory cannot be read or written."""
+
+
+class PermissionDeniedError(ApplianceError):
+    """The caller may not do this."""

@@ -1,0 +1,81 @@
+"""What the box looked like at one instant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ActiveState(StrEnum):
+    """ActiveState of a unit, as systemd names it."""
+
+    INACTIVE = "inactive"
+    ACTIVATING = "activating"
+    ACTIVE = "active"
+    RELOADING = "reloading"
+    DEACTIVATING = "deactivating"
+    FAILED = "failed"
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedUnit:
+    """One backend unit over D-Bus (org.freedesktop.systemd1)."""
+
+    active: ActiveState = ActiveState.INACTIVE
+    sub: str = "dead"
+    has_job: bool = False
+    """A start or stop job is queued or running."""
+    result: str = "success"
+    """Result of the last run: success, exit-code, signal, timeout, exec-condition …"""
+    status_text: str = ""
+    main_pid: int = 0
+    """0: no main process."""
+    exit_status: int = 0
+    since_unix_s: float = 0.0
+    """When it last became active; 0: never in this boot."""
+    loaded: bool = True
+    """False: the unit file is missing."""
+    needs_reload: bool = False
+    """The unit file or its profile changed since systemd read it."""
+
+    @property
+    def waits_to_restart(self) -> bool:
+        """systemd will start it again by itself: neither running nor stopped."""
+        return self.active is ActiveState.ACTIVATING and self.sub.startswith("auto-restart")
+
+    @property
+    def serving(self) -> bool:
+        """Up, by its own readiness notification."""
+        return self.active in {ActiveState.ACTIVE, ActiveState.RELOADING}
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing is queued: its control group is empty."""
+        return (
+            self.active in {ActiveState.INACTIVE, ActiveState.FAILED}
+            and self.main_pid == 0
+            and not self.has_job
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """Backend units by profile name, and the system around them."""
+
+    units: Mapping[str, ObservedUnit]
+    hold_active: bool = False
+    """appliance-hold.service is active."""
+    going_down: bool = False
+    """The system is stopping: a failure seen now says nothing about a model."""
+
+    def unit(self, name: str) -> ObservedUnit:
+        """The unit of profile `name`; an inactive one when systemd does not know it."""
+        return self.units.get(name, ObservedUnit(loaded=False))
+
+    def busy(self) -> tuple[str, ...]:
+        """Profiles whose unit runs, starts or stops, sorted."""
+        return tuple(sorted(n for n, u in self.units.items() if not u.idle))
+
+    def serving(self) -> tuple[str, ...]:
+        """Profiles whose unit is up, sorted."""
+        return tuple(sorted(n for n, u in self.units.items() if u.serving))

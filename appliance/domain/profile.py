@@ -1,0 +1,92 @@
+"""What one model needs in order to run, and what it promises."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from appliance.domain.claims import Claim
+
+
+class Mark(StrEnum):
+    """Who is told about a profile. One store: the supervisor's; a profile gives the first value."""
+
+    LIVE = "live"
+    STANDBY = "standby"
+    RETIRED = "retired"
+
+
+class WarmUp(StrEnum):
+    """The one real request that proves a backend before it is committed."""
+
+    COMPLETION = "completion"
+    CHAT = "chat"
+    EMBEDDING = "embedding"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Memory a backend takes once loaded, in bytes. None: not declared, hence unknown."""
+
+    vram_bytes: int | None = None
+    ram_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long each step may take, in seconds."""
+
+    no_progress_s: float = 300.0
+    """A start that shows no progress (CPU time, I/O, memory, log lines) for this long has failed."""
+    stop_s: float = 90.0
+    """From SIGTERM to SIGKILL."""
+    drain_s: float = 30.0
+    """For requests in flight before a stop."""
+    release_s: float = 60.0
+    """For the gate to see the claim's memory come back."""
+    warm_up_s: float = 120.0
+    """For the one real request after the load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a backend listens: a loopback port, or a unix socket. Exactly one is set."""
+
+    port: int | None = None
+    socket: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A profile as it is installed: what the daemon and the CLI know about it.
+
+    `appliance apply` writes one of these for every unit it installs; the daemon parses no profile.
+    """
+
+    name: str
+    description: str
+    engine: str
+    model: str
+    """The model as the profile names it: a path, or ``hf:owner/name``; empty for none."""
+    model_path: str | None
+    """A file or directory that must exist before a start; None: nothing to check."""
+    binary: str
+    """The program that the unit runs in the end."""
+    served: tuple[str, ...]
+    """Names and patterns that clients may ask for; never empty."""
+    endpoint: Endpoint
+    health_path: str
+    claim: Claim
+    need: Need
+    deadlines: Deadlines
+    warm_up: WarmUp
+    first_mark: Mark
+    source_path: str
+    source_sha256: str
+    """Of the profile's bytes when it was applied: another value now means 'edited since'."""
+    conflicts: tuple[str, ...] = field(default=())
+    """Names of the other applied profiles whose claims intersect, sorted."""
+
+
+Catalogue = Mapping[str, Applied]
+"""Every applied profile by name."""

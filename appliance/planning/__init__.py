@@ -1,0 +1,1 @@
+"""Pure decisions. Time and observations are arguments."""
