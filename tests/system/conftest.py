@@ -1,0 +1,47 @@
+"""What the system tests share: the rig, an installed image, boxes on it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.rig import Box, Image, missing, sweep
+from tests.system.rig.appliance import fetch_wheels, install, sources
+
+HERE = Path(__file__).parent
+REQUIRED = os.environ.get("APPLIANCE_TESTS_REQUIRE_SYSTEM") == "1"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here is a system test, and may wait for the image to be built."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.system)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def rig() -> type[Box]:
+    """What makes boxes. Where it cannot, the test is skipped, or fails if boxes are required."""
+    if reason := missing():
+        unproved = f"{reason}; nothing about a real systemd is shown by this run"
+        pytest.fail(unproved) if REQUIRED else pytest.skip(unproved)
+    sweep()
+    return Box
+
+
+@pytest.fixture(scope="session")
+def image(rig: type[Box]) -> Iterator[Image]:
+    """A machine on which scripts/install.sh has installed the appliance, without network."""
+    built = Image.build(rig(read_only=sources(fetch_wheels())), install)
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def box(image: Image) -> Iterator[Box]:
+    """A booted box with the appliance installed and no profile; its state is on a crash disk."""
+    with Box(image, disk="/var/lib/appliance") as booted:
+        yield booted

@@ -1,0 +1,75 @@
+"""Whether this machine can boot a box, and what killed runs left behind on it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+PROGRAMS: Final = {
+    "systemd-nspawn": "systemd-container",
+    "dbus-daemon": "dbus",
+    "mkfs.ext4": "e2fsprogs",
+    "losetup": "mount",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+}
+"""What the rig runs, and the Debian package each comes from."""
+
+HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class RigError(RuntimeError):
+    """A box could not be set up, booted or made to do as it was told."""
+
+
+def work_dir() -> Path:
+    """Where boxes live: APPLIANCE_RIG_DIR, or a folder that survives a small /tmp."""
+    return Path(os.environ.get("APPLIANCE_RIG_DIR", "/var/tmp/appliance-rig"))  # noqa: S108
+
+
+def missing() -> str | None:
+    """Why no box can be booted here, as one sentence; None when one can."""
+    if os.geteuid() != 0:
+        return "booting a box needs root"
+    absent = {p: pkg for p, pkg in PROGRAMS.items() if shutil.which(p, path=HOST_PATH) is None}
+    if absent:
+        return f"no {', '.join(absent)}: apt-get install {' '.join(sorted(set(absent.values())))}"
+    for part in (Path("/usr"), Path("/etc")):
+        if part.stat().st_dev != Path("/").stat().st_dev:
+            return f"{part} is a file system of its own, and the overlay shows only the root one"
+    probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, text=True, check=False)
+    return f"no private mounts here: {probe.stderr.strip()}" if probe.returncode else None
+
+
+def sweep() -> None:
+    """Remove boxes whose owner was killed before it could."""
+    from tests.system.rig.cgroups import Slot  # noqa: PLC0415  # it needs RigError from here
+
+    for directory in sorted(work_dir().glob("*/")):
+        owner = directory / "owner"
+        if owner.exists() and not _alive(owner.read_text()):
+            slot = Slot(directory.name)
+            slot.kill()
+            slot.remove()
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def mark_owned(directory: Path) -> None:
+    """Say that this process answers for `directory`."""
+    (directory / "owner").write_text(_identity(os.getpid()) or "")
+
+
+def _alive(identity: str) -> bool:
+    pid = identity.partition(" ")[0]
+    return pid.isdigit() and _identity(int(pid)) == identity
+
+
+def _identity(pid: int) -> str | None:
+    """The process id and its start time, which together are never used twice."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return f"{pid} {stat.rpartition(')')[2].split()[19]}"
