@@ -40,7 +40,7 @@ class ObservedUnit:
 
     @property
     def waits_to_restart(self) -> bool:
-        """systemd will start it again by itself: neither running nor stopped."""
+        """Whether systemd will start it again by itself: it neither runs nor is it stopped."""
         return self.active is ActiveState.ACTIVATING and self.sub.startswith("auto-restart")
 
     @property

@@ -1,0 +1,144 @@
+"""The machine: what a preflight asks, what the gate said, what a unit logged.
+
+Nothing here raises: what this unprivileged process may not see is said to be unknown.
+"""
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import logging
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.host_memory import read_host_memory
+from appliance.adapters.nvml import read_gpus
+from appliance.domain.names import is_profile_name, unit_of
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
+
+_log = logging.getLogger(__name__)
+
+_TCP_LISTEN: Final = "0A"
+_JOURNAL_TIMEOUT_S: Final = 5.0
+_MAX_PROFILE_BYTES: Final = 1 << 20
+
+
+class LinuxHost:
+    """The port `Host`.
+
+    Args:
+        gate_dir: Where the gate leaves its refusals.
+    """
+
+    def __init__(self, *, gate_dir: Path) -> None:
+        self._gate_dir = gate_dir
+        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+    @property
+    def boot_id(self) -> str:
+        """Changes with every boot."""
+        return self._boot_id
+
+    async def facts(self, applied: Applied) -> ProfileFacts:
+        """What speaks for or against starting this profile."""
+        return await asyncio.to_thread(_facts, applied)
+
+    async def refusals(self) -> Mapping[str, str]:
+        """What the gate said when it last refused, by profile; admitted ones are absent."""
+        return read_refusals(self._gate_dir)
+
+    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
+        """The last lines that the unit of profile `name` logged in this boot."""
+        argv = ("journalctl", "-u", unit_of(name), "-b", "-n", str(lines), "-o", "cat", "-q")
+        try:
+            async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
+                process = await asyncio.create_subprocess_exec(
+                    *argv,
+                    "--no-pager",
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+                output, _ = await process.communicate()
+        except (OSError, TimeoutError) as error:
+            _log.warning("no log of %s: %s", name, error)
+            return ()
+        return tuple(output.decode(errors="replace").splitlines()[-lines:])
+
+
+def is_edited(applied: Applied) -> bool:
+    """Whether the profile's file is not the one that was applied; False when unreadable."""
+    try:
+        with Path(applied.source_path).open("rb") as file:
+            text = file.read(_MAX_PROFILE_BYTES)
+    except OSError:
+        return False
+    return hashlib.sha256(text).hexdigest() != applied.source_sha256
+
+
+def edited_profiles(catalogue: Catalogue) -> frozenset[str]:
+    """Profiles whose file changed since it was applied."""
+    return frozenset(name for name, applied in catalogue.items() if is_edited(applied))
+
+
+def read_refusals(directory: Path) -> Mapping[str, str]:
+    """The gate's refusals in `directory`, by profile."""
+    found: dict[str, str] = {}
+    try:
+        files = sorted(directory.glob("*.json"))
+    except OSError:
+        return found
+    for file in files:
+        try:
+            found[file.stem] = str(json.loads(file.read_text("utf-8"))["reason"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # admitted or half-written meanwhile
+    return {name: reason for name, reason in found.items() if is_profile_name(name)}
+
+
+def _facts(applied: Applied) -> ProfileFacts:
+    return ProfileFacts(
+        model=Presence.PRESENT if applied.model_path is None else _presence(applied.model_path),
+        engine=_engine_presence(applied),
+        port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
+        edited=is_edited(applied),
+    )
+
+
+def _presence(path: str) -> Presence:
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Presence.MISSING
+    except OSError:
+        return Presence.UNKNOWN
+    return Presence.PRESENT
+
+
+def _engine_presence(applied: Applied) -> Presence:
+    if applied.engine == "xllamacpp" and importlib.util.find_spec("xllamacpp") is None:
+        return Presence.MISSING
+    return _presence(applied.binary)
+
+
+def port_user(port: int) -> str | None:
+    """User whose process listens on a TCP port, on any address; None: nobody does."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                return _user(int(fields[7]))
+    return None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,131 @@
+"""The supervisor's process: puts everything together and runs until it is told to end.
+
+One TaskGroup: a part that dies ends the process, and systemd starts it again. Models are
+systemd's, so neither costs them a token.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+
+from appliance.adapters.backend_http import HttpBackend
+from appliance.adapters.clock import SystemClock
+from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.host import LinuxHost
+from appliance.adapters.logs import log_to_journal
+from appliance.adapters.manifest import ManifestProfiles
+from appliance.adapters.null_gateway import NullGateway
+from appliance.adapters.sd import Readiness, inherited_socket
+from appliance.adapters.sqlite import SqliteStore
+from appliance.adapters.systemd import SystemdUnits
+from appliance.domain.errors import ApplianceError, UnitError
+from appliance.domain.protocol import Exit
+from appliance.services.supervisor import Supervisor
+from appliance.services.transaction import Outside
+from appliance.settings import Settings, load_settings
+from appliance.surfaces.box_status import BoxStatus
+from appliance.surfaces.control import ControlServer
+
+_log = logging.getLogger(__name__)
+
+
+class _ToldToEnd(Exception):
+    """SIGTERM or SIGINT."""
+
+
+async def run(settings: Settings) -> None:
+    """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
+    readiness = Readiness()
+    host = LinuxHost(gate_dir=settings.gate_dir)
+    clock = SystemClock()
+    store = SqliteStore(settings.state_dir / "state.sqlite", keep_rows=settings.keep_operations)
+    await store.open()
+    async with SystemdUnits() as units:
+        outside = Outside(
+            units=units,
+            backend=HttpBackend(),
+            gateway=NullGateway(),
+            host=host,
+            commitment=FileCommitment(settings.state_dir),
+            store=store,
+            clock=clock,
+        )
+        supervisor = Supervisor(
+            outside,
+            ManifestProfiles(settings.applied_dir),
+            look_every_s=settings.look_every_s,
+            on_look=readiness.alive,
+        )
+        status = BoxStatus(supervisor, host=host, store=store, clock=clock)
+        control = ControlServer(supervisor, status=status.document, now_unix_s=clock.unix_s)
+        listener = inherited_socket()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(supervisor.run())
+                tasks.create_task(_bus_lost(units))
+                if listener is None:
+                    _log.warning("no control socket: start appliance-supervisor.socket")
+                else:
+                    tasks.create_task(control.serve(listener))
+                readiness.ready()
+                tasks.create_task(_until_told(supervisor, readiness))
+        except* _ToldToEnd:
+            _log.info("the supervisor ends; models keep running")
+        finally:
+            await store.close()
+
+
+async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:
+    """End everything on SIGTERM or SIGINT, read the profiles again on SIGHUP."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, _reload, supervisor)
+    await told.wait()
+    readiness.stopping()
+    raise _ToldToEnd
+
+
+def _reload(supervisor: Supervisor) -> None:
+    try:
+        supervisor.reload()
+    except ApplianceError as error:
+        _log.error("the applied profiles stay as they were: %s", error)
+
+
+async def _bus_lost(units: SystemdUnits) -> None:
+    """Without the bus nothing can be observed: end, and let systemd start us again."""
+    await units.closed()
+    raise UnitError("the connection to the system bus is lost")
+
+
+def main() -> int:
+    """Run the daemon; returns its exit status."""
+    try:
+        settings = load_settings()
+    except ApplianceError as error:
+        sys.stderr.write(f"<3>{error}\n")
+        return Exit.CONFIG
+    log_to_journal(settings.log_level)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            asyncio.run(run(settings))
+        except* ApplianceError as group:
+            for error in _leaves(group):
+                _log.error("%s", error)
+            return Exit.FAILED
+    return Exit.OK
+
+
+def _leaves(group: BaseExceptionGroup[ApplianceError]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Operations: what the supervisor has been asked to do, and how far it has come.
+
+==============  =======================================================================
+phase           what ends it
+==============  =======================================================================
+preflight       nothing speaks against the change; nothing has been touched
+hold            the gateway queues new requests
+drain           requests in flight have finished, or their deadline has passed
+stop            every unit in the way is stopped
+release         the gate has seen the memory come back
+start           the engine's process runs
+load            the engine says that it is ready
+warm-up         it has answered one real request
+commit          the names to serve after a boot are on disk; requests are released
+==============  =======================================================================
+
+A failure after preflight turns an operation round: the same phases, towards the profiles
+that served before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What was asked for."""
+
+    SWITCH = "switch"
+    START = "start"
+    STOP = "stop"
+    RESTART = "restart"
+    HOLD = "hold"
+    REPAIR = "repair"
+    """The supervisor's own: bring committed profiles back after a crash or an ended hold."""
+
+
+class Phase(StrEnum):
+    """How far an operation has come. The order of definition is the order of the phases."""
+
+    PREFLIGHT = "preflight"
+    HOLD = "hold"
+    DRAIN = "drain"
+    STOP = "stop"
+    RELEASE = "release"
+    START = "start"
+    LOAD = "load"
+    WARM_UP = "warm-up"
+    COMMIT = "commit"
+
+
+PHASE_ORDER: Final[Mapping[Phase, int]] = {phase: i for i, phase in enumerate(Phase)}
+
+
+class Outcome(StrEnum):
+    """How an operation ended."""
+
+    DONE = "done"
+    ROLLED_BACK = "rolled-back"
+    """It failed, and what served before serves again."""
+    FAILED = "failed"
+    """It failed, and what served before does not serve."""
+    REFUSED = "refused"
+    """Nothing was touched."""
+    SUPERSEDED = "superseded"
+    """A unit started by hand took the devices meanwhile; that one stays."""
+    INTERRUPTED = "interrupted"
+    """A shutdown or a power cut ended it; the next boot follows the committed names."""
+
+
+FOREVER: Final = "forever"
+HoldUntil = float | str | None
+"""Unix seconds when a hold ends, `FOREVER`, or None: no hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What the box shall look like when an operation is done."""
+
+    stop: tuple[str, ...] = ()
+    """Profiles that must not run, sorted."""
+    start: tuple[str, ...] = ()
+    """Profiles that must serve, in the order they are started."""
+    restore: tuple[str, ...] = ()
+    """Profiles to serve again when this fails: those that ran and were stopped for it."""
+    commit: tuple[str, ...] | None = None
+    """Names to serve after a boot, sorted; None: unchanged."""
+    hold_until: HoldUntil = None
+    """The hold to begin at the end; None: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation, as its row in the store."""
+
+    id: int
+    kind: Kind
+    target: tuple[str, ...]
+    goal: Goal
+    boot_id: str
+    requested_by: str
+    began_unix_s: float
+    rollback: bool = True
+    """False: a failed start is stopped and nothing is restored."""
+    drain_s: float | None = None
+    """None: each profile's own deadline. 0: do not wait."""
+    phase: Phase = Phase.PREFLIGHT
+    rolling_back: bool = False
+    reason: str = ""
+    """Why it is rolling back; empty while it is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How an operation ended: the closing part of its row."""
+
+    operation: Operation
+    outcome: Outcome
+    message: str
+    finished_unix_s: float
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds in each phase that was entered, roll-back included."""
+
+    @property
+    def total_ms(self) -> float:
+        """Wall time of the whole operation in milliseconds."""
+        return (self.finished_unix_s - self.operation.began_unix_s) * 1000

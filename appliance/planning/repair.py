@@ -1,0 +1,75 @@
+"""Which committed profiles the supervisor brings back by itself.
+
+=========================================  ==========================================
+a committed profile that is idle           what follows
+=========================================  ==========================================
+crashed until systemd gave up              repaired, with a growing pause
+its start was refused by the gate          repaired, with a growing pause
+stopped by hand, or evicted by hand        left alone until a switch, a start or a boot
+a rival runs                               left alone
+during a hold                              left alone
+=========================================  ==========================================
+
+systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
+exits with an error on SIGTERM) is not a crash, hence the exact results below.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.profile import Catalogue
+from appliance.planning.goals import in_the_way
+
+PAUSES_S: Final[Sequence[float]] = (5.0, 30.0, 60.0, 300.0, 900.0)
+"""Pause after the n-th repair within `WINDOW_S`; the last one repeats."""
+WINDOW_S: Final = 3600.0
+EXIT_LEASE_HELD: Final = 79
+"""The wrapper's exit status when another process holds the claim (launch.backend)."""
+
+
+def to_repair(
+    *,
+    committed: Iterable[str],
+    observed: Observed,
+    catalogue: Catalogue,
+    refusals: Mapping[str, str],
+    attempts: Mapping[str, Sequence[float]],
+    now_unix_s: float,
+) -> tuple[str, ...]:
+    """Committed profiles to start now, sorted. Nothing while a hold or a shutdown is on.
+
+    Args:
+        committed: Names to serve after a boot.
+        observed: The box.
+        catalogue: Every applied profile.
+        refusals: The gate's last refusals by profile.
+        attempts: Unix seconds of earlier repairs, by profile.
+        now_unix_s: Unix seconds.
+    """
+    if observed.hold_active or observed.going_down:
+        return ()
+    return tuple(
+        name
+        for name in sorted(committed)
+        if name in catalogue
+        and _has_crashed(observed.unit(name), refused=name in refusals)
+        and all(observed.unit(rival).idle for rival in in_the_way(name, catalogue))
+        and now_unix_s >= _not_before(attempts.get(name, ()), now_unix_s)
+    )
+
+
+def _has_crashed(unit: ObservedUnit, *, refused: bool) -> bool:
+    if not unit.idle:
+        return False
+    if unit.active is ActiveState.FAILED:
+        gave_up = unit.result == "start-limit-hit"
+        return gave_up or (unit.result == "exit-code" and unit.exit_status == EXIT_LEASE_HELD)
+    return refused
+
+
+def _not_before(attempts: Sequence[float], now_unix_s: float) -> float:
+    recent = [t for t in attempts if now_unix_s - WINDOW_S < t <= now_unix_s]
+    if not recent:
+        return 0.0
+    return max(recent) + PAUSES_S[min(len(recent), len(PAUSES_S)) - 1]

@@ -1,0 +1,177 @@
+"""What the services need from the outside world.
+
+Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Finished, HoldUntil, Operation
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.admission import BoxFacts, ProfileFacts
+
+
+class Clock(Protocol):
+    """Time, so that tests can make it pass."""
+
+    def unix_s(self) -> float:
+        """Wall clock, seconds since the epoch."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """A clock that never goes back, in seconds."""
+        ...
+
+
+class Change(Protocol):
+    """A promise to notice: taken before an observation, awaited after it."""
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether something changed since this was taken; False: `timeout_s` passed."""
+        ...
+
+
+class Units(Protocol):
+    """The systemd units of this appliance. Every method may raise `UnitError`."""
+
+    async def observe(self, names: Iterable[str]) -> Observed:
+        """The units of the profiles `names`, the hold unit and the system's state."""
+        ...
+
+    def change(self) -> Change:
+        """Notices the next change of any unit of ours."""
+        ...
+
+    async def start(self, name: str) -> None:
+        """Clear the start limit of profile `name` and queue its start; does not wait."""
+        ...
+
+    async def stop(self, name: str) -> None:
+        """Queue a stop of profile `name`; does not wait."""
+        ...
+
+    async def start_hold(self) -> None:
+        """Start the unit that conflicts with every backend; returns when it is active."""
+        ...
+
+    async def stop_hold(self) -> None:
+        """Stop that unit."""
+        ...
+
+
+class Backend(Protocol):
+    """A model server that has said it is ready."""
+
+    async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
+        """Ask for one real answer. Returns what to show; raises `BackendError`."""
+        ...
+
+
+class Gateway(Protocol):
+    """The one address that clients keep. Each method returns what to show, None: skipped."""
+
+    async def hold(self) -> str | None:
+        """Queue new requests."""
+        ...
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
+        """Let requests in flight finish, at most `timeout_s`."""
+        ...
+
+    async def release(self, serving: Sequence[str]) -> str | None:
+        """Route to `serving` and let held requests go."""
+        ...
+
+
+class Host(Protocol):
+    """The machine. None of these raise: what cannot be read is said to be unknown."""
+
+    @property
+    def boot_id(self) -> str:
+        """Changes with every boot."""
+        ...
+
+    async def facts(self, applied: Applied) -> ProfileFacts:
+        """What speaks for or against starting this profile."""
+        ...
+
+    async def box(self) -> BoxFacts:
+        """How much memory there is."""
+        ...
+
+    async def refusals(self) -> Mapping[str, str]:
+        """What the gate said when it last refused, by profile; admitted ones are absent."""
+        ...
+
+    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
+        """The last lines that the unit of profile `name` logged."""
+        ...
+
+
+class Commitment(Protocol):
+    """The two files that a boot follows. Writes are durable when they return."""
+
+    def committed(self) -> tuple[str, ...]:
+        """Names to serve after a boot, sorted."""
+        ...
+
+    def hold_until(self) -> HoldUntil:
+        """The hold that a boot shall keep."""
+        ...
+
+    async def commit(self, names: Iterable[str]) -> None:
+        """Replace the names. Raises `StoreError`; the old names then still stand."""
+        ...
+
+    async def set_hold(self, until: HoldUntil) -> None:
+        """Replace the hold; None removes it. Raises `StoreError`."""
+        ...
+
+
+class Store(Protocol):
+    """Operations and marks. A broken store never blocks an operation: it forgets instead."""
+
+    async def begin(self, operation: Operation) -> Operation:
+        """Add a row; returns the operation with its id."""
+        ...
+
+    async def update(self, operation: Operation) -> None:
+        """Replace the row's phase, direction and reason."""
+        ...
+
+    async def finish(self, finished: Finished) -> None:
+        """Close the row."""
+        ...
+
+    async def unfinished(self) -> Operation | None:
+        """The operation that an earlier process left open."""
+        ...
+
+    async def last(self) -> Finished | None:
+        """The operation that ended last."""
+        ...
+
+    async def usual_ms(self, operation: Operation) -> float | None:
+        """Median duration of like operations that were done; None: too few."""
+        ...
+
+    async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
+        """Unix seconds of repairs that began since then, by profile."""
+        ...
+
+    async def marks(self) -> Mapping[str, Mark]:
+        """Marks set by people, by profile."""
+        ...
+
+    async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
+        """Replace a mark."""
+        ...
+
+
+class Profiles(Protocol):
+    """The applied profiles."""
+
+    def load(self) -> Catalogue:
+        """Read the manifest. Raises `StoreError` on a damaged one; none yet is empty."""
+        ...

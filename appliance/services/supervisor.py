@@ -1,0 +1,384 @@
+"""The only writer of ownership: takes requests, runs one operation at a time, tends the box.
+
+Level-triggered: every look at the box leads to the same decision whatever happened before,
+so a supervisor that was killed goes on where the box is.
+
+======================================  =============================================
+what it finds                           what it does
+======================================  =============================================
+an operation of this boot left open     goes on with it
+an operation of an earlier boot         closes the row; that boot's choice was followed
+a timed hold that has passed            ends it and starts the committed profiles
+a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
+a committed profile that crashed        starts it, with growing pauses (planning.repair)
+anything started or stopped by hand     reports it
+======================================  =============================================
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.events import Accepted
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
+from appliance.domain.profile import Catalogue, Mark
+from appliance.planning.admission import Finding
+from appliance.planning.goals import goal_of
+from appliance.planning.repair import WINDOW_S, to_repair
+from appliance.ports import Profiles
+from appliance.services.transaction import Outside, Transaction, preflight
+
+_log = logging.getLogger(__name__)
+
+
+class BusyError(ApplianceError):
+    """Another operation runs."""
+
+
+class UnknownProfileError(ApplianceError):
+    """No such profile is applied. `name` is the one that was asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f'no profile "{name}"')
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asks for."""
+
+    kind: Kind
+    names: tuple[str, ...] = ()
+    by: str = "supervisor"
+    rollback: bool = True
+    drain_s: float | None = None
+    hold_until: HoldUntil = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An accepted request: the operation that does it, and the first thing to tell about it."""
+
+    transaction: Transaction
+    accepted: Accepted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a status is made of."""
+
+    catalogue: Catalogue
+    observed: Observed
+    committed: tuple[str, ...]
+    hold_until: HoldUntil
+    running: Transaction | None
+    last: Finished | None
+
+
+class Supervisor:
+    """See the module's table.
+
+    Args:
+        outside: What operations act on.
+        profiles: Where the applied profiles come from.
+        look_every_s: The longest time between two looks at the box.
+        on_look: Called after each look, with a line about the box: feeds the watchdog.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        profiles: Profiles,
+        *,
+        look_every_s: float,
+        on_look: Callable[[str], None],
+    ) -> None:
+        self._out = outside
+        self._profiles = profiles
+        self._look_every_s = look_every_s
+        self._on_look = on_look
+        self._catalogue: Catalogue = profiles.load()
+        self._running: Transaction | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._hold_seen = False
+        self._serving: tuple[str, ...] | None = None
+        self._accepting = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Tend the box for ever. Raises `UnitError` when systemd cannot be reached."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._resume()
+            while True:
+                change = self._out.units.change()
+                observed = await self._out.units.observe(self._catalogue)
+                self._note_changes(observed)
+                self._on_look(self._summary(observed))
+                if self._running is None and not observed.going_down:
+                    await self._tend(observed)
+                await change.wait(self._look_every_s)
+
+    # --- requests --------------------------------------------------------------------
+
+    async def submit(self, request: Request) -> Running:
+        """Begin an operation, or join the running one when it wants the same.
+
+        Raises:
+            BusyError: Another operation runs.
+            UnknownProfileError: A name is not applied.
+        """
+        async with self._accepting:
+            self._check_names(request.names)
+            if self._running is not None:
+                return self._join(request, self._running)
+            observed = await self._out.units.observe(self._catalogue)
+            operation = await self._out.store.begin(self._operation(request, observed))
+            _log.info(
+                "operation %d: %s %s for %s",
+                operation.id,
+                operation.kind,
+                " ".join(operation.target) or "all",
+                request.by,
+            )
+            usual_ms = await self._out.store.usual_ms(operation)
+            transaction = self._launch(operation)
+        return Running(
+            transaction=transaction, accepted=_accepted(operation, joined=False, usual_ms=usual_ms)
+        )
+
+    async def rehearse(self, request: Request) -> tuple[Operation, Sequence[Finding]]:
+        """What `submit` would do and what speaks against it. Changes nothing.
+
+        Raises:
+            UnknownProfileError: A name is not applied.
+        """
+        self._check_names(request.names)
+        observed = await self._out.units.observe(self._catalogue)
+        operation = self._operation(request, observed)
+        return operation, await preflight(operation, self._catalogue, observed, self._out)
+
+    def current(self) -> Running | None:
+        """The running operation, for somebody who wants to follow it."""
+        if self._running is None:
+            return None
+        operation = self._running.operation
+        return Running(
+            transaction=self._running, accepted=_accepted(operation, joined=True, usual_ms=None)
+        )
+
+    def cancel(self) -> Transaction | None:
+        """Turn the running operation round; None: none runs, or it is too late."""
+        running = self._running
+        return running if running is not None and running.cancel() else None
+
+    async def mark(self, name: str, mark: Mark, *, by: str) -> None:
+        """Set a profile's mark.
+
+        Raises:
+            UnknownProfileError: It is not applied.
+            BusyError: It serves or is committed, and shall be retired.
+            StoreError: The mark could not be kept.
+        """
+        self._check_names((name,))
+        if mark is Mark.RETIRED:
+            observed = await self._out.units.observe(self._catalogue)
+            if not observed.unit(name).idle or name in self._out.commitment.committed():
+                raise BusyError(
+                    f"{name} serves or would after a boot: switch to another profile first"
+                )
+        await self._out.store.set_mark(name, mark, by=by)
+        _log.info("%s is marked %s by %s", name, mark, by)
+
+    async def state(self) -> State:
+        """The box as it is now."""
+        observed = await self._out.units.observe(self._catalogue)
+        return State(
+            catalogue=self._catalogue,
+            observed=observed,
+            committed=self._out.commitment.committed(),
+            hold_until=self._out.commitment.hold_until(),
+            running=self._running,
+            last=await self._out.store.last(),
+        )
+
+    def reload(self) -> int:
+        """Read the applied profiles again; returns how many there are. Raises `StoreError`."""
+        self._catalogue = self._profiles.load()
+        _log.info("%d profiles are applied", len(self._catalogue))
+        return len(self._catalogue)
+
+    # --- operations ------------------------------------------------------------------
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self._catalogue:
+                raise UnknownProfileError(name)
+
+    def _join(self, request: Request, running: Transaction) -> Running:
+        operation = running.operation
+        same = (operation.kind, operation.target) == (request.kind, request.names)
+        if not same or operation.rolling_back or request.kind is Kind.HOLD:
+            elapsed_s = self._out.clock.unix_s() - operation.began_unix_s
+            what = f"{operation.kind} {' '.join(operation.target)}".strip()
+            raise BusyError(
+                f"{what} is running ({operation.phase}, {elapsed_s:.0f} s):"
+                " appliance wait, or appliance cancel"
+            )
+        return Running(
+            transaction=running, accepted=_accepted(operation, joined=True, usual_ms=None)
+        )
+
+    def _operation(self, request: Request, observed: Observed) -> Operation:
+        goal = goal_of(
+            request.kind,
+            request.names,
+            catalogue=self._catalogue,
+            observed=observed,
+            committed=self._out.commitment.committed(),
+            hold_until=request.hold_until,
+        )
+        return Operation(
+            id=0,
+            kind=request.kind,
+            target=request.names,
+            goal=goal,
+            boot_id=self._out.host.boot_id,
+            requested_by=request.by,
+            began_unix_s=self._out.clock.unix_s(),
+            rollback=request.rollback,
+            drain_s=request.drain_s,
+        )
+
+    def _launch(self, operation: Operation) -> Transaction:
+        transaction = self._running = Transaction(operation, self._catalogue, self._out)
+        if self._tasks is None:
+            raise RuntimeError("the supervisor does not run")
+        self._tasks.create_task(self._live(transaction))
+        return transaction
+
+    async def _live(self, transaction: Transaction) -> None:
+        try:
+            finished = await transaction.run()
+        finally:
+            self._running = None
+        level = logging.INFO if finished.outcome is Outcome.DONE else logging.WARNING
+        _log.log(
+            level,
+            "operation %d %s in %.1f s: %s",
+            finished.operation.id,
+            finished.outcome,
+            finished.total_ms / 1000,
+            finished.message,
+        )
+
+    async def _resume(self) -> None:
+        operation = await self._out.store.unfinished()
+        if operation is None:
+            return
+        if operation.boot_id == self._out.host.boot_id and self._is_known(operation):
+            _log.warning("operation %d goes on from %s", operation.id, operation.phase)
+            self._launch(operation)
+            return
+        _log.warning("operation %d was cut in %s by a reboot", operation.id, operation.phase)
+        await self._out.store.finish(
+            Finished(
+                operation=operation,
+                outcome=Outcome.INTERRUPTED,
+                message=f"cut in {operation.phase} by a reboot",
+                finished_unix_s=self._out.clock.unix_s(),
+            )
+        )
+
+    def _is_known(self, operation: Operation) -> bool:
+        goal = operation.goal
+        return all(n in self._catalogue for n in (*goal.start, *goal.restore))
+
+    # --- tending ---------------------------------------------------------------------
+
+    async def _tend(self, observed: Observed) -> None:
+        committed = self._out.commitment.committed()
+        now = self._out.clock.unix_s()
+        until = self._out.commitment.hold_until()
+        if isinstance(until, float) and until <= now:
+            _log.info("the hold has ended")
+            await self._end_hold(observed)
+            await self._repair(tuple(n for n in committed if n in self._catalogue), observed)
+            return
+        await self._keep_hold(observed, until)
+        names = to_repair(
+            committed=committed,
+            observed=observed,
+            catalogue=self._catalogue,
+            refusals=await self._out.host.refusals() if committed else {},
+            attempts=await self._out.store.repairs(now - WINDOW_S) if committed else {},
+            now_unix_s=now,
+        )
+        await self._repair(names, observed)
+
+    async def _repair(self, names: tuple[str, ...], observed: Observed) -> None:
+        if names and not observed.busy():
+            await self.submit(Request(kind=Kind.REPAIR, names=names))
+
+    async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
+        """Make the hold's unit and its file agree: what people did by hand wins."""
+        if observed.hold_active:
+            self._hold_seen = True
+        elif until is not None and (self._hold_seen or observed.busy()):
+            _log.info("the hold was ended by hand")
+            self._hold_seen = False
+            await self._forget_hold()
+        elif until is not None:
+            await self._out.units.start_hold()
+
+    async def _end_hold(self, observed: Observed) -> None:
+        await self._forget_hold()
+        self._hold_seen = False
+        if observed.hold_active:
+            await self._out.units.stop_hold()
+
+    async def _forget_hold(self) -> None:
+        try:
+            await self._out.commitment.set_hold(None)
+        except StoreError as error:
+            _log.error("%s", error)
+
+    def _note_changes(self, observed: Observed) -> None:
+        serving = observed.serving()
+        if serving == self._serving:
+            return
+        uncommitted = set(serving) - set(self._out.commitment.committed())
+        for name in sorted(set(serving) - set(self._serving or ())):
+            by_hand = name in uncommitted and self._running is None
+            _log.info("%s serves%s", name, " (not committed)" if by_hand else "")
+        for name in sorted(set(self._serving or ()) - set(serving)):
+            _log.info("%s no longer serves", name)
+        self._serving = serving
+
+    def _summary(self, observed: Observed) -> str:
+        """One line for `systemctl status`."""
+        serving = ", ".join(observed.serving()) or "nothing"
+        parts = [f"serving {serving}"]
+        if self._running is not None:
+            operation = self._running.operation
+            what = f"{operation.kind} {' '.join(operation.target)}".strip()
+            turned = ", rolling back" if operation.rolling_back else ""
+            parts.append(f"{what}: {operation.phase}{turned}")
+        committed = ", ".join(self._out.commitment.committed()) or "nothing"
+        if committed != serving:
+            parts.append(f"after a boot {committed}")
+        if observed.hold_active:
+            parts.append("on hold")
+        return "; ".join(parts)
+
+
+def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> Accepted:
+    return Accepted(
+        operation=operation.id,
+        kind=operation.kind,
+        target=operation.target or operation.goal.start or operation.goal.stop,
+        evicts=operation.goal.stop,
+        joined=joined,
+        usual_ms=usual_ms,
+    )

@@ -1,0 +1,269 @@
+"""Runs one operation: observe, decide, do, until it is finished.
+
+Every decision is `planning.transaction.next_action`; this module only does what it says and
+remembers that it did. Its memory may be lost at any time: the row in the store is enough to
+go on, because each step is harmless when repeated.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, assert_never
+
+from appliance.domain.errors import ApplianceError
+from appliance.domain.events import Ended
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
+from appliance.domain.profile import Catalogue
+from appliance.domain.protocol import Exit
+from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.transaction import (
+    Action,
+    Check,
+    Commit,
+    DrainRequests,
+    Finish,
+    HoldRequests,
+    Start,
+    Steps,
+    Stop,
+    TurnRound,
+    Wait,
+    WarmUp,
+    next_action,
+)
+from appliance.ports import Backend, Clock, Commitment, Gateway, Host, Store, Units
+from appliance.services.feed import Feed
+from appliance.services.phases import PhaseTimer
+
+_log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 1.0
+_LOG_LINES = 5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Everything that operations act on."""
+
+    units: Units
+    backend: Backend
+    gateway: Gateway
+    host: Host
+    commitment: Commitment
+    store: Store
+    clock: Clock
+
+
+async def preflight(
+    operation: Operation, catalogue: Catalogue, observed: Observed, outside: Outside
+) -> tuple[Finding, ...]:
+    """Every finding on `operation` as the box is now. Changes nothing."""
+    goal = operation.goal
+    host = outside.host
+    facts = await asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start))
+    return findings(
+        operation.kind,
+        goal,
+        catalogue=catalogue,
+        observed=observed,
+        marks=await outside.store.marks(),
+        facts=dict(zip(goal.start, facts, strict=True)),
+        box=await host.box(),
+    )
+
+
+class Transaction:
+    """One operation on its way. `feed` tells its story; `run` lives it."""
+
+    def __init__(self, operation: Operation, catalogue: Catalogue, outside: Outside) -> None:
+        self.operation = operation
+        self.feed = Feed()
+        self._catalogue = catalogue
+        self._out = outside
+        self._steps = Steps()
+        self._timer = PhaseTimer(self.feed, outside.clock)
+        self._cancel = asyncio.Event()
+        self._log_lines: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What the current phase says."""
+        return self._timer.text
+
+    def cancel(self) -> bool:
+        """Ask for a roll-back; False: it is too late, or it is rolling back already."""
+        if self.operation.rolling_back or self._steps.committed:
+            return False
+        self._cancel.set()
+        return True
+
+    async def run(self) -> Finished:
+        """Live the operation to its end. Raises `UnitError` when systemd cannot be read."""
+        while True:
+            change = self._out.units.change()
+            observed = await self._out.units.observe(self._catalogue)
+            refusals = await self._out.host.refusals() if self._steps.started else {}
+            self._steps = replace(self._steps, cancelled=self._cancel.is_set())
+            action = next_action(self.operation, self._steps, observed, self._catalogue, refusals)
+            if isinstance(action, Finish):
+                return await self._finish(action, observed)
+            if isinstance(action, Wait):
+                await self._enter(action.phase, action.text)
+                await self._unless_cancelled(change.wait(_LOOK_AGAIN_S))
+                continue
+            try:
+                await self._do(action, observed)
+            except ApplianceError as error:
+                self._steps = replace(self._steps, failure=str(error))
+
+    async def _do(self, action: Action, observed: Observed) -> None:
+        match action:
+            case Check():
+                await self._check(observed)
+            case HoldRequests():
+                await self._enter(Phase.HOLD)
+                self._told(await self._out.gateway.hold())
+                self._steps = replace(self._steps, held=True)
+            case DrainRequests(names):
+                await self._drain(names)
+            case Stop(name):
+                await self._enter(Phase.STOP, f"{name}: SIGTERM")
+                await self._out.units.stop(name)
+                self._steps = replace(self._steps, stopped=self._steps.stopped | {name})
+            case Start(name):
+                await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
+                await self._out.units.start(name)
+                self._steps = replace(self._steps, started=self._steps.started | {name})
+            case WarmUp(name):
+                await self._warm_up(name)
+            case Commit():
+                await self._commit(observed)
+            case TurnRound(reason):
+                await self._turn_round(reason)
+            case Wait() | Finish():
+                pass  # the loop's own
+            case never:
+                assert_never(never)
+
+    async def _check(self, observed: Observed) -> None:
+        self._timer.enter(Phase.PREFLIGHT)
+        found = await preflight(self.operation, self._catalogue, observed, self._out)
+        for finding in found:
+            if finding.level is not Level.REFUSE:
+                self._timer.tell(finding.text)
+        self._steps = replace(self._steps, checked=True, failure=refusal(found))
+
+    async def _drain(self, names: tuple[str, ...]) -> None:
+        await self._enter(Phase.DRAIN)
+        asked = self.operation.drain_s
+        limit = max((self._catalogue[n].deadlines.drain_s for n in names), default=0.0)
+        drained = self._out.gateway.drain(names, limit if asked is None else asked)
+        self._told(await self._unless_cancelled(drained))
+        self._steps = replace(self._steps, drained=True)
+
+    async def _warm_up(self, name: str) -> None:
+        await self._enter(Phase.WARM_UP, f"{name}: one real request")
+        applied = self._catalogue[name]
+        asked = self._out.backend.warm_up(applied, timeout_s=applied.deadlines.warm_up_s)
+        told = await self._unless_cancelled(asked)
+        if told is None:
+            return
+        self._timer.tell(told)
+        self._steps = replace(self._steps, warm=self._steps.warm | {name})
+
+    async def _commit(self, observed: Observed) -> None:
+        await self._enter(Phase.COMMIT)
+        goal, commitment = self.operation.goal, self._out.commitment
+        if self.operation.rolling_back:
+            if commitment.hold_until() is not None and not observed.hold_active:
+                await self._out.units.start_hold()
+        else:
+            if goal.commit is not None and goal.commit != commitment.committed():
+                await commitment.commit(goal.commit)
+            if goal.hold_until is not None or goal.start:
+                await commitment.set_hold(goal.hold_until)
+            if goal.hold_until is not None:
+                await self._out.units.start_hold()
+        await self._out.gateway.release(observed.serving())
+        self._steps = replace(self._steps, committed=True)
+
+    async def _turn_round(self, reason: str) -> None:
+        _log.warning("operation %d turns round: %s", self.operation.id, reason)
+        self._timer.end(failed=reason)
+        for name in self.operation.goal.start:
+            if name in self._steps.started:
+                self._log_lines = tuple(await self._out.host.log_tail(name, _LOG_LINES))
+        self._steps = Steps(held=True, drained=True)
+        self.operation = replace(self.operation, rolling_back=True, reason=reason, phase=Phase.STOP)
+        await self._out.store.update(self.operation)
+
+    async def _enter(self, phase: Phase, text: str = "") -> None:
+        """Be in `phase`; a new one is stored before its first step is taken."""
+        self._timer.enter(phase, text, rolling_back=self.operation.rolling_back)
+        if phase is not self.operation.phase:
+            self.operation = replace(self.operation, phase=phase)
+            await self._out.store.update(self.operation)
+
+    def _told(self, text: str | None) -> None:
+        if text is None:
+            self._timer.skip("no gateway")
+        else:
+            self._timer.tell(text)
+
+    async def _unless_cancelled(self, awaited: Coroutine[Any, Any, T]) -> T | None:
+        """The result, or None when somebody cancels the operation first."""
+        work = asyncio.ensure_future(awaited)
+        if self.operation.rolling_back:
+            return await work
+        cancelled = asyncio.ensure_future(self._cancel.wait())
+        try:
+            await asyncio.wait({work, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            return await work if work.done() else None
+        finally:
+            for task in (work, cancelled):
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+
+    async def _finish(self, action: Finish, observed: Observed) -> Finished:
+        failed = action.outcome not in {Outcome.DONE, Outcome.ROLLED_BACK}
+        self._timer.end(failed=action.message if failed else "")
+        finished = Finished(
+            operation=self.operation,
+            outcome=action.outcome,
+            message=action.message,
+            finished_unix_s=self._out.clock.unix_s(),
+            phases_ms=self._timer.milliseconds,
+        )
+        await self._out.store.finish(finished)
+        restored = self.operation.goal.restore if action.outcome is Outcome.ROLLED_BACK else ()
+        self.feed.publish(
+            Ended(
+                operation=self.operation.id,
+                kind=self.operation.kind,
+                target=self.operation.target,
+                outcome=action.outcome,
+                exit=_exit(self.operation, action.outcome, observed),
+                message=action.message,
+                serving=observed.serving(),
+                committed=self._out.commitment.committed(),
+                restored=restored,
+                log=self._log_lines,
+                phases_ms=finished.phases_ms,
+                ms=round(finished.total_ms, 1),
+            )
+        )
+        return finished
+
+
+def _exit(operation: Operation, outcome: Outcome, observed: Observed) -> Exit:
+    if outcome is Outcome.DONE:
+        return Exit.OK
+    if outcome is Outcome.ROLLED_BACK:
+        return Exit.RESTORED
+    if outcome is Outcome.FAILED and operation.kind is Kind.SWITCH and not observed.serving():
+        return Exit.NOT_RESTORED
+    return Exit.FAILED

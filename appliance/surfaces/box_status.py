@@ -1,0 +1,75 @@
+"""The status document of a running supervisor: what it knows, read at the moment of asking."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import appliance
+from appliance.adapters.host import LinuxHost, edited_profiles
+from appliance.domain.operations import Finished
+from appliance.planning.status import build_status
+from appliance.ports import Clock, Store
+from appliance.services.supervisor import Supervisor
+from appliance.services.transaction import Transaction
+
+
+class BoxStatus:
+    """Builds the document that `appliance status` and the API show."""
+
+    def __init__(
+        self, supervisor: Supervisor, *, host: LinuxHost, store: Store, clock: Clock
+    ) -> None:
+        self._supervisor = supervisor
+        self._host = host
+        self._store = store
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+
+    async def document(self) -> Mapping[str, Any]:
+        """The box as it is now."""
+        state = await self._supervisor.state()
+        now = self._clock.unix_s()
+        claims_gpus = any(a.claim.gpus for a in state.catalogue.values())
+        return build_status(
+            catalogue=state.catalogue,
+            observed=state.observed,
+            committed=state.committed,
+            hold_until=state.hold_until,
+            marks=await self._store.marks(),
+            operation=None if state.running is None else _running(state.running, now),
+            last_operation=None if state.last is None else _ended(state.last),
+            memory=await self._host.memory(with_gpus=claims_gpus),
+            supervisor={"state": "up", "uptime_s": self._clock.monotonic_s() - self._began_s},
+            host=socket.gethostname(),
+            version=appliance.__version__,
+            now=now,
+            edited=await asyncio.to_thread(edited_profiles, state.catalogue),
+            refusals=await self._host.refusals(),
+        )
+
+
+def _running(transaction: Transaction, now_unix_s: float) -> Mapping[str, object]:
+    operation = transaction.operation
+    return {
+        "id": operation.id,
+        "kind": operation.kind,
+        "target": list(operation.target),
+        "phase": operation.phase,
+        "rolling_back": operation.rolling_back,
+        "elapsed_s": round(now_unix_s - operation.began_unix_s, 1),
+        "text": transaction.text,
+    }
+
+
+def _ended(finished: Finished) -> Mapping[str, object]:
+    operation = finished.operation
+    return {
+        "id": operation.id,
+        "kind": operation.kind,
+        "target": list(operation.target),
+        "outcome": finished.outcome,
+        "message": finished.message,
+        "finished_unix_s": finished.finished_unix_s,
+        "ms": round(finished.total_ms, 1),
+    }
