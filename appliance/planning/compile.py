@@ -1,0 +1,58 @@
+"""Profiles become what the daemon and the CLI know about them."""
+
+from dataclasses import dataclass
+
+from appliance.domain.claims import ALL_GPUS, CPU, Claim
+from appliance.domain.profile import Applied
+from appliance.domain.spec import Profile
+from appliance.planning import engines
+from appliance.planning.engines.rendering import LaunchContext, hf_cache_path, hf_repository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The file a profile was read from."""
+
+    path: str
+    sha256: str
+    """Of its bytes, in hexadecimal."""
+
+
+def claim_of(profile: Profile) -> Claim:
+    """The devices that `profile` owns while it runs; see `appliance.domain.claims`."""
+    if profile.shared:
+        return Claim(devices=frozenset())
+    if profile.gpus == "all":
+        return Claim(devices=frozenset({ALL_GPUS}))
+    return Claim(devices=frozenset(f"gpu-{n}" for n in profile.gpus) or frozenset({CPU}))
+
+
+def compile_applied(profile: Profile, source: Source, context: LaunchContext) -> Applied:
+    """`profile` as it is installed, still without the profiles it conflicts with."""
+    launch = engines.launch(profile, context)
+    return Applied(
+        name=profile.name,
+        description=profile.description,
+        engine=str(profile.engine),
+        model=profile.model,
+        model_path=model_path(profile.model, context.hf_home),
+        binary=launch.argv[0],
+        served=profile.served,
+        endpoint=profile.endpoint,
+        health_path=launch.health_path,
+        claim=claim_of(profile),
+        need=profile.need,
+        deadlines=profile.deadlines,
+        warm_up=profile.warm_up,
+        first_mark=profile.mark,
+        source_path=source.path,
+        source_sha256=source.sha256,
+    )
+
+
+def model_path(model: str, hf_home: str) -> str | None:
+    """The file or directory of `model`; None: nothing on disk to check."""
+    repository = hf_repository(model)
+    if repository is not None:
+        return hf_cache_path(repository, hf_home)
+    return model if model.startswith("/") else None

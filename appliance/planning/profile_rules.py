@@ -1,0 +1,87 @@
+"""What must hold within one profile, beyond the types of its values."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from appliance.domain.spec import CommandOptions, Profile
+from appliance.planning import engines
+from appliance.planning.engines.arguments import variable_problems
+from appliance.planning.engines.rendering import HF_SCHEME
+from appliance.planning.engines.xllamacpp import PACKAGED_MODEL
+from appliance.planning.overrides import refusal
+from appliance.planning.problems import Problem
+
+_HF: Final = re.compile(r"hf:[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?\Z", re.ASCII)
+_UNIT: Final = re.compile(
+    r"[\w:.\\@-]+\.(service|socket|target|mount|automount|device|timer|path|slice)\Z", re.ASCII
+)
+_EMBEDDED: Final = "xllamacpp"
+
+
+def problems(profile: Profile) -> tuple[Problem, ...]:
+    """Everything that is wrong with `profile`; empty when it can be applied."""
+    return (
+        *_endpoint(profile),
+        *_model(profile),
+        *_binary(profile),
+        *_need(profile),
+        *_order(profile),
+        *_overrides(profile),
+        *variable_problems(profile),
+        *engines.problems(profile),
+    )
+
+
+def _endpoint(profile: Profile) -> Iterator[Problem]:
+    port, socket = profile.endpoint.port, profile.endpoint.socket
+    if port is None and socket is None:
+        yield Problem(where=(), text="port or socket is missing: say where the backend listens")
+    if port is not None and socket is not None:
+        yield Problem(where=("socket",), text="port and socket exclude each other: keep one")
+
+
+def _model(profile: Profile) -> Iterator[Problem]:
+    model, embedded = profile.model, profile.engine == _EMBEDDED
+    if not model:
+        if not isinstance(profile.options, CommandOptions):
+            yield Problem(where=(), text='"model" is missing: a path, or hf:owner/name')
+    elif model.startswith(HF_SCHEME):
+        if _HF.match(model) is None:
+            text = f'"{model}" is not of the form hf:owner/name'
+            yield Problem(where=("model",), text=text)
+        elif embedded:
+            yield Problem(where=("model",), text="the embedded engine wants the path of a file")
+    elif not model.startswith("/") and not (embedded and model == PACKAGED_MODEL):
+        text = f'"{model}" is neither an absolute path nor hf:owner/name'
+        hint = f' nor "{PACKAGED_MODEL}"' if embedded else ""
+        yield Problem(where=("model",), text=text + hint)
+
+
+def _binary(profile: Profile) -> Iterator[Problem]:
+    brings_its_own = profile.engine == _EMBEDDED or isinstance(profile.options, CommandOptions)
+    if not profile.binary and not brings_its_own:
+        text = f'"binary" is missing: the absolute path of the {profile.engine} program'
+        yield Problem(where=(), text=text)
+
+
+def _need(profile: Profile) -> Iterator[Problem]:
+    if profile.gpus == () and profile.need.vram_bytes:
+        text = "this profile claims no GPU: remove need.vram, or set gpus"
+        yield Problem(where=("need", "vram"), text=text)
+
+
+def _order(profile: Profile) -> Iterator[Problem]:
+    for place, unit in enumerate(profile.order.after):
+        if _UNIT.match(unit) is None:
+            text = f'"{unit}" is not the name of a unit, such as network-online.target'
+            yield Problem(where=("order", "after", place), text=text)
+        elif unit.startswith("appliance-"):
+            text = f'"{unit}": the order among the appliance\'s own units is fixed'
+            yield Problem(where=("order", "after", place), text=text)
+
+
+def _overrides(profile: Profile) -> Iterator[Problem]:
+    for override in profile.unit:
+        if reason := refusal(override):
+            yield Problem(where=("unit", override.section, override.key), text=reason)
