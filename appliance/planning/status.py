@@ -1,0 +1,378 @@
+"""The status document: what the box serves, what it should serve, and whether that is right.
+
+The supervisor builds it from what it observes; the CLI builds the same document from systemd
+alone when the supervisor does not answer. The verdict:
+
+============  ====  =======================================================================
+state         exit  when
+============  ====  =======================================================================
+``serving``   0     something serves, and every committed profile does (or a hold or an
+                    operation explains why not)
+``degraded``  1     something serves, but a committed profile does not, or nobody supervises
+``nothing``   3     nothing serves
+============  ====  =======================================================================
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, TypedDict
+
+from appliance.domain.claims import Claim
+from appliance.domain.names import is_profile_name
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import FOREVER, HoldUntil
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.domain.protocol import Exit
+from appliance.planning.wording import age, joined
+
+START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"
+
+ProfileState = Literal[
+    "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
+]
+VerdictState = Literal["serving", "degraded", "nothing"]
+
+
+class SupervisorRow(TypedDict):
+    """Whether the supervisor runs, and for how long; None: unknown."""
+
+    state: Literal["up", "down"]
+    uptime_s: float | None
+
+
+class HoldRow(TypedDict):
+    """A hold in force; None: until a switch or a start ends it."""
+
+    until_unix_s: float | None
+
+
+class ProfileRow(TypedDict):
+    """One profile and its unit."""
+
+    name: str
+    mark: str | None
+    description: str
+    engine: str
+    model: str
+    served: list[str]
+    endpoint: str
+    claim: list[str]
+    state: ProfileState
+    committed: bool
+    since_unix_s: float | None
+    status_text: str
+    main_pid: int | None
+    edited_since_apply: bool
+    note: str | None
+
+
+class Verdict(TypedDict):
+    """The answer to "is it all right?", the exit status it gives, and sentences saying why."""
+
+    state: VerdictState
+    exit: int
+    why: list[str]
+
+
+class StatusDocument(TypedDict):
+    """What ``appliance status --json`` prints."""
+
+    host: str
+    version: str
+    supervisor: SupervisorRow
+    committed: list[str]
+    hold: HoldRow | None
+    operation: Mapping[str, object] | None
+    last_operation: Mapping[str, object] | None
+    memory: Mapping[str, object] | None
+    profiles: list[ProfileRow]
+    verdict: Verdict
+
+
+_STATES: Final[Mapping[ActiveState, ProfileState]] = {
+    ActiveState.ACTIVE: "serving",
+    ActiveState.RELOADING: "serving",
+    ActiveState.ACTIVATING: "loading",
+    ActiveState.DEACTIVATING: "stopping",
+    ActiveState.FAILED: "failed",
+    ActiveState.INACTIVE: "stopped",
+    ActiveState.MAINTENANCE: "stopped",
+}
+_ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"})
+
+
+def build_status(
+    *,
+    catalogue: Catalogue,
+    observed: Observed,
+    committed: Iterable[str],
+    hold_until: HoldUntil,
+    marks: Mapping[str, Mark] | None,
+    operation: Mapping[str, object] | None,
+    last_operation: Mapping[str, object] | None,
+    memory: Mapping[str, object] | None,
+    supervisor: SupervisorRow,
+    host: str,
+    version: str,
+    now: float,
+    edited: frozenset[str] = frozenset(),
+    refusals: Mapping[str, str] | None = None,
+) -> StatusDocument:
+    """The status document of one instant.
+
+    Args:
+        catalogue: The applied profiles.
+        observed: Their units.
+        committed: Names that a boot starts.
+        hold_until: Unix seconds when the hold ends, ``forever``, or None for no hold.
+        marks: The supervisor's marks; None when they are not known.
+        operation: The running operation's row, None for none.
+        last_operation: The last finished operation's row, None for none.
+        memory: The memory row; None when it was not read.
+        supervisor: Whether the supervisor runs.
+        host: This machine's name.
+        version: Of the appliance.
+        now: Unix seconds.
+        edited: Profiles whose file differs from what is applied.
+        refusals: The gate's last word by profile, while it is a refusal.
+    """
+    wanted = sorted(set(committed))
+    rows = [
+        _profile_row(
+            applied,
+            observed.unit(name),
+            mark=None if marks is None else marks.get(name, applied.first_mark),
+            committed=name in wanted,
+            edited=name in edited,
+            refusal=(refusals or {}).get(name),
+        )
+        for name, applied in sorted(catalogue.items())
+    ]
+    hold = _hold_row(hold_until, active=observed.hold_active)
+    return StatusDocument(
+        host=host,
+        version=version,
+        supervisor=supervisor,
+        committed=wanted,
+        hold=hold,
+        operation=operation,
+        last_operation=last_operation,
+        memory=memory,
+        profiles=rows,
+        verdict=_verdict(
+            rows, wanted, hold=hold, operation=operation, supervisor=supervisor, now=now
+        ),
+    )
+
+
+def profile_state(unit: ObservedUnit, *, refused: bool) -> ProfileState:
+    """What `unit` is doing; `refused`: the gate's last word on it was a refusal."""
+    if unit.waits_to_restart:
+        return "restarting"
+    if unit.active is ActiveState.INACTIVE:
+        if unit.has_job:
+            return "loading"
+        if refused or unit.result == "exec-condition":
+            return "refused"
+    return _STATES[unit.active]
+
+
+def parse_committed(text: str) -> tuple[str, ...]:
+    """Names in the file of committed profiles, sorted; lines that are no name are ignored."""
+    lines = {line.strip() for line in text.splitlines()}
+    return tuple(sorted(line for line in lines if is_profile_name(line)))
+
+
+def parse_hold(text: str) -> HoldUntil:
+    """What the hold file says: `FOREVER`, or unix seconds; None for an empty file.
+
+    A damaged file holds, as at boot: it was written to hold.
+    """
+    lines = text.split()
+    if not lines:
+        return None
+    try:
+        return float(lines[0])
+    except ValueError:
+        return FOREVER
+
+
+def profile_exit(row: ProfileRow) -> Exit:
+    """The exit status of ``status NAME``."""
+    if row["state"] == "serving":
+        return Exit.OK
+    if row["state"] in _ENDED_BADLY or row["committed"]:
+        return Exit.FAILED
+    return Exit.NOTHING_SERVING
+
+
+def endpoint_of(applied: Applied) -> str:
+    """Where clients of the backend connect: ``127.0.0.1:8022`` or ``unix:/run/…``."""
+    if applied.endpoint.socket is not None:
+        return f"unix:{applied.endpoint.socket}"
+    return f"127.0.0.1:{applied.endpoint.port}"
+
+
+def _profile_row(
+    applied: Applied,
+    unit: ObservedUnit,
+    *,
+    mark: Mark | None,
+    committed: bool,
+    edited: bool,
+    refusal: str | None,
+) -> ProfileRow:
+    state = profile_state(unit, refused=refusal is not None)
+    changed = edited or unit.needs_reload
+    return ProfileRow(
+        name=applied.name,
+        mark=None if mark is None else mark.value,
+        description=applied.description,
+        engine=applied.engine,
+        model=applied.model,
+        served=list(applied.served),
+        endpoint=endpoint_of(applied),
+        claim=_claim_words(applied.claim),
+        state=state,
+        committed=committed,
+        since_unix_s=unit.since_unix_s or None,
+        status_text=unit.status_text,
+        main_pid=unit.main_pid or None,
+        edited_since_apply=changed,
+        note=_note(unit, state, committed=committed, changed=changed, refusal=refusal),
+    )
+
+
+def _claim_words(claim: Claim) -> list[str]:
+    return sorted(claim.devices)
+
+
+def _note(
+    unit: ObservedUnit,
+    state: ProfileState,
+    *,
+    committed: bool,
+    changed: bool,
+    refusal: str | None,
+) -> str | None:
+    if not unit.loaded:
+        return "its unit is missing: sudo appliance apply"
+    if state in _ENDED_BADLY:
+        return refusal or _ending(unit)
+    if state == "stopped" and committed and _stopped_by_hand(unit):
+        return "stopped by hand"
+    if changed:
+        return "its profile changed since it was applied: sudo appliance apply"
+    return None
+
+
+def _ending(unit: ObservedUnit) -> str:
+    if unit.result == "exit-code":
+        return f"exited with status {unit.exit_status}"
+    return {
+        "exec-condition": "the gate refused it",
+        "signal": "killed by a signal",
+        "core-dump": "crashed",
+        "timeout": "showed no progress in time",
+        "oom-kill": "killed for want of memory",
+        "start-limit-hit": "failed too often",
+        "watchdog": "stopped answering its watchdog",
+    }.get(unit.result, f"ended with {unit.result}")
+
+
+def _stopped_by_hand(unit: ObservedUnit) -> bool:
+    """It ran in this boot and ended cleanly: somebody asked it to."""
+    return unit.result == "success" and unit.since_unix_s > 0
+
+
+def _hold_row(hold_until: HoldUntil, *, active: bool) -> HoldRow | None:
+    if isinstance(hold_until, (int, float)):
+        return HoldRow(until_unix_s=float(hold_until))
+    if hold_until is not None or active:
+        return HoldRow(until_unix_s=None)
+    return None
+
+
+def _verdict(
+    rows: Sequence[ProfileRow],
+    committed: Sequence[str],
+    *,
+    hold: HoldRow | None,
+    operation: Mapping[str, object] | None,
+    supervisor: SupervisorRow,
+    now: float,
+) -> Verdict:
+    serving = [r["name"] for r in rows if r["state"] == "serving"]
+    down = supervisor["state"] == "down"
+    missing = [name for name in committed if name not in serving]
+    why = [
+        *([f"supervisor not running: {START_SUPERVISOR}"] if down else ()),
+        *_hold_why(hold, now),
+        *_operation_why(operation),
+        *([] if hold or operation else _missing_why(rows, missing)),
+        *_empty_why(rows, committed, serving),
+        *_uncommitted_why(serving, committed),
+    ]
+    excused = hold is not None or operation is not None
+    if not serving:
+        return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
+    if down or (missing and not excused):
+        return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
+    return Verdict(state="serving", exit=int(Exit.OK), why=why)
+
+
+def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
+    if hold is None:
+        return []
+    until = hold["until_unix_s"]
+    if until is None:
+        return ["on hold without an end, also across reboots: appliance start ends it"]
+    return [f"on hold for another {age(until - now)}: appliance start ends it now"]
+
+
+def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
+    if operation is None:
+        return []
+    target = operation.get("target")
+    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
+    kind = operation.get("kind", "an operation")
+    what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+    return [f"{what} is running ({operation.get('phase') or 'starting'}): appliance wait"]
+
+
+def _missing_why(rows: Sequence[ProfileRow], missing: Sequence[str]) -> list[str]:
+    known = {r["name"]: r for r in rows}
+    return [
+        _why_missing(known[name])
+        if name in known
+        else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
+        for name in missing
+    ]
+
+
+def _why_missing(row: ProfileRow) -> str:
+    name, note = row["name"], row["note"]
+    if row["state"] in _ENDED_BADLY:
+        return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
+    if row["state"] == "stopped":
+        reason = f" ({note})" if note else ""
+        return f"{name} is committed but stopped{reason}: appliance start {name}"
+    return f"{name} is committed but still {row['state']}: appliance wait {name}"
+
+
+def _empty_why(
+    rows: Sequence[ProfileRow], committed: Sequence[str], serving: Sequence[str]
+) -> list[str]:
+    if not rows:
+        return ["no profile is applied: sudo appliance apply"]
+    if not committed and not serving:
+        return ["no profile is committed: appliance switch NAME"]
+    return []
+
+
+def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[str]:
+    return [
+        f"{name} serves but is not committed: after a reboot "
+        f"{joined(committed)} will (appliance switch {name} commits it)"
+        for name in serving
+        if name not in committed
+    ]
