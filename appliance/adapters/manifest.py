@@ -1,0 +1,134 @@
+"""The manifest: what `appliance apply` installed, for those who act on it.
+
+JSON in a directory that only root writes. The daemon and the quick commands read this and never
+a profile, so that what they act on is what systemd has. Standard library only: it is read on
+every `appliance status`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from appliance.domain.claims import Claim
+from appliance.domain.errors import StoreError
+from appliance.domain.names import is_profile_name
+from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Mark, Need, WarmUp
+
+MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+_MAX_BYTES: Final = 16 << 20
+
+
+class ManifestProfiles:
+    """The port `Profiles` on the manifest in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def load(self) -> Catalogue:
+        """Read the manifest. Raises `StoreError` on a damaged one; none yet is empty."""
+        return read_manifest(self._directory)
+
+
+def read_manifest(directory: Path) -> Catalogue:
+    """Every applied profile by name; none when nothing was ever applied.
+
+    Raises:
+        StoreError: the file cannot be read, is damaged, or was written by a newer release.
+    """
+    path = directory / MANIFEST
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return decode(content, str(path))
+
+
+def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
+    """The profiles in a manifest's text.
+
+    Raises:
+        StoreError: it is damaged, or of a newer release.
+    """
+    try:
+        document = json.loads(content)
+        if document["format"] > _FORMAT:
+            raise StoreError(
+                f"{where} was written by appliance {document['version']}, which is newer:"
+                " sudo appliance apply"
+            )
+        return {name: _applied(name, entry) for name, entry in document["profiles"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{where} is damaged ({error}): sudo appliance apply") from error
+
+
+def encode(catalogue: Catalogue, version: str) -> str:
+    """The manifest's text for `catalogue`: equal catalogues give equal texts."""
+    document = {
+        "format": _FORMAT,
+        "version": version,
+        "profiles": {name: _entry(applied) for name, applied in sorted(catalogue.items())},
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _entry(applied: Applied) -> Mapping[str, object]:
+    return asdict(applied) | {"claim": sorted(applied.claim.devices)}
+
+
+def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
+    if name != entry["name"] or not is_profile_name(name):
+        raise ValueError(f"{name!r} is no profile")
+    return Applied(
+        name=name,
+        **{key: _text(entry, key) for key in _TEXTS},
+        model_path=None if entry["model_path"] is None else _text(entry, "model_path"),
+        served=_texts(entry["served"]),
+        endpoint=_endpoint(entry["endpoint"]),
+        claim=Claim(devices=frozenset(_texts(entry["claim"]))),
+        need=Need(**{key: _whole(value) for key, value in entry["need"].items()}),
+        deadlines=Deadlines(**{key: float(value) for key, value in entry["deadlines"].items()}),
+        warm_up=WarmUp(entry["warm_up"]),
+        first_mark=Mark(entry["first_mark"]),
+        conflicts=_texts(entry["conflicts"]),
+    )
+
+
+_TEXTS: Final = (
+    "description",
+    "engine",
+    "model",
+    "binary",
+    "health_path",
+    "source_path",
+    "source_sha256",
+)
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    value = entry[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is no text")
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+        raise TypeError(f"{values!r} is no list of texts")
+    return tuple(values)
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _endpoint(entry: Mapping[str, Any]) -> Endpoint:
+    return Endpoint(
+        port=_whole(entry["port"]),
+        socket=None if entry["socket"] is None else _text(entry, "socket"),
+    )

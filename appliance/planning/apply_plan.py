@@ -1,0 +1,225 @@
+"""What `appliance apply` will do to each file. Pure: the same for a dry run and for the real one.
+
+================================== =========================================================
+installed file                     is
+================================== =========================================================
+missing, wanted                    created
+as apply wrote it, text differs    updated; a running model keeps running as it is
+as apply wrote it, text equal      kept (another release's header alone is no change)
+changed by hand                    left and reported, unless the change is settled
+unit of a broken profile           kept, so that one bad file takes nothing down
+unit without a profile             removed, or kept while it runs
+================================== =========================================================
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from appliance.domain.names import profile_of, unit_of
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning import unit_files
+from appliance.planning.drift import Drift, comment_of, find_drift
+from appliance.planning.polkit import RULE_FILE, polkit_rule
+from appliance.planning.unit_files import Layout, StandIn, UnitSpec
+from appliance.planning.unit_text import sealed_body
+
+
+class Action(StrEnum):
+    """What happens to a file."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REMOVE = "remove"
+    KEEP = "keep"
+    LEAVE = "leave"
+    """Changed by hand: not touched."""
+
+
+CHANGES = frozenset({Action.CREATE, Action.UPDATE, Action.REMOVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One file."""
+
+    file: str
+    action: Action
+    text: str = ""
+    """The new content, for create and update."""
+    note: str = ""
+    """What a person should know; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What is on the disk, and what runs from it."""
+
+    files: Mapping[str, str | None]
+    """Text by file name; None: not a regular file. Drop-ins are ``UNIT.d/NAME``."""
+    last_written: Mapping[str, str]
+    """Apply's own copies of what it wrote, by file name."""
+    catalogue: Catalogue
+    """The profiles as last applied."""
+    running: frozenset[str] = frozenset()
+    """Profiles whose unit is not idle."""
+    stale: bool = False
+    """systemd says that a unit or its profile changed since it read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlan:
+    """The whole change."""
+
+    steps: tuple[Step, ...]
+    drift: tuple[Drift, ...]
+    """Hand edits that stay as they are."""
+    catalogue: Catalogue
+    """The profiles that are installed afterwards."""
+    restart: tuple[str, ...]
+    """Profiles that run in their old form until they are restarted."""
+    reload: bool
+    """systemd must read its units again."""
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that write something."""
+        return tuple(s for s in self.steps if s.action in CHANGES)
+
+
+def plan_apply(
+    specs: Sequence[UnitSpec],
+    installed: Installed,
+    layout: Layout,
+    *,
+    broken: frozenset[str] = frozenset(),
+    settled: frozenset[str] = frozenset(),
+    source: str = "/etc/appliance/profiles",
+) -> ApplyPlan:
+    """The plan that makes the box look like `specs`.
+
+    Args:
+        specs: Every valid profile.
+        installed: The box now.
+        layout: What units are rendered for.
+        broken: Profiles whose file has errors.
+        settled: Files whose hand edit was adopted or is discarded: they are overwritten.
+        source: Where profiles lie, for the polkit rule's header.
+
+    Raises:
+        ProfileError: a profile cannot be rendered.
+    """
+    drift = find_drift(installed.files, installed.last_written)
+    left = {file: d for file, d in drift.items() if file not in settled}
+    stand_ins = _stand_ins(specs, installed, left, broken)
+    units = unit_files.render(specs, stand_ins, layout)
+    catalogue = unit_files.catalogue(specs, stand_ins)
+    wanted = {s.applied.name for s in specs}
+    steps = _steps(units, installed, left, broken=broken, gone=installed.running - wanted)
+    installed_after = _installed_after(steps, installed)
+    kept = {n: a for n, a in catalogue.items() if unit_of(n) in installed_after}
+    rule = _step(
+        RULE_FILE,
+        polkit_rule(kept, source=source, version=layout.version),
+        installed,
+        left=RULE_FILE in left,
+    )
+    return ApplyPlan(
+        steps=(*steps, rule),
+        drift=tuple(left.values()),
+        catalogue=kept,
+        restart=_to_restart(steps, installed),
+        reload=installed.stale or any(s.action in CHANGES for s in steps),
+    )
+
+
+def _stand_ins(
+    specs: Sequence[UnitSpec],
+    installed: Installed,
+    left: Mapping[str, Drift],
+    broken: frozenset[str],
+) -> tuple[StandIn, ...]:
+    """The units that stay as they are: of broken profiles, hand-edited, or gone but running."""
+    wanted = {s.applied.name for s in specs}
+    return tuple(
+        unit_files.stand_in(applied, installed.files[unit_of(name)] or "")
+        for name, applied in installed.catalogue.items()
+        if unit_of(name) in installed.files and _stays(name, wanted, installed, left, broken)
+    )
+
+
+def _stays(
+    name: str,
+    wanted: set[str],
+    installed: Installed,
+    left: Mapping[str, Drift],
+    broken: frozenset[str],
+) -> bool:
+    gone = name not in wanted
+    return unit_of(name) in left or name in broken or (gone and name in installed.running)
+
+
+def _steps(
+    units: Mapping[str, str],
+    installed: Installed,
+    left: Mapping[str, Drift],
+    *,
+    broken: frozenset[str],
+    gone: frozenset[str],
+) -> tuple[Step, ...]:
+    present = set(installed.files) - {RULE_FILE}
+    return tuple(
+        _step(file, units[file], installed, left=file in left)
+        if file in units
+        else _unwanted(file, left=file in left, broken=broken, gone=gone)
+        for file in sorted(present | set(units))
+    )
+
+
+def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
+    if left:
+        return Step(file=file, action=Action.LEAVE)
+    if file not in installed.files:
+        return Step(file=file, action=Action.CREATE, text=text)
+    if _same(file, text, installed.files[file]):
+        return Step(file=file, action=Action.KEEP)
+    name = profile_of(file)
+    note = f"restart to take effect: appliance restart {name}" if name in installed.running else ""
+    return Step(file=file, action=Action.UPDATE, text=text, note=note)
+
+
+def _same(file: str, text: str, present: str | None) -> bool:
+    """Equal apart from the first line, which names the release that wrote it."""
+    if present is None or sealed_body(present, comment_of(file)) is None:
+        return False
+    return text.partition("\n")[2] == present.partition("\n")[2]
+
+
+def _unwanted(file: str, *, left: bool, broken: frozenset[str], gone: frozenset[str]) -> Step:
+    if left:
+        return Step(file=file, action=Action.LEAVE)
+    name = profile_of(file)
+    if name is None or name not in broken | gone:
+        return Step(file=file, action=Action.REMOVE)
+    note = f"its profile is gone, but it runs: appliance stop {name}, then appliance apply"
+    if name in broken:
+        note = "its profile has errors, so it stays as it was"
+    return Step(file=file, action=Action.KEEP, note=note)
+
+
+def _installed_after(steps: Sequence[Step], installed: Installed) -> frozenset[str]:
+    """Backend units of ours that exist once `steps` are done; never one of foreign content."""
+    present = {s.file for s in steps if s.action in {Action.CREATE, Action.UPDATE, Action.KEEP}}
+    left = {s.file for s in steps if s.action is Action.LEAVE}
+    return frozenset(
+        present | {f for f in left if _known(f, installed.catalogue) and installed.files[f]}
+    )
+
+
+def _known(file: str, catalogue: Mapping[str, Applied]) -> bool:
+    return profile_of(file) in catalogue
+
+
+def _to_restart(steps: Sequence[Step], installed: Installed) -> tuple[str, ...]:
+    updated = (profile_of(s.file) for s in steps if s.action is Action.UPDATE)
+    return tuple(n for n in updated if n is not None and n in installed.running)

@@ -1,0 +1,36 @@
+"""The polkit rule: which units the daemon may start and stop without being root."""
+
+from collections.abc import Iterable
+from json import dumps
+from typing import Final
+
+from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.planning.unit_text import sealed
+
+RULE_FILE: Final = "50-appliance.rules"
+APPLY_UNIT: Final = "appliance-apply.service"
+_VERBS: Final = ("start", "stop", "restart", "reset-failed", "ref")
+_RULE: Final = """\
+var UNITS = {units};
+var VERBS = {verbs};
+
+polkit.addRule(function(action, subject) {{
+  if (action.id === "org.freedesktop.systemd1.manage-units" &&
+      subject.user === "appliance" &&
+      UNITS.indexOf(action.lookup("unit")) >= 0 &&
+      VERBS.indexOf(action.lookup("verb")) >= 0) {{
+    return polkit.Result.YES;
+  }}
+}});
+"""
+
+
+def polkit_rule(profiles: Iterable[str], *, source: str, version: str) -> str:
+    """The rule for the backends of `profiles`, the hold and the apply unit.
+
+    Names are exact: newer systemd asks with the same action when a transient unit is made, so
+    that a prefix would let the daemon run anything as root.
+    """
+    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, APPLY_UNIT]
+    body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS))
+    return sealed(body, source=source, version=version, comment="//")

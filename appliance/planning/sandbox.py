@@ -1,0 +1,99 @@
+"""What a backend may touch: devices, network, files. Assignments for its [Service] section."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from appliance.planning.unit_text import path_word
+
+Entries = tuple[tuple[str, str], ...]
+
+NETWORK: Final[Entries] = (
+    ("IPAddressDeny", "any"),
+    ("IPAddressAllow", "localhost"),
+    # Where the kernel has no BPF the two above are silently ignored; then there are no counters.
+    ("IPAccounting", "yes"),
+    ("RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"),
+)
+
+CONFINEMENT: Final[Entries] = (
+    ("NoNewPrivileges", "yes"),
+    ("CapabilityBoundingSet", ""),
+    ("AmbientCapabilities", ""),
+    ("ProtectSystem", "strict"),
+    ("PrivateTmp", "yes"),
+    ("PrivateMounts", "yes"),
+    ("ProtectProc", "invisible"),
+    ("ProtectClock", "yes"),
+    ("ProtectHostname", "yes"),
+    ("ProtectKernelLogs", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("ProtectKernelTunables", "yes"),
+    ("ProtectControlGroups", "yes"),
+    ("RestrictNamespaces", "yes"),
+    ("RestrictRealtime", "yes"),
+    ("RestrictSUIDSGID", "yes"),
+    ("LockPersonality", "yes"),
+    ("RemoveIPC", "yes"),
+    ("KeyringMode", "private"),
+    # No MemoryDenyWriteExecute: engines compile kernels at run time.
+    ("SystemCallArchitectures", "native"),
+    ("SystemCallFilter", "@system-service"),
+    ("SystemCallFilter", "~@privileged @obsolete"),
+    ("SystemCallErrorNumber", "EPERM"),
+)
+
+_HIDDEN: Final = ("/home", "/root", "/run/user")
+"""What ProtectHome= covers."""
+_HOME_DEPTH: Final = 2
+"""``/home/ana``: binding this or less would show a whole home."""
+
+
+def devices(*, gpus: bool) -> Entries:
+    """Device access: the GPUs' nodes for a profile that uses one, else none at all."""
+    if not gpus:
+        return (("PrivateDevices", "yes"), ("DevicePolicy", "closed"))
+    return (
+        ("SupplementaryGroups", "render video"),
+        ("DevicePolicy", "closed"),
+        ("DeviceAllow", "char-nvidia* rw"),
+    )
+
+
+def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Entries:
+    """Which homes and which writable places a backend sees.
+
+    Homes are empty unless the profile names something in one; then only that is shown, read-only
+    (systemd.exec(5): ProtectHome=tmpfs with bind mounts). What does not exist is left out of the
+    mounts, so that the wrapper can say what is missing instead of systemd failing the start.
+
+    Args:
+        read: Paths of models and the like.
+        programs: Programs; each needs the installation around it.
+        writable: Directories that a patch hook changes.
+    """
+    shown = sorted({p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""})
+    homes = [p for p in writable if _hidden(p)]
+    others = [p for p in writable if not _hidden(p)]
+    return (
+        ("ProtectHome", "tmpfs" if shown or homes else "yes"),
+        *_each("BindReadOnlyPaths", [p for p in shown if p not in homes]),
+        *_each("BindPaths", sorted(homes)),
+        *_each("ReadWritePaths", sorted(others)),
+    )
+
+
+def _each(key: str, paths: Iterable[str]) -> Entries:
+    return tuple((key, path_word(path, "-")) for path in paths)
+
+
+def _hidden(path: str) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in _HIDDEN)
+
+
+def _installation(program: str) -> str:
+    """The directory to show for `program`: its prefix, or where it lies; empty: not in a home."""
+    if not _hidden(program):
+        return ""
+    directory = program.rpartition("/")[0]
+    prefix, _, last = directory.rpartition("/")
+    return prefix if last == "bin" and prefix.count("/") > _HOME_DEPTH else directory

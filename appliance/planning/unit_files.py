@@ -1,0 +1,321 @@
+"""Backend units: one file per profile, rendered from what the profile compiles to.
+
+Two units whose claims intersect exclude each other by Conflicts=. That alone orders nothing, so
+of each pair the one whose name sorts last also has After= on the other. Both directions would be
+an ordering cycle as soon as both stop at once: ``hold`` and a reboot in mid-switch would fail.
+Everything comes after appliance-hold.service, which has no After= of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from json import dumps
+from typing import Final
+
+from appliance.domain.claims import Lease
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.profile import Applied, Catalogue, Need
+from appliance.domain.spec import Gpus, Ordering, Override, Patch
+from appliance.planning import sandbox
+from appliance.planning.overrides import check, merged
+from appliance.planning.unit_text import (
+    Section,
+    command_line,
+    environment_word,
+    path_word,
+    plain_line,
+    sealed,
+    sections_of,
+    text_of,
+)
+
+BACKEND_USER: Final = "appliance-backend"
+_STEPPED_RESTARTS_SINCE: Final = 254
+"""The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
+_START_SLACK_S: Final = 10.0
+"""Between the gate's or the poller's own deadline and systemd's, so that ours speaks first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSpec:
+    """Everything that one backend unit is made from."""
+
+    applied: Applied
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpus: Gpus = ()
+    """The GPUs it uses, claimed or shared."""
+    user: str = BACKEND_USER
+    order: Ordering = field(default_factory=Ordering)
+    patch: Patch | None = None
+    overrides: tuple[Override, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """An installed unit that is kept as it is, because its profile is broken, edited or gone."""
+
+    applied: Applied
+    after: frozenset[str] = frozenset()
+    """Units it is already ordered after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The box around the units."""
+
+    prefix: str = "/opt/appliance/current"
+    version: str
+    systemd: int
+    """Major version; 0 when unknown, which counts as oldest."""
+    foreign_units: tuple[str, ...] = ()
+    """Units that are not ours and must not run beside a backend."""
+    margin_bytes: int | None = None
+    """VRAM the gate wants free beyond the need; None: its own default."""
+
+    @property
+    def python(self) -> str:
+        """The interpreter of the installed release."""
+        return f"{self.prefix}/bin/python"
+
+
+def stand_in(applied: Applied, installed_text: str) -> StandIn:
+    """The installed unit of `applied`, as its present text orders it."""
+    units = (s for s in sections_of(installed_text) if s.name == "Unit")
+    after = frozenset(w for s in units for value in s.values("After") for w in value.split())
+    return StandIn(applied=applied, after=after)
+
+
+def catalogue(specs: Iterable[UnitSpec], stand_ins: Iterable[StandIn]) -> Catalogue:
+    """What is installed once the units are: by name, with the conflicts filled in."""
+    kept = {s.applied.name: s.applied for s in stand_ins}
+    wanted = {s.applied.name: s.applied for s in specs} | kept
+    return {
+        name: applied if name in kept else replace(applied, conflicts=_rivals(applied, wanted))
+        for name, applied in sorted(wanted.items())
+    }
+
+
+def _rivals(applied: Applied, others: Catalogue) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            o.name
+            for o in others.values()
+            if o.name != applied.name and o.claim.intersects(applied.claim)
+        )
+    )
+
+
+def problem(spec: UnitSpec, layout: Layout) -> str | None:
+    """Why `spec` cannot be rendered, as complete lines; None: it can."""
+    try:
+        render([spec], [], layout)
+    except ProfileError as error:
+        return str(error)
+    return None
+
+
+def render(
+    specs: Sequence[UnitSpec], stand_ins: Sequence[StandIn], layout: Layout
+) -> Mapping[str, str]:
+    """The text of every backend unit by file name; stand-ins are regarded but not rendered.
+
+    Raises:
+        ProfileError: a value that no unit file can hold, or an override that is refused.
+    """
+    kept = {s.applied.name: s for s in stand_ins}
+    installed = catalogue(specs, stand_ins)
+    return {
+        unit_of(spec.applied.name): _unit(spec, installed, kept, layout)
+        for spec in specs
+        if spec.applied.name not in kept
+    }
+
+
+def _unit(spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout) -> str:
+    check(spec.overrides, spec.applied.source_path)
+    sections = (
+        Section(name="Unit", entries=_unit_section(spec, installed, kept, layout)),
+        Section(name="Service", entries=_service_section(spec, layout)),
+    )
+    body = text_of(merged(sections, spec.overrides))
+    return sealed(body, source=plain_line(spec.applied.source_path), version=layout.version)
+
+
+def _unit_section(
+    spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout
+) -> sandbox.Entries:
+    applied = spec.applied
+    rivals = installed[applied.name].conflicts
+    earlier = [unit_of(r) for r in rivals if _comes_first(r, applied.name, kept)]
+    paths = [p for p in (applied.model_path, applied.binary) if p and p.startswith("/")]
+    return (
+        ("Description", plain_line(f"{applied.name}: {applied.description or applied.engine}")),
+        ("Documentation", f"file:{plain_line(applied.source_path).replace(' ', '%%20')}"),
+        ("SourcePath", plain_line(applied.source_path)),
+        ("Conflicts", _words([*map(unit_of, rivals), HOLD_UNIT, *layout.foreign_units])),
+        ("After", _words([*earlier, HOLD_UNIT, *layout.foreign_units, *_after(spec)])),
+        (
+            "RequiresMountsFor",
+            " ".join(map(path_word, dict.fromkeys([*paths, *spec.order.mounts]))),
+        ),
+        # A backstop: the supervisor counts crashes itself and clears this count before a start.
+        ("StartLimitIntervalSec", "30min"),
+        ("StartLimitBurst", "5"),
+        ("CollectMode", "inactive"),
+    )
+
+
+def _comes_first(rival: str, name: str, kept: Mapping[str, StandIn]) -> bool:
+    """Whether `name` is ordered after `rival`: exactly one of the two is after the other."""
+    if rival in kept:
+        return unit_of(name) not in kept[rival].after
+    return rival < name
+
+
+def _after(spec: UnitSpec) -> tuple[str, ...]:
+    # DevicePolicy= admits only drivers that are loaded when the unit starts.
+    driver = ("nvidia-persistenced.service",) if spec.gpus else ()
+    return (*driver, *spec.order.after)
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(words))
+
+
+def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
+    applied = spec.applied
+    own = f"appliance-backend/{applied.name}"
+    return (
+        ("Slice", "appliance.slice"),
+        ("Type", "notify"),
+        ("NotifyAccess", "all"),
+        ("ExecCondition", "+" + command_line(gate_argv(spec, layout))),
+        ("ExecStart", command_line(backend_argv(spec, layout))),
+        ("Restart", "on-failure"),
+        *_back_off(layout.systemd),
+        ("RestartPreventExitStatus", "78 79"),
+        ("TimeoutStartSec", _seconds(_start_deadline_s(spec))),
+        ("TimeoutStopSec", _seconds(applied.deadlines.stop_s)),
+        ("KillMode", "mixed"),
+        ("OOMPolicy", "stop"),
+        ("OOMScoreAdjust", "300"),
+        ("User", spec.user),
+        ("Group", BACKEND_USER),
+        # A socket must be writable for the group, which the daemon is in.
+        ("UMask", "0077" if applied.endpoint.socket is None else "0007"),
+        ("StateDirectory", own),
+        ("CacheDirectory", own),
+        ("RuntimeDirectory", own),
+        ("WorkingDirectory", f"/var/lib/{own}"),
+        *_environment(spec, own),
+        ("TasksMax", "8192"),
+        ("LimitNOFILE", "65536"),
+        ("LimitMEMLOCK", "infinity"),
+        ("LimitCORE", "0"),
+        *sandbox.devices(gpus=bool(spec.gpus)),
+        *sandbox.NETWORK,
+        *_files(spec),
+        *sandbox.CONFINEMENT,
+    )
+
+
+def _start_deadline_s(spec: UnitSpec) -> float:
+    """A new time-out is armed for the gate and for the engine; the poller extends the latter."""
+    deadlines = spec.applied.deadlines
+    return max(deadlines.release_s, deadlines.no_progress_s) + _START_SLACK_S
+
+
+def _back_off(systemd: int) -> sandbox.Entries:
+    if systemd < _STEPPED_RESTARTS_SINCE:
+        return (("RestartSec", "5s"),)
+    return (("RestartSec", "2s"), ("RestartSteps", "4"), ("RestartMaxDelaySec", "2min"))
+
+
+def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
+    homes = {"HOME": f"/var/lib/{own}", "XDG_CACHE_HOME": f"/var/cache/{own}"}
+    wanted = homes | dict(spec.environment)
+    return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
+
+
+def _files(spec: UnitSpec) -> sandbox.Entries:
+    applied, patch = spec.applied, spec.patch
+    socket = applied.endpoint.socket
+    programs = [applied.binary, *(patch.command[:1] if patch else ())]
+    outside = socket and not socket.startswith(f"/run/appliance-backend/{applied.name}/")
+    return sandbox.files(
+        read=[applied.model_path] if applied.model_path else [],
+        programs=programs,
+        writable=[
+            *(patch.writable if patch else ()),
+            *([socket.rpartition("/")[0]] if socket and outside else ()),
+        ],
+    )
+
+
+def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """The gate's command: it refuses, or waits, until the claim is free."""
+    applied = spec.applied
+    return (
+        *_program(layout, "gate", applied.name),
+        *_leases(applied.claim.leases()),
+        *_gpus(spec.gpus),
+        *_needs(applied.need, layout),
+        "--deadline-s",
+        f"{applied.deadlines.release_s:g}",
+    )
+
+
+def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """The wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
+    applied, patch = spec.applied, spec.patch
+    endpoint = applied.endpoint
+    where = (
+        ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
+    )
+    hook: tuple[str, ...] = ()
+    if patch is not None:
+        expected = (word for text in patch.expect for word in ("--patch-expect", text))
+        command = dumps(patch.command, ensure_ascii=False)
+        hook = ("--patch-command", command, *expected)
+    return (
+        *_program(layout, "backend", applied.name),
+        *_leases(applied.claim.leases()),
+        *where,
+        "--health",
+        applied.health_path,
+        "--no-progress-s",
+        f"{applied.deadlines.no_progress_s:g}",
+        *hook,
+        "--",
+        *spec.argv,
+    )
+
+
+def _program(layout: Layout, module: str, name: str) -> tuple[str, ...]:
+    return (layout.python, "-I", "-m", f"appliance.launch.{module}", "--name", name)
+
+
+def _leases(leases: Iterable[Lease]) -> Iterable[str]:
+    for lease in leases:
+        yield "--lease"
+        yield f"{lease.name}:{'exclusive' if lease.exclusive else 'shared'}"
+
+
+def _gpus(gpus: Gpus) -> Iterable[str]:
+    if not gpus:
+        return ()
+    return ("--gpus", gpus if isinstance(gpus, str) else ",".join(map(str, gpus)))
+
+
+def _needs(need: Need, layout: Layout) -> Iterable[str]:
+    options = {
+        "--vram-bytes": need.vram_bytes,
+        "--ram-bytes": need.ram_bytes,
+        "--margin-bytes": layout.margin_bytes,
+    }
+    return (w for key, value in options.items() if value is not None for w in (key, str(value)))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:g}s"
