@@ -1,6 +1,8 @@
 """A box: its disk, its systemd, and what a test does to them."""
 
 import contextlib
+import os
+import select
 import shutil
 import subprocess
 import time
@@ -57,6 +59,7 @@ class Box:
         self._directory = work_dir() / self.name
         self._stage: Stage | None = None
         self._boot: Boot | None = None
+        self._kept = False
 
     # --- its life ------------------------------------------------------------------------
 
@@ -123,7 +126,9 @@ class Box:
             raise RigError(f"{self.name} ended with {ended}, not {status}:\n{self.console()}")
 
     def close(self) -> None:
-        """End it and remove every trace."""
+        """End it and remove every trace, unless it was told to outlive this process."""
+        if self._kept:
+            return
         if self._boot is not None:
             self._boot.kill()
         self._slot.kill()
@@ -134,6 +139,22 @@ class Box:
         if self._stage is not None:
             self._stage.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def outlive(self) -> None:
+        """Let it run on when this process ends; it is removed once it has shut down."""
+        if os.fork():
+            self._kept = True
+            return
+        os.setsid()
+        mark_owned(self._directory)
+        with Path(os.devnull).open("r+b") as null:
+            for stream in range(3):
+                os.dup2(null.fileno(), stream)
+        select.select([os.pidfd_open(self.nspawn_pid)], [], [])
+        self.close()
+        with contextlib.suppress(OSError):
+            work_dir().rmdir()
+        os._exit(0)
 
     def __enter__(self) -> Self:
         try:

@@ -33,7 +33,7 @@ ABSENT: Final = """
     /etc/appliance /etc/polkit-1/rules.d/50-appliance.rules /opt/appliance
     /usr/local/bin/appliance /usr/local/lib/systemd /usr/local/lib/sysusers.d
     /usr/local/lib/tmpfiles.d /usr/local/share/appliance /var/lib/appliance
-    /var/lib/appliance-applied
+    /var/lib/appliance-applied /var/lib/appliance-backend
 """.split()  # noqa: SIM905  # forty lines as a list
 """An appliance of the machine's own must not show in a box."""
 

@@ -1,0 +1,46 @@
+# make check is what to run before a commit; scripts/test.sh is what a fresh machine runs.
+VENV ?= .venv
+BIN := $(VENV)/bin
+SYSTEM_PYTHON ?= /usr/bin/python3
+LOCKS := scripts/requirements
+
+.PHONY: check lint fast test demo bench-switch bench-footprint lock clean
+
+## check: format, lint, types, import contracts and the fast tests; under a minute
+check: lint fast
+
+lint: $(VENV)/.complete
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fast: $(VENV)/.complete
+	$(BIN)/python -m pytest -m "not system and not gpu"
+
+## test: every test, with those on a real systemd
+test: $(VENV)/.complete
+	$(BIN)/python -m pytest
+
+## demo: the appliance at work in a disposable machine (root)
+demo:
+	scripts/demo.sh
+
+## bench-switch, bench-footprint: figures, the last line as JSON (root)
+bench-switch bench-footprint: bench-%: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.$*
+
+## lock: resolve the dependencies anew
+lock:
+	scripts/lock
+
+clean:
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# The build tools come first and locked, so that nothing unlocked is fetched to build the rest.
+$(VENV)/.complete: $(LOCKS)/build.txt $(LOCKS)/dev.txt $(LOCKS)/embedded.txt
+	$(SYSTEM_PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r $(LOCKS)/build.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --require-hashes --no-build-isolation -r $(LOCKS)/dev.txt
+	$(BIN)/pip install -qq --disable-pip-version-check --require-hashes --no-deps -r $(LOCKS)/embedded.txt
+	touch $@

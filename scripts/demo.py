@@ -1,0 +1,203 @@
+"""The demo's story, told in a disposable machine. See demo.sh, which starts it."""  # noqa: INP001  # scripts/ holds programs, not a package
+
+import argparse
+import contextlib
+import json
+import shlex
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.system.rig import Box, RigError, sweep, work_dir
+from tests.system.rig.appliance import CHECKOUT, fetch_wheels, install, sources
+from tests.system.rig.box import ENVIRONMENT
+
+EXAMPLES: Final = "/usr/local/share/appliance/profiles"
+STATE: Final = "/var/lib/appliance"
+QUESTIONS: Final = ("What is the capital of France?", "Which planet is called the red planet?")
+BACK_WITHIN_S: Final = 60.0
+
+ASK: Final = """
+import json, sys, urllib.request
+url, model, question = sys.argv[1:]
+body = {"model": model, "max_tokens": 48, "temperature": 0,
+        "messages": [{"role": "user", "content": question}]}
+request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+with urllib.request.urlopen(request, timeout=60) as response:
+    print(json.load(response)["choices"][0]["message"]["content"].strip())
+"""
+"""Runs in the box, where curl may be missing."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """How one switch went."""
+
+    phases_ms: dict[str, float]
+    ms: float
+
+
+def say(text: str) -> None:
+    """Print one line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def chapter(title: str) -> Iterator[None]:
+    """Announce what happens, and how long it took."""
+    say(f"\n▶ {title}")
+    started = time.monotonic()
+    yield
+    say(f"  {time.monotonic() - started:.1f} s")
+
+
+def embedded_profiles() -> list[str]:
+    """Names of the shipped profiles that run on the embedded engine."""
+    found = sorted((CHECKOUT / "profiles").glob("*.toml"))
+    return [p.stem for p in found if tomllib.loads(p.read_text()).get("engine") == "xllamacpp"]
+
+
+def command(box: Box, *argv: str) -> None:
+    """Run a command in the box and show it and what it prints."""
+    say(f"  $ {shlex.join(argv)}")
+    done = box.run(*argv, check=False)
+    for line in (done.stdout + done.stderr).splitlines():
+        say(f"  {line}")
+    if done.returncode:
+        raise RigError(f"{shlex.join(argv)} ended with {done.returncode}")
+
+
+def switch(box: Box, name: str) -> Switched:
+    """`appliance switch NAME`, its phases shown as they end."""
+    say(f"  $ appliance switch {name}")
+    ended: Json = {}
+    with box.stream("appliance", "switch", name, "--json") as stream:
+        for line in stream.lines():
+            event: Json = json.loads(line)
+            show_event(event)
+            if "exit" in event:
+                ended = event
+        if stream.wait() or not ended:
+            raise RigError(f"the switch to {name} failed: {ended} {stream.errors()}")
+    say(f"  {ended['message']}")
+    return Switched(phases_ms=ended["phases_ms"], ms=ended["ms"])
+
+
+def show_event(event: Json) -> None:
+    """One line for every phase that begins or ends; what moves in between is left out."""
+    if event.get("event") == "phase" and event["state"] in {"done", "skipped", "failed"}:
+        say(f"    {event['state']:8} {event['phase']:10} {event['text']:48} {event['ms']:7.0f} ms")
+
+
+def status(box: Box) -> Json:
+    """The status document."""
+    document: Json = json.loads(box.run("appliance", "status", "--json", check=False).stdout)
+    return document
+
+
+def serving(document: Json) -> list[str]:
+    """Names of the profiles that serve."""
+    return [p["name"] for p in document["profiles"] if p["state"] == "serving"]
+
+
+def ask(box: Box, name: str, question: str) -> str:
+    """Ask a profile over its HTTP port; its answer."""
+    row = next(p for p in status(box)["profiles"] if p["name"] == name)
+    url = f"http://{row['endpoint']}"
+    answer = box.run("python3", "-c", ASK, url, row["served"][0], question).stdout.strip()
+    say(f"  {name} on {url}")
+    say(f"  Q: {question}")
+    say("  A: " + answer.replace("\n", "\n     "))
+    if not answer:
+        raise RigError(f"{name} said nothing")
+    return answer
+
+
+def wait_until_serving(box: Box) -> list[str]:
+    """Wait until something serves; its names."""
+    deadline = time.monotonic() + BACK_WITHIN_S
+    while time.monotonic() < deadline:
+        document = status(box)
+        if document["verdict"]["state"] == "serving":
+            return serving(document)
+        time.sleep(0.1)
+    raise RigError(f"nothing serves {BACK_WITHIN_S:.0f} s after the reboot:\n{box.journal('-n60')}")
+
+
+def story(box: Box, names: list[str]) -> Json:
+    """Install, switch, ask, reboot; what the last line reports."""
+    with chapter("install, without network"):
+        install(box)
+        box.run(f"cp {EXAMPLES}/{{{','.join(names)}}}.toml /etc/appliance/profiles/")
+    with chapter("turn the profiles into units"):
+        command(box, "appliance", "apply")
+    answers: dict[str, str] = {}
+    last = Switched(phases_ms={}, ms=0.0)
+    for name, question in zip(names, QUESTIONS, strict=True):
+        with chapter(f"switch to {name}, and ask it"):
+            last = switch(box, name)
+            answers[name] = ask(box, name, question)
+    committed = status(box)["committed"]
+    with chapter(f"reboot; committed: {', '.join(committed)}"):
+        box.reboot()
+        active = wait_until_serving(box)
+        ask(box, active[0], QUESTIONS[0])
+    with chapter("status"):
+        command(box, "appliance", "status")
+    if active != committed:
+        raise RigError(f"{committed} was committed, and {active} is back")
+    return {
+        "answers": answers,
+        "committed": committed,
+        "active_after_reboot": active,
+        "phases_ms": last.phases_ms,
+        "switch_ms": last.ms,
+    }
+
+
+def keep(box: Box) -> None:
+    """Leave the box running, and say how to enter and end it."""
+    environment = [f"{k}={v}" for k, v in {**ENVIRONMENT, "TERM": "xterm-256color"}.items()]
+    enter = ["nsenter", "-t", str(box.leader), "-a", "env", "-i", *environment, "bash", "-l"]
+    box.outlive()
+    say(f"\nThe machine keeps running.\n  enter it: {shlex.join(enter)}")
+    say(f"  end it:   kill {box.nspawn_pid}   (an orderly shutdown; then nothing is left of it)")
+
+
+def main() -> int:
+    """Tell the story; 0 when it ends well."""
+    parser = argparse.ArgumentParser(prog="scripts/demo.sh", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the machine running")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the box is removed
+    sweep()
+    names = embedded_profiles()[: len(QUESTIONS)]
+    try:
+        with chapter("fetch the wheels, once"):
+            wheels = fetch_wheels()
+        say("\n▶ boot a disposable machine")
+        with Box(name="demo", disk=STATE, read_only=sources(wheels)) as box:
+            say(f"  {box.boot_s:.1f} s")
+            report = story(box, names)
+            if arguments.keep:
+                keep(box)
+    except RigError as error:
+        sys.stderr.write(f"\ndemo.sh: {error}\n")
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            work_dir().rmdir()
+    say("\n" + json.dumps(report, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,344 @@
+#!/usr/bin/env bash
+# Installs the appliance on this machine, or brings an installed one up to date.
+set -euo pipefail
+umask 022
+
+usage() {
+  cat <<'END'
+usage: scripts/install.sh [options]            install or upgrade (root)
+       scripts/install.sh --rollback           go back to the release before (root)
+       scripts/install.sh --uninstall [--purge]  remove it (root); twice is fine
+       scripts/install.sh --download DIR       only fetch the wheels, for an install without network
+
+  --wheels DIR     look for wheels in DIR too; an appliance wheel there is installed as it is,
+                   without one it is built from this checkout
+  --no-index       use nothing but DIR: works without network
+  --no-embedded    leave out the engine and the small model (130 MB) that the embedded profiles run
+  --embedded       fail where they cannot be had; without either option they are left out there
+  --python PATH    the interpreter; default /usr/bin/python3 (3.11 or newer)
+  --purge          with --uninstall: also profiles, settings, state, users and groups
+
+Where systemd is not running (a chroot, an image being built) units are enabled and not started.
+An upgrade leaves a running model alone: only the supervisor is restarted.
+END
+}
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly here checkout=${here%/*} requirements=$here/requirements
+readonly prefix=/opt/appliance
+readonly unit_dir=/usr/local/lib/systemd/system
+readonly sysusers=/usr/local/lib/sysusers.d/appliance.conf
+readonly tmpfiles=/usr/local/lib/tmpfiles.d/appliance.conf
+readonly share=/usr/local/share
+readonly bash_completion=$share/bash-completion/completions/appliance
+readonly zsh_completion=$share/zsh/site-functions/_appliance
+readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
+readonly enabled_units=(appliance-supervisor.socket appliance-supervisor.service appliance-boot.service)
+
+python=/usr/bin/python3
+wheels=
+index=(--quiet --quiet --disable-pip-version-check --no-cache-dir)
+embedded=auto
+work=
+
+say() { printf '%s\n' "$*"; }
+die() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
+booted() { [[ -d /run/systemd/system ]]; } # sd_booted(3)
+need_root() { ((EUID == 0)) || { printf 'install.sh: this needs root: sudo %s\n' "$0" >&2; exit 77; }; }
+
+one_at_a_time() {
+  install -d -m 755 "$prefix"
+  exec 9<"$prefix"
+  flock -n 9 || { printf 'install.sh: another one is running: wait for it\n' >&2; exit 75; }
+}
+
+make_work() {
+  work=$(mktemp -d /var/tmp/appliance-install.XXXXXX)
+  trap 'rm -rf "$work"' EXIT
+}
+
+# --- wheels ---------------------------------------------------------------------------------
+
+check_python() {
+  [[ -x $python ]] || die "no $python: apt-get install python3 python3-venv"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "$python is older than 3.11: name a newer one with --python"
+  "$python" -c 'import ensurepip' 2>/dev/null ||
+    die "$python cannot make virtual environments: apt-get install python3-venv"
+}
+
+# A service user must reach the interpreter, and cannot where it is below somebody's home.
+check_python_is_public() {
+  case $("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))') in
+    /root/* | /home/*) die "$python is below a home directory, which service users cannot enter" ;;
+  esac
+}
+
+make_tools() {
+  "$python" -m venv "$work/tools"
+  pip install --require-hashes -r "$requirements/build.txt"
+}
+
+pip() { "$work/tools/bin/pip" "$1" "${index[@]}" "${@:2}"; }
+
+# Wheels of everything in the lock files named, each checked against its hashes; those that come
+# as source only are built by the locked build tools.
+gather() { pip wheel --wheel-dir "$work/stage" --no-deps --no-build-isolation --require-hashes "$@"; }
+
+gather_embedded() {
+  [[ $embedded == no ]] && return
+  if gather --only-binary :all: -r "$requirements/embedded.txt" 2>"$work/embedded.log"; then
+    embedded=yes
+  elif [[ $embedded == yes ]]; then
+    die "the embedded engine cannot be had: $(tail -n 1 "$work/embedded.log")"
+  else
+    embedded=no
+    say "Left out the embedded engine: $(tail -n 1 "$work/embedded.log")"
+  fi
+}
+
+gather_own() {
+  local ready=()
+  [[ -z $wheels ]] || mapfile -t ready < <(find "$wheels" -maxdepth 1 -name 'appliance-*.whl' | sort -V)
+  if ((${#ready[@]})); then
+    cp "${ready[-1]}" "$work/stage/"
+  else
+    pip wheel --wheel-dir "$work/stage" --no-deps --no-build-isolation "$checkout"
+  fi
+}
+
+download() {
+  local directory=$1 stamp
+  check_python
+  stamp=complete-$( (cat "$requirements"/{build,runtime,embedded}.txt; "$python" -VV; uname -m) | sha256sum | cut -c1-16)
+  [[ ! -e $directory/$stamp ]] || return 0
+  make_work
+  mkdir -p "$directory"
+  index+=(--find-links "$directory")
+  make_tools
+  pip download --dest "$work/new" --no-deps --no-build-isolation --require-hashes \
+    -r "$requirements/build.txt" -r "$requirements/runtime.txt" -r "$requirements/embedded.txt"
+  find "$directory" -maxdepth 1 -type f \( -name '*.whl' -o -name '*.tar.gz' -o -name 'complete-*' \) -delete
+  cp "$work/new/"* "$directory/"
+  touch "$directory/$stamp"
+}
+
+# --- a release ------------------------------------------------------------------------------
+
+# The version, and what tells two builds of one version apart.
+release_name() {
+  local own version build
+  own=$(find "$work/stage" -name 'appliance-*.whl')
+  version=${own##*/appliance-}
+  build=$( (sha256sum <"$own"; find "$work/stage" -name '*.whl' -printf '%f\n' | sort; "$python" -VV) | sha256sum)
+  printf '%s-%s\n' "${version%%-*}" "${build:0:8}"
+}
+
+# make_release DIR: a virtual environment of its own, complete or not there at all.
+make_release() {
+  [[ ! -e $1/.complete ]] || return 0
+  rm -rf "$1"
+  "$python" -m venv --without-pip "$1"
+  "$work/tools/bin/pip" --python "$1/bin/python" install --quiet --quiet --disable-pip-version-check \
+    --no-index --no-deps --no-compile --no-warn-script-location "$work/stage/"*.whl
+  # Service users cannot write here, so what is not compiled now would be compiled at every start.
+  "$1/bin/python" -m compileall -q -j 0 "$1/lib"
+  chown -R root:root "$1"
+  chmod -R go-w "$1"
+  touch "$1/.complete"
+}
+
+# What the wheel carries for the rest of the system: README.md, units/ and profiles/.
+installed_files() {
+  "$1/bin/python" -I -c 'import appliance, os; print(os.path.dirname(appliance.__file__) + "/_installed")'
+}
+
+replace_link() { # atomically: TARGET LINK
+  ln -sfn "$1" "$2.new"
+  mv -fT "$2.new" "$2"
+}
+
+# Keep the current release and the one before; a model started from an older one still reads it.
+prune() {
+  local release
+  for release in "$prefix"/releases/*/; do
+    release=${release%/}
+    [[ $release -ef $prefix/current || $release -ef $prefix/previous ]] && continue
+    grep -qs "$release/" /proc/[0-9]*/maps || rm -rf "$release"
+  done
+}
+
+# --- the system around it -------------------------------------------------------------------
+
+install_units() { # from DIR
+  local unit name
+  install -d -m 755 "$unit_dir" "${sysusers%/*}" "${tmpfiles%/*}"
+  install -m 644 "$1/appliance.sysusers.conf" "$sysusers"
+  install -m 644 "$1/appliance.tmpfiles.conf" "$tmpfiles"
+  for unit in "$unit_dir"/appliance*; do
+    name=${unit##*/}
+    [[ -e $1/$name ]] || rm -f "$unit"
+  done
+  for unit in "$1"/*.{service,socket,slice,target,path,timer}; do
+    [[ ! -e $unit ]] || install -m 644 "$unit" "$unit_dir/"
+  done
+}
+
+install_shell() { # from RELEASE
+  local register="$1/bin/python -I $1/bin/register-python-argcomplete"
+  install -d -m 755 "${bash_completion%/*}" "${zsh_completion%/*}" "${fish_completion%/*}"
+  $register --shell bash appliance >"$bash_completion"
+  $register --shell zsh appliance >"$zsh_completion"
+  $register --shell fish appliance >"$fish_completion"
+  replace_link "$prefix/current/bin/appliance" /usr/local/bin/appliance
+}
+
+# From DIR: what units name as their documentation, and profiles as examples; the profiles in
+# /etc are the operator's.
+install_documents() {
+  install -d -m 755 /etc/appliance /etc/appliance/profiles
+  rm -rf "$share/appliance"
+  install -d -m 755 "$share/appliance/profiles"
+  install -m 644 -t "$share/appliance" "$1/README.md"
+  install -m 644 -t "$share/appliance/profiles" "$1"/profiles/*.toml
+}
+
+check_service_user() {
+  local as=(setpriv --reuid appliance-backend --regid appliance-backend --init-groups)
+  "${as[@]}" "$prefix/current/bin/python" -I -c 'import appliance' ||
+    die "the user appliance-backend cannot run $prefix/current/bin/python"
+}
+
+# activate RELEASE: make it the current one.
+activate() {
+  local files socket=$unit_dir/appliance-supervisor.socket before
+  files=$(installed_files "$1")
+  before=$(cat "$socket" 2>/dev/null || true)
+  install_units "$files/units"
+  systemd-sysusers "${sysusers##*/}"
+  systemd-tmpfiles --create "${tmpfiles##*/}"
+  if [[ -e $prefix/current && ! $prefix/current -ef $1 ]]; then
+    replace_link "$(readlink "$prefix/current")" "$prefix/previous"
+  fi
+  replace_link "releases/${1##*/}" "$prefix/current"
+  install_shell "$1"
+  install_documents "$files"
+  check_service_user
+  systemctl --quiet enable "${enabled_units[@]}"
+  ! booted || start "$([[ $before == "$(cat "$socket")" ]] || echo changed)"
+}
+
+# start CHANGED: bring the supervisor up on what is now installed; not empty: its socket changed.
+start() {
+  systemctl daemon-reload
+  [[ -z $1 ]] || systemctl stop appliance-supervisor.service appliance-supervisor.socket
+  systemctl start appliance-supervisor.socket
+  reapply
+  systemctl restart appliance-supervisor.service || {
+    journalctl --no-pager -n 20 -u appliance-supervisor.service >&2
+    die "the supervisor does not start (its log is above); $0 --rollback goes back"
+  }
+}
+
+# Units rendered by the release before may differ; this restarts no model.
+reapply() {
+  compgen -G '/etc/systemd/system/appliance-backend-*.service' >/dev/null || return 0
+  "$prefix/current/bin/appliance" apply ||
+    say 'The units are as they were before: see above, then appliance apply'
+}
+
+install_appliance() {
+  need_root
+  one_at_a_time
+  check_python
+  check_python_is_public
+  command -v systemctl >/dev/null || die 'no systemd on this machine'
+  [[ -z $wheels ]] || index+=(--find-links "$wheels")
+  make_work
+  make_tools
+  gather -r "$requirements/runtime.txt"
+  gather_embedded
+  gather_own
+  local release
+  release=$prefix/releases/$(release_name)
+  install -d -m 755 "$prefix/releases"
+  make_release "$release"
+  activate "$release"
+  prune
+  say "Installed appliance ${release##*/} in $prefix."
+  say "Next: a profile in /etc/appliance/profiles (examples: $share/appliance/profiles), then: appliance apply"
+}
+
+rollback() {
+  need_root
+  one_at_a_time
+  [[ -e $prefix/previous/.complete ]] || die 'there is no release before this one'
+  activate "$(readlink -f "$prefix/previous")"
+  say "Back on appliance $(basename "$(readlink "$prefix/current")")."
+}
+
+# --- and away again -------------------------------------------------------------------------
+
+stop_everything() {
+  booted || return 0
+  # The hold conflicts with every backend: starting it stops them all, in good order.
+  systemctl start appliance-hold.service 2>/dev/null || true
+  systemctl stop 'appliance-*' 2>/dev/null || true
+}
+
+uninstall() { # "purge", or nothing
+  need_root
+  one_at_a_time
+  stop_everything
+  systemctl --quiet disable "${enabled_units[@]}" 2>/dev/null || true
+  rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules
+  rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
+  rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
+  rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied
+  [[ -z ${1:-} ]] || purge
+  if booted; then
+    systemctl daemon-reload
+    systemctl reset-failed 'appliance-*' 2>/dev/null || true
+  fi
+  say "Removed.$([[ -n ${1:-} ]] || echo ' Profiles (/etc/appliance) and state (/var/lib/appliance) are still there: --purge')"
+}
+
+purge() {
+  local name
+  rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-backend /var/cache/appliance-backend \
+    /etc/systemd/system/appliance-backend-*.service.d /run/appliance /run/appliance-{gate,leases} ||
+    say 'Not all of it could be removed: see above'
+  for name in appliance appliance-backend; do
+    ! getent passwd "$name" >/dev/null || userdel "$name"
+  done
+  for name in appliance appliance-backend appliance-operators; do
+    ! getent group "$name" >/dev/null || groupdel "$name"
+  done
+}
+
+main() {
+  local action=install_appliance argument=
+  while (($#)); do
+    case $1 in
+      --wheels) wheels=$(realpath -e "${2:?--wheels needs a directory}"); shift ;;
+      --no-index) index+=(--isolated --no-index) ;;
+      --embedded) embedded=yes ;;
+      --no-embedded) embedded=no ;;
+      --python) python=${2:?--python needs a path}; shift ;;
+      --download) action=download argument=${2:?--download needs a directory}; shift ;;
+      --rollback) action=rollback ;;
+      --uninstall) action=uninstall ;;
+      --purge) argument=purge ;;
+      -h | --help) usage; return ;;
+      *) usage >&2; return 2 ;;
+    esac
+    shift
+  done
+  if [[ $argument == purge && $action != uninstall ]]; then
+    usage >&2
+    return 2
+  fi
+  "$action" ${argument:+"$argument"}
+}
+
+main "$@"

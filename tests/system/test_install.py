@@ -1,0 +1,165 @@
+"""install.sh: what it puts where, again, without systemd, back, and away."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.rig import Box, Image
+from tests.system.rig.appliance import SOURCE, WHEELS, fetch_wheels, install, sources
+
+INSTALL = f"{SOURCE}/scripts/install.sh"
+OFFLINE = f"{INSTALL} --wheels {WHEELS} --no-index"
+PREFIX = "/opt/appliance"
+
+LEFT = (
+    "ls -d /opt/appliance /usr/local/lib/systemd/system/appliance* /usr/local/bin/appliance"
+    " /usr/local/lib/sysusers.d/appliance.conf /usr/local/lib/tmpfiles.d/appliance.conf"
+    " /usr/local/share/appliance /usr/local/share/zsh/site-functions/_appliance"
+    " /etc/systemd/system/*.wants/appliance* /var/lib/appliance-applied"
+    " /etc/polkit-1/rules.d/50-appliance.rules 2>/dev/null"
+)
+
+
+@pytest.fixture
+def installed(image: Image) -> Iterator[Box]:
+    """A booted box with the appliance installed that sees the checkout and the wheels."""
+    with Box(image, read_only=sources(fetch_wheels())) as box:
+        yield box
+
+
+def names(box: Box, directory: str) -> list[str]:
+    """What a directory of the box holds, sorted."""
+    return sorted(p.name for p in (box.root / directory.lstrip("/")).iterdir())
+
+
+def change_version(box: Box) -> str:
+    """Make the box a changed copy of the checkout; the command that installs it."""
+    box.run(f"cp -r {SOURCE} /root/changed; echo '# changed' >>/root/changed/appliance/__init__.py")
+    return OFFLINE.replace(SOURCE, "/root/changed")
+
+
+def test_supervisor_is_up_after_an_install_and_after_a_reboot(installed: Box) -> None:
+    """After an install, and after every boot, the supervisor runs and nothing has failed."""
+    for _ in range(2):
+        installed.wait_for("systemctl is-active appliance-supervisor.service")
+        assert installed.run("systemctl list-units --failed --no-legend").stdout == ""
+        assert (
+            "serving"
+            not in json.loads(installed.run("appliance status --json", check=False).stdout)[
+                "verdict"
+            ]["state"]
+        )
+        installed.reboot()
+
+
+def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
+    """Everything below the prefix belongs to root, and nobody else may write it."""
+    find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
+    assert installed.run(find).stdout == ""
+    for user in ("appliance", "appliance-backend"):
+        probe = f"{PREFIX}/current/bin/python -I -c 'import appliance'"
+        assert installed.run(probe, user=user).stdout == ""
+        assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
+
+
+def test_bytecode_is_compiled_for_everything(installed: Box) -> None:
+    """No module is left to be compiled at start by users who could not store the result."""
+    package = f"{PREFIX}/current/lib/python3*/site-packages/appliance"
+    sources_found = installed.run(f"find {package} -name '*.py' | wc -l").stdout
+    assert installed.run(f"find {package} -name '*.pyc' | wc -l").stdout == sources_found
+
+
+def test_second_install_changes_nothing(installed: Box) -> None:
+    """Installing the same thing again keeps the release, and leaves no earlier one."""
+    before = names(installed, f"{PREFIX}/releases")
+    installed.write("/etc/appliance/profiles/mine.toml", "engine = 'command'\n")
+    install(installed)
+    assert names(installed, f"{PREFIX}/releases") == before
+    assert names(installed, PREFIX) == ["current", "releases"]
+    assert names(installed, "/etc/appliance/profiles") == ["mine.toml"]
+
+
+def test_upgrade_keeps_one_release_before_and_rolls_back(installed: Box) -> None:
+    """An upgrade swaps the release, restarts the supervisor and can be taken back."""
+    main_pid = "systemctl show -P MainPID appliance-supervisor.service"
+    old, pid = names(installed, f"{PREFIX}/releases")[0], installed.run(main_pid).stdout
+    installed.run(change_version(installed), timeout_s=200)
+    releases = names(installed, f"{PREFIX}/releases")
+    assert len(releases) == 2
+    assert (installed.root / "opt/appliance/current").readlink().name in set(releases) - {old}
+    assert installed.run(main_pid).stdout not in {pid, "0\n"}
+    installed.run(f"{INSTALL} --rollback")
+    assert (installed.root / "opt/appliance/current").readlink().name == old
+
+
+def test_install_works_where_systemd_does_not_run(rig: type[Box]) -> None:
+    """Installed from a chroot, the appliance is enabled there and comes up with the next boot."""
+    hide = "mount -t tmpfs tmpfs /run && exec " + OFFLINE
+    with rig(read_only=sources(fetch_wheels())) as box:
+        box.run("unshare", "-m", "sh", "-c", hide, timeout_s=200)
+        assert box.run("systemctl is-active appliance-supervisor", check=False).returncode
+        box.reboot()
+        box.wait_for("systemctl is-active appliance-supervisor.service")
+
+
+def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
+    """Uninstalling takes everything but profiles and state, twice if asked; --purge those too."""
+    installed.write("/etc/appliance/profiles/mine.toml", "engine = 'command'\n")
+    for _ in range(2):
+        installed.run(f"{INSTALL} --uninstall")
+        assert installed.run(LEFT, check=False).stdout == ""
+        assert installed.run("systemctl list-units --all --no-legend 'appliance*'").stdout == ""
+        installed.run("test -e /etc/appliance/profiles/mine.toml -a -d /var/lib/appliance")
+    installed.run(f"{INSTALL} --uninstall --purge")
+    assert not installed.run("ls -d /etc/appliance /var/lib/appliance", check=False).stdout
+    assert not installed.run("getent passwd appliance appliance-backend", check=False).stdout
+    assert not installed.run("getent group appliance-operators", check=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "file"),
+    [
+        ("bash", "bash-completion/completions/appliance"),
+        ("zsh", "zsh/site-functions/_appliance"),
+        ("fish", "fish/vendor_completions.d/appliance.fish"),
+    ],
+)
+def test_shells_complete(installed: Box, shell: str, file: str) -> None:
+    """A completion for each shell is where that shell looks for it."""
+    text = (installed.root / "usr/local/share" / file).read_text()
+    assert "appliance" in text, shell
+
+
+def test_bash_completes_verbs(installed: Box) -> None:
+    """Bash offers the verbs of the command line."""
+    complete = (
+        "source /usr/local/share/bash-completion/completions/appliance;"
+        "COMP_LINE='appliance sw' COMP_POINT=12 COMP_TYPE=9;"
+        "COMP_WORDS=(appliance sw) COMP_CWORD=1;"
+        "_python_argcomplete appliance; echo ${COMPREPLY[*]}"
+    )
+    assert "switch" in installed.run(complete).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ("--frobnicate", 2, "usage"),
+        ("--purge", 2, "usage"),
+        ("--python /nowhere/python3", 1, "no /nowhere/python3"),
+    ],
+)
+def test_wrong_use_changes_nothing(rig: type[Box], arguments: str, status: int, words: str) -> None:
+    """A wrong call says what is wrong and installs nothing."""
+    with rig(read_only=sources(fetch_wheels())) as box:
+        done = box.run(f"{OFFLINE} {arguments}", check=False)
+        assert done.returncode == status
+        assert words in done.stderr
+        assert not (box.root / "opt/appliance/releases").exists()
+
+
+def test_only_root_installs(installed: Box) -> None:
+    """Another user is told to use sudo, with the exit status for permission."""
+    done = installed.run(OFFLINE, user="appliance", check=False)
+    assert (done.returncode, "sudo" in done.stderr) == (77, True)
