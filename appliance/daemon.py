@@ -110,14 +110,15 @@ def main() -> int:
         sys.stderr.write(f"<3>{error}\n")
         return Exit.CONFIG
     log_to_journal(settings.log_level)
+    status = Exit.OK
     with contextlib.suppress(KeyboardInterrupt):
         try:
             asyncio.run(run(settings))
         except* ApplianceError as group:
             for error in _leaves(group):
                 _log.error("%s", error)
-            return Exit.FAILED
-    return Exit.OK
+            status = Exit.FAILED
+    return status
 
 
 def _leaves(group: BaseExceptionGroup[ApplianceError]) -> list[BaseException]:
