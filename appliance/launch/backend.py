@@ -1,0 +1,183 @@
+"""The wrapper of every backend: ``ExecStart=`` of its unit. It becomes the engine.
+
+In order, as the engines' user: apply patches and check that they took; take the leases; fork
+the poller that will say READY; exec the engine, which thus is the unit's main process and
+holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
+
+===  ==========================================================
+78   a patch is not applied, or the engine cannot be executed
+79   another process holds a lease
+===  ==========================================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from appliance.launch import leases
+from appliance.launch.journal import ERROR, say
+from appliance.launch.options import EX_USAGE, Options, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EX_CONFIG = 78
+EX_LEASE_HELD = 79
+
+_FLAGS = (
+    "name",
+    "lease",
+    "port",
+    "socket",
+    "health",
+    "no-progress-s",
+    "patch-command",
+    "patch-expect",
+    "lease-dir",  # for tests
+)
+_NO_PROGRESS_S = 300.0
+_LEASE_TIMEOUT_S = 1.0
+"""A gate that looks at a lease has it for microseconds."""
+_LEASE_PAUSE_S = 0.01
+_MAX_PORT = 65535
+
+
+class Backend:
+    """One start of one engine."""
+
+    def __init__(self, options: Options) -> None:
+        self._started_s = time.monotonic()
+        self._name = options.text("name")
+        self._leases = leases.parse(
+            options.many("lease"), options.text("lease-dir", leases.DIRECTORY)
+        )
+        self._port = options.whole("port")
+        self._socket = options.optional("socket")
+        if (self._port is None) == (self._socket is None):
+            raise UsageError("exactly one of --port and --socket is needed")
+        if self._port is not None and not 0 < self._port <= _MAX_PORT:
+            raise UsageError(f"not a port: {self._port}")
+        self._health = options.text("health", "/health")
+        self._no_progress_s = options.seconds("no-progress-s", _NO_PROGRESS_S)
+        self._patch = _command(options.optional("patch-command"))
+        self._expected = options.many("patch-expect")
+        self._engine = options.rest
+        if not self._engine:
+            raise UsageError("no engine after --")
+
+    def run(self) -> int:
+        """Become the engine; returns an exit status only when that fails."""
+        if self._patch and (problem := self._patch_problem()):
+            say(ERROR, f"{self._name}: {problem}")
+            return EX_CONFIG
+        descriptors: list[int] = []
+        for lease in self._leases:
+            descriptor = _taken(lease)
+            if descriptor is None:
+                return self._held(lease)
+            descriptors.append(descriptor)
+        self._fork_poller(descriptors)
+        return self._exec(descriptors)
+
+    def _patch_problem(self) -> str:
+        from appliance.launch import patch  # noqa: PLC0415
+
+        return patch.run(self._patch, self._expected, no_progress_s=self._no_progress_s)
+
+    def _held(self, lease: leases.Lease) -> int:
+        from appliance.launch.obstacles import lease_sentence  # noqa: PLC0415
+
+        say(ERROR, f"{self._name}: {lease_sentence(lease)}")
+        return EX_LEASE_HELD
+
+    def _fork_poller(self, descriptors: Sequence[int]) -> None:
+        """Start the poller as nobody's child: a dead one would stay the engine's zombie."""
+        main = os.pidfd_open(os.getpid())
+        middle = os.fork()
+        if middle:
+            os.close(main)
+            os.waitpid(middle, 0)
+            return
+        # From here on: never back into the caller.
+        try:
+            if os.fork() == 0:
+                for descriptor in descriptors:
+                    os.close(descriptor)  # or the poller would keep a dead engine's lease
+                self._poll(main)
+        finally:
+            os._exit(0)
+
+    def _poll(self, main: int) -> None:
+        os.setsid()  # an engine that signals its process group does not mean us
+        from appliance.launch.endpoint import Endpoint  # noqa: PLC0415
+        from appliance.launch.readiness import Poller  # noqa: PLC0415
+
+        endpoint = Endpoint(port=self._port, path=self._socket, health=self._health)
+        try:
+            Poller(
+                endpoint,
+                main=main,
+                started_s=self._started_s,
+                no_progress_s=self._no_progress_s,
+            ).run()
+        except Exception as error:  # noqa: BLE001
+            # Nobody else would say why READY never comes.
+            import traceback  # noqa: PLC0415
+
+            say(ERROR, "".join(traceback.format_exception(error)))
+
+    def _exec(self, descriptors: Sequence[int]) -> int:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)  # noqa: FBT003
+        # READY is the poller's to say: an engine that also speaks the protocol is early.
+        environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+        try:
+            os.execvpe(self._engine[0], self._engine, environment)  # noqa: S606
+        except OSError as error:
+            say(ERROR, f"{self._name}: engine {self._engine[0]}: {error.strerror}")
+            return EX_CONFIG
+
+
+def _taken(lease: leases.Lease) -> int | None:
+    """The descriptor that holds the lease; None: another process would not let go."""
+    deadline_s = time.monotonic() + _LEASE_TIMEOUT_S
+    while (descriptor := lease.try_lock()) is None:
+        if time.monotonic() >= deadline_s:
+            return None
+        time.sleep(_LEASE_PAUSE_S)
+    return descriptor
+
+
+def _command(text: str | None) -> tuple[str, ...]:
+    """A command written as a JSON list of words; empty for none."""
+    if text is None:
+        return ()
+    import json  # noqa: PLC0415
+
+    try:
+        words = json.loads(text)
+    except ValueError:
+        words = None
+    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
+        raise UsageError(f"--patch-command is not a JSON list of words: {text}")
+    return tuple(words)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the wrapper; returns only when there will be no engine."""
+    try:
+        return Backend(Options(argv, _FLAGS)).run()
+    except UsageError as error:
+        say(ERROR, f"backend: {error}")
+        return EX_USAGE
+    except OSError as error:
+        # A lease file that is missing: the gate, which makes it, was left out.
+        say(ERROR, f"backend: {error.strerror}: {error.filename}")
+        return EX_CONFIG
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+"""The root oneshot at boot: start what was committed, or keep the hold.
+
+It reads two files that the daemon's user can write, so it trusts nothing in them: bounded
+reads, no links, no pipes, names by a fixed rule, units that exist. The result is one
+``systemctl start --no-block``, a transaction of its own that wins over stray ``Wants=``.
+
+========================  ==========================================================
+``hold``                  what starts
+========================  ==========================================================
+absent, or empty          the names in ``active``
+a second that has passed  the names in ``active``
+``forever``, a later one  ``appliance-hold.service``
+anything else             ``appliance-hold.service``: somebody meant to hold
+========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import time
+
+from appliance.launch.journal import ERROR, INFO, WARNING, say
+from appliance.launch.names import is_profile_name, unit_of
+from appliance.launch.options import EX_USAGE, Options, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+STATE_DIRECTORY = "/var/lib/appliance"
+UNIT_DIRECTORY = "/etc/systemd/system"
+HOLD_UNIT = "appliance-hold.service"
+
+_FLAGS = ("state-dir", "unit-dir", "systemctl")
+_MAX_BYTES = 64 << 10
+_MAX_NAMES = 64
+_SHOWN_CHARACTERS = 60
+
+
+class Unreadable(Exception):  # noqa: N818
+    """There is something, but no small regular text file; `str()` says what."""
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a small text file, stripped, without empty ones; none when there is no file.
+
+    Raises:
+        Unreadable: it is a link, a pipe, a directory, too large, not text, or forbidden.
+    """
+    # Without O_NONBLOCK the open of a FIFO would wait for a writer, and the boot with it.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        reason = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise Unreadable(f"{path}: {reason}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Unreadable(f"{path}: not a regular file")
+        content = os.read(descriptor, _MAX_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    if len(content) > _MAX_BYTES:
+        raise Unreadable(f"{path}: larger than {_MAX_BYTES} bytes")
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{path}: not a text file") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def is_held(directory: str, *, now_unix_s: float) -> bool:
+    """Whether the hold file asks for nothing to start."""
+    try:
+        lines = read_lines(f"{directory}/hold")
+    except Unreadable as error:
+        say(WARNING, f"holding, though the hold file is damaged: {error}")
+        return True
+    if not lines:
+        return False
+    try:
+        until_s = float(lines[0])
+    except ValueError:
+        return True
+    # A comparison with NaN is false: that is no time, hence a hold without an end.
+    return not until_s <= now_unix_s
+
+
+def committed_units(directory: str, unit_directory: str) -> list[str]:
+    """Units of the committed names that are valid and installed, in the file's order."""
+    try:
+        lines = read_lines(f"{directory}/active")
+    except Unreadable as error:
+        say(ERROR, f"nothing is started, the committed names are damaged: {error}")
+        return []
+    units: list[str] = []
+    for name in dict.fromkeys(lines[:_MAX_NAMES]):
+        if not is_profile_name(name):
+            say(WARNING, f"not a profile's name: {name[:_SHOWN_CHARACTERS]!r}")
+        elif not os.path.isfile(f"{unit_directory}/{unit_of(name)}"):
+            say(WARNING, f"{name} is committed but has no unit: sudo appliance apply")
+        else:
+            units.append(unit_of(name))
+    return units
+
+
+def main(argv: Sequence[str]) -> int:
+    """Decide and become ``systemctl start``; returns when there is nothing to start."""
+    try:
+        options = Options(argv, _FLAGS)
+        state = options.text("state-dir", STATE_DIRECTORY)
+        unit_directory = options.text("unit-dir", UNIT_DIRECTORY)
+        systemctl = options.text("systemctl", "/usr/bin/systemctl")
+    except UsageError as error:
+        say(ERROR, f"boot: {error}")
+        return EX_USAGE
+    held = is_held(state, now_unix_s=time.time())
+    units = [HOLD_UNIT] if held else committed_units(state, unit_directory)
+    if not units:
+        say(INFO, "nothing is committed")
+        return 0
+    say(INFO, f"starting {' '.join(units)}")
+    try:
+        os.execv(systemctl, [systemctl, "start", "--no-block", *units])  # noqa: S606
+    except OSError as error:
+        say(ERROR, f"{systemctl}: {error.strerror}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""The service notification protocol of sd_notify(3).
+
+Not the `sdnotify` package: these programs are standard library only, and it cannot send the
+file descriptor that a barrier needs. `socket` is imported late: a gate that admits at once
+sends nothing and saves 4 ms.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SEND_TIMEOUT_S = 5.0
+_BARRIER_TIMEOUT_S = 15.0
+_US = 1_000_000
+
+
+def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
+    """Send assignments such as ``STATUS=…`` to the service manager as one message.
+
+    Returns:
+        Whether it was sent; False also when no manager listens. Never raises: a message that
+        is lost costs a status line, an exception would cost the model.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    import socket  # noqa: PLC0415
+
+    if address.startswith("@"):  # the abstract namespace
+        address = "\0" + address[1:]
+    message = "\n".join(a.replace("\n", " ") for a in assignments)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.settimeout(_SEND_TIMEOUT_S)
+            channel.connect(address)
+            socket.send_fds(channel, [message.encode()], list(descriptors))
+    except OSError:
+        return False
+    return True
+
+
+def extend(seconds: float) -> str:
+    """The assignment that moves the start time-out to `seconds` from now."""
+    return f"EXTEND_TIMEOUT_USEC={round(seconds * _US)}"
+
+
+def barrier() -> bool:
+    """Wait until the manager has read everything sent before.
+
+    It finds out which unit a message is from by its sender's control group, so a sender that
+    is gone before its message is read has said nothing. The manager closes the descriptor
+    that comes with ``BARRIER=1`` when it gets there.
+    """
+    import select  # noqa: PLC0415
+
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    try:
+        sent = notify("BARRIER=1", descriptors=(theirs,))
+    finally:
+        os.close(theirs)
+    try:
+        if not sent:
+            return False
+        poll = select.poll()
+        poll.register(ours, 0)  # hang-up is always reported
+        return bool(poll.poll(_BARRIER_TIMEOUT_S * 1000))
+    finally:
+        os.close(ours)

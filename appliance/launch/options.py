@@ -1,0 +1,86 @@
+"""Command lines of the launch programs.
+
+argparse costs 5 ms of import before every start of a model; these command lines are written
+by `appliance apply`, not by people, and need no help text.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+EX_USAGE = 64
+"""Exit status of a command line that makes no sense, as in sysexits.h."""
+
+
+class UsageError(Exception):
+    """The command line makes no sense; `str()` is one sentence."""
+
+
+class Options:
+    """``--flag VALUE`` (also ``--flag=VALUE``), repeatable, and what follows ``--``.
+
+    Args:
+        argv: Arguments without the program's name.
+        known: Flags that exist, without dashes.
+
+    Raises:
+        UsageError: an unknown flag, a flag without a value, or a stray word.
+    """
+
+    def __init__(self, argv: Sequence[str], known: Iterable[str]) -> None:
+        self._values: dict[str, list[str]] = {}
+        self.rest: tuple[str, ...] = ()
+        accepted = frozenset(known)
+        words = iter(argv)
+        for word in words:
+            if word == "--":
+                self.rest = tuple(words)
+                return
+            flag, equals, value = word.removeprefix("--").partition("=")
+            if not word.startswith("--") or flag not in accepted:
+                raise UsageError(f"unknown argument: {word}")
+            if not equals and (value := next(words, "--")) == "--":
+                raise UsageError(f"--{flag} needs a value")
+            self._values.setdefault(flag, []).append(value)
+
+    def many(self, flag: str) -> tuple[str, ...]:
+        """Every value given, in order."""
+        return tuple(self._values.get(flag, ()))
+
+    def text(self, flag: str, default: str | None = None) -> str:
+        """The last value given. Raises `UsageError` when there is none and no default."""
+        value = self.optional(flag)
+        if value is not None:
+            return value
+        if default is None:
+            raise UsageError(f"--{flag} is missing")
+        return default
+
+    def optional(self, flag: str) -> str | None:
+        """The last value given; None: not given."""
+        values = self._values.get(flag)
+        return values[-1] if values else None
+
+    def whole(self, flag: str) -> int | None:
+        """The last value as a whole number >= 0; None: not given."""
+        value = self.optional(flag)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit()):
+            raise UsageError(f"--{flag} is not a whole number: {value}")
+        return int(value)
+
+    def seconds(self, flag: str, default: float) -> float:
+        """The last value as seconds >= 0, also fractions."""
+        value = self.optional(flag)
+        if value is None:
+            return default
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number < float("inf"):
+            raise UsageError(f"--{flag} is not a number of seconds: {value}")
+        return number

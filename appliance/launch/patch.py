@@ -1,0 +1,120 @@
+"""The patch hook: a command that must report every expected patch as applied.
+
+A patch that silently did not apply makes a model slower or wrong and nobody sees it, so a
+start without proof is refused. Proof of an expectation is a line of the command's output
+that contains it and says that it was applied; the last line that says either way decides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from appliance.launch.notify import extend, notify
+from appliance.launch.processes import control_group
+from appliance.launch.progress import Progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_APPLIED = re.compile(r"\bapplied\b", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:not|never|cannot|un(?:able|applied)|skipp(?:ed|ing)|fail(?:s|ed|ure)?|missing"
+    r"|reverted|could|would|will|to be|error)\b|n't\b|\b(?:0|no|none)(?: \w+)? applied\b"
+    r"|\bapplied\s*[:=]\s*(?:false|no|none|0)\b",
+    re.IGNORECASE,
+)
+_NOTHING_WRONG = re.compile(
+    r"\b(?:0|no|none|without(?: any)?) (?:skipped|failed|failures?|errors?|missing)\b"
+    r"|\b(?:skipped|failed|failures|errors|missing)\s*[:=]\s*0\b",
+    re.IGNORECASE,
+)
+_WAKE_S = 1.0
+_CHUNK_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
+
+
+def missing(lines: Iterable[str], expected: Sequence[str]) -> list[str]:
+    """The expectations that `lines` do not report as applied, in their own order."""
+    verdicts: dict[str, bool] = {}
+    for line in lines:
+        for text in expected:
+            verdict = _verdict(line, text)
+            if verdict is not None:
+                verdicts[text] = verdict
+    return [text for text in expected if not verdicts.get(text, False)]
+
+
+def _verdict(line: str, expectation: str) -> bool | None:
+    """Whether the line reports it as applied; None: the line says nothing about it."""
+    # "P4" must not be found in "P40", and what its own name says is no verdict.
+    found = re.search(rf"(?<!\w){re.escape(expectation)}(?!\w)", line)
+    if found is None:
+        return None
+    rest = _NOTHING_WRONG.sub(" ", f"{line[: found.start()]} {line[found.end() :]}")
+    if _DENIED.search(rest):
+        return False
+    return True if _APPLIED.search(rest) else None
+
+
+def run(command: Sequence[str], expected: Sequence[str], *, no_progress_s: float) -> str:
+    """Run the command and pass its output on; what is wrong in a sentence, empty: nothing."""
+    environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"patch command {command[0]}: {error.strerror}"
+    notify("STATUS=applying patches", extend(no_progress_s))
+    with process:
+        output = _output(process, no_progress_s)
+        if output is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"patch command {command[0]} made no progress for {no_progress_s:.0f} s"
+    if process.returncode != 0:
+        return f"patch command {command[0]} ended with status {process.returncode}"
+    absent = missing(output.decode(errors="replace").splitlines(), expected)
+    if absent:
+        return f"not reported as applied: {', '.join(absent)}"
+    return ""
+
+
+def _output(process: subprocess.Popen[bytes], no_progress_s: float) -> bytes | None:
+    """Everything the command writes, also passed on; None: it made no progress."""
+    assert process.stdout is not None  # noqa: S101
+    source = process.stdout.fileno()
+    progress = Progress(control_group("self"), without=os.getpid())
+    poll = select.poll()
+    poll.register(source, select.POLLIN)
+    moved_s = sampled_s = time.monotonic()
+    kept = bytearray()
+    while True:
+        if poll.poll(_WAKE_S * 1000):
+            chunk = os.read(source, _CHUNK_BYTES)
+            if not chunk:
+                return bytes(kept)
+            kept += chunk
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            moved_s = time.monotonic()
+        now_s = time.monotonic()
+        if now_s - sampled_s >= _WAKE_S:
+            sampled_s = now_s
+            if progress.sample():
+                moved_s = now_s
+            if now_s - moved_s < _WAKE_S:
+                notify(extend(no_progress_s))
+        if now_s - moved_s >= no_progress_s:
+            return None

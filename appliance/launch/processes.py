@@ -1,0 +1,155 @@
+"""Processes, from /proc alone: who they are and which belong to our own unit.
+
+Works with ProtectProc=invisible (the other processes of a user stay visible to it), and in
+both kinds of control group tree: hybrid (systemd's own hierarchy) and unified.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC = "/proc"
+_READ_BYTES = 1 << 16
+
+
+def read(path: str) -> str:
+    """A small file as text, at most 64 KiB; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _READ_BYTES).decode(errors="replace")
+    except OSError:  # the process ended under the read
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def read_all(path: str) -> str:
+    """A table of any length as text; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def pids() -> Iterator[int]:
+    """Every process that this one may see."""
+    for entry in os.listdir(PROC):
+        if entry.isdigit():
+            yield int(entry)
+
+
+def control_group(pid: int | str) -> str:
+    """The path of a process in systemd's control group tree; empty when it is gone."""
+    unified = ""
+    for line in read(f"{PROC}/{pid}/cgroup").splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "name=systemd":  # a hybrid tree: here systemd places its units
+            return path
+        if hierarchy == "0":
+            unified = path
+    return unified
+
+
+def members(group: str) -> Iterator[int]:
+    """The processes in control group `group` and below it."""
+    below = group.rstrip("/") + "/"
+    for pid in pids():
+        path = control_group(pid)
+        if path and (path == group or path.startswith(below)):
+            yield pid
+
+
+def unit_of_group(group: str) -> str:
+    """The unit that a control group path belongs to; empty for none.
+
+    The innermost service or scope: a user's service sits in ``user@1000.service`` too.
+    """
+    for part in reversed(group.split("/")):
+        if part.endswith((".service", ".scope")):
+            return part
+    return ""
+
+
+class Holder:
+    """A process that holds what we need. `str()` names it for people."""
+
+    __slots__ = ("comm", "held_bytes", "pid", "unit", "user")
+
+    def __init__(self, pid: int, *, held_bytes: int | None = None) -> None:
+        self.pid = pid
+        self.held_bytes = held_bytes
+        """None: how much is unknown, or it is not memory that it holds."""
+        self.comm = read(f"{PROC}/{pid}/comm").strip()
+        self.unit = unit_of_group(control_group(pid))
+        self.user = _user(pid)
+
+    def __str__(self) -> str:
+        facts = [f"pid {self.pid}", self.unit, f"user {self.user}" if self.user else ""]
+        if self.held_bytes is not None:
+            from appliance.launch.sizes import size  # noqa: PLC0415
+
+            facts.append(size(self.held_bytes))
+        return f"{self.comm or 'a process that is gone'} ({', '.join(filter(None, facts))})"
+
+
+def _user(pid: int) -> str:
+    import pwd  # noqa: PLC0415
+
+    try:
+        uid = os.stat(f"{PROC}/{pid}").st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def holders_of_file(path: str) -> list[Holder]:
+    """The processes that have the file at `path` open, this one left out.
+
+    /proc/locks cannot answer this: it does not show locks across PID namespaces, and it names
+    the process that took a lock, which may be dead while its workers keep it.
+    """
+    try:
+        wanted = os.stat(path)
+    except OSError:
+        return []
+    key = (wanted.st_dev, wanted.st_ino)
+    return [Holder(pid) for pid in pids() if pid != os.getpid() and _has_open(pid, key)]
+
+
+def _has_open(pid: int, key: tuple[int, int]) -> bool:
+    directory = f"{PROC}/{pid}/fd"
+    try:
+        descriptors = os.listdir(directory)
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        try:
+            status = os.stat(f"{directory}/{descriptor}")
+        except OSError:
+            continue
+        if (status.st_dev, status.st_ino) == key:
+            return True
+    return False
+
+
+def largest(count: int, *, at_least_bytes: int) -> list[Holder]:
+    """The processes with the most resident memory, largest first."""
+    page = os.sysconf("SC_PAGESIZE")
+    sizes: list[tuple[int, int]] = []
+    for pid in pids():
+        fields = read(f"{PROC}/{pid}/statm").split()
+        if len(fields) > 1 and int(fields[1]) * page >= at_least_bytes:
+            sizes.append((int(fields[1]) * page, pid))
+    return [Holder(pid, held_bytes=held) for held, pid in sorted(sizes, reverse=True)[:count]]

@@ -1,0 +1,133 @@
+"""Whether a loading engine gets anywhere.
+
+Sampled each second over all processes of our own control group. An engine that hangs is not
+silent: threads wake up to look at a queue, an event loop ticks. So what counts is not that a
+number changed but that it changed faster than idling does, in one second:
+
+=============  ==========================  ===============================================
+number         counts from                 an idle engine, measured
+=============  ==========================  ===============================================
+CPU time       50 ms                       llama.cpp server 0 ms; a Python thread that wakes
+                                           100 times a second 10 ms
+memory         1 MiB, either way           0
+bytes read     64 KiB                      0; page-ins of a mapped model count as reads
+bytes written  256 B                       80 B (ten wake-ups a second by eventfd)
+=============  ==========================  ===============================================
+
+A log line of 256 bytes or a few short ones in a second count; a lone short line does not, as
+"still waiting" is what hung engines log. What busy-waits (NCCL spins) cannot be told from work.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from appliance.launch.processes import PROC, members, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CPU_S = 0.05
+MEMORY_BYTES = 1 << 20
+READ_BYTES = 64 << 10
+WRITTEN_BYTES = 256
+_MEMORY_LINES = frozenset({"VmRSS", "VmLck", "HugetlbPages"})
+_READ_LINES = frozenset({"rchar", "read_bytes"})
+
+
+class Sample:
+    """What a set of processes has used so far. Sums; a process that ends takes its part away."""
+
+    __slots__ = ("at_s", "cpu_s", "memory_bytes", "read_bytes", "resident_bytes", "written_bytes")
+
+    def __init__(self, at_s: float, pids: Iterable[int] = ()) -> None:
+        self.at_s = at_s
+        """Monotonic seconds."""
+        self.cpu_s = 0.0
+        """Also of children that have ended: compilers come and go."""
+        self.memory_bytes = 0
+        """Resident, locked and in huge pages."""
+        self.resident_bytes = 0
+        """Resident; pages that two processes share count twice."""
+        self.read_bytes = 0
+        self.written_bytes = 0
+        for pid in pids:
+            self._add(pid)
+
+    def _add(self, pid: int) -> None:
+        # The command name may hold spaces and brackets: fields are counted after its end.
+        fields = read(f"{PROC}/{pid}/stat").rpartition(")")[2].split()
+        if len(fields) > _LAST_TIME:
+            ticks = sum(int(f) for f in fields[_FIRST_TIME : _LAST_TIME + 1])
+            self.cpu_s += ticks / os.sysconf("SC_CLK_TCK")
+        for name, value in _lines(f"{PROC}/{pid}/status", _MEMORY_LINES):
+            self.memory_bytes += value << 10
+            if name == "VmRSS":
+                self.resident_bytes += value << 10
+        for name, value in _lines(f"{PROC}/{pid}/io", _READ_LINES | {"wchar"}):
+            if name == "wchar":
+                self.written_bytes += value
+            else:
+                self.read_bytes += value
+
+    def is_ahead_of(self, earlier: Sample) -> bool:
+        """Whether more happened since `earlier` than idling explains.
+
+        A sample that was late is judged by its rate, so that a busy machine does not turn
+        idling into progress.
+        """
+        span = max(1.0, self.at_s - earlier.at_s)
+        return (
+            self.cpu_s - earlier.cpu_s >= CPU_S * span
+            or abs(self.memory_bytes - earlier.memory_bytes) >= MEMORY_BYTES * span
+            or self.read_bytes - earlier.read_bytes >= READ_BYTES * span
+            or self.written_bytes - earlier.written_bytes >= WRITTEN_BYTES * span
+        )
+
+
+_FIRST_TIME = 11
+"""utime, stime, cutime and cstime of proc(5), counted from the state field."""
+_LAST_TIME = 14
+
+
+def _lines(path: str, names: frozenset[str]) -> Iterable[tuple[str, int]]:
+    for line in read(path).splitlines():
+        name, _, rest = line.partition(":")
+        if name in names:
+            yield name, int(rest.split()[0])
+
+
+class Progress:
+    """Watches the processes of a control group.
+
+    Args:
+        group: Its path in systemd's tree.
+        without: Our own process: our looking is no progress.
+    """
+
+    def __init__(self, group: str, *, without: int) -> None:
+        self._group = group
+        self._without = without
+        self._last = self._take()
+        self.moved_at_s = self._last.at_s
+        """Monotonic seconds of the last progress; the beginning counts as some."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """Resident memory at the last sample."""
+        return self._last.resident_bytes
+
+    def sample(self) -> bool:
+        """Take a sample; whether there was progress since the one before."""
+        now = self._take()
+        moved = now.is_ahead_of(self._last)
+        self._last = now
+        if moved:
+            self.moved_at_s = now.at_s
+        return moved
+
+    def _take(self) -> Sample:
+        pids = [p for p in members(self._group) if p != self._without]
+        return Sample(time.monotonic(), pids)

@@ -1,0 +1,103 @@
+"""The poller beside a starting engine: it says READY when the engine really answers.
+
+Until then it keeps systemd's start time-out ahead only while there is progress: that
+time-out then *is* the deadline on no progress, also at boot and after a crash, when no
+supervisor of ours is alive.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from appliance.launch.endpoint import Endpoint
+from appliance.launch.journal import INFO, WARNING, say
+from appliance.launch.notify import barrier, extend, notify
+from appliance.launch.processes import control_group
+from appliance.launch.progress import Progress
+from appliance.launch.sizes import size
+
+_QUICK_PAUSE_S = 0.005
+_QUICK_FOR_S = 1.0
+"""A small model answers within a second; later 50 ms more or less are not noticed."""
+_PAUSE_S = 0.05
+_SAMPLE_EVERY_S = 1.0
+_QUIET_S = 10.0
+"""Without progress for this long, the status text says so."""
+_HTTP_OK = 200
+_HTTP_LOADING = 503
+"""What engines answer while they load."""
+
+
+class Poller:
+    """Polls one engine until it is ready or gone.
+
+    Args:
+        endpoint: Where it will listen.
+        main: A pidfd of the engine.
+        started_s: When the start began, monotonic seconds.
+        no_progress_s: How long a start may go without progress.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, main: int, started_s: float, no_progress_s: float
+    ) -> None:
+        self._endpoint = endpoint
+        self._started_s = started_s
+        self._no_progress_s = no_progress_s
+        self._group = control_group("self")
+        self._progress = Progress(self._group, without=os.getpid())
+        self._ended = select.poll()
+        self._ended.register(main, select.POLLIN)
+        self._problem = ""
+
+    def run(self) -> bool:
+        """Whether the engine became ready; False: it ended before."""
+        notify("STATUS=loading", extend(self._no_progress_s))
+        next_sample_s = self._started_s + _SAMPLE_EVERY_S
+        while not self._is_ready():
+            now_s = time.monotonic()
+            if now_s >= next_sample_s:
+                next_sample_s = now_s + _SAMPLE_EVERY_S
+                self._report()
+            quick = now_s - self._started_s < _QUICK_FOR_S
+            if self._ended.poll((_QUICK_PAUSE_S if quick else _PAUSE_S) * 1000):
+                return False
+        text = f"serving on {self._endpoint}, ready after {self._elapsed_s():.2f} s"
+        notify("READY=1", f"STATUS={text}")
+        barrier()
+        say(INFO, text)
+        return True
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _is_ready(self) -> bool:
+        status = self._endpoint.ask()
+        if status == _HTTP_OK and self._endpoint.belongs_to(self._group):
+            return True
+        if status == _HTTP_OK:
+            self._tell(f"{self._endpoint} is answered by a process that is not this backend's")
+        elif status is not None and status != _HTTP_LOADING:
+            self._tell(f"{self._endpoint.health} answers {status}")
+        else:
+            self._problem = ""
+        return False
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            say(WARNING, problem)
+
+    def _report(self) -> None:
+        moved = self._progress.sample()
+        quiet_s = time.monotonic() - self._progress.moved_at_s
+        parts = [
+            f"loading: {size(self._progress.resident_bytes)} resident",
+            f"{self._elapsed_s():.0f} s",
+            f"no progress for {quiet_s:.0f} s" if quiet_s >= _QUIET_S else "",
+            self._problem,
+        ]
+        status = f"STATUS={', '.join(filter(None, parts))}"
+        notify(status, *([extend(self._no_progress_s)] if moved else []))
