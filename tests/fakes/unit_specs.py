@@ -1,0 +1,76 @@
+"""Specs of backend units for tests: one of each kind that matters to a unit file."""
+
+from dataclasses import replace
+
+from appliance.domain.claims import Claim
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.spec import Gpus, Ordering, Override, Patch
+from appliance.planning.unit_files import Layout, UnitSpec
+
+LAYOUT = Layout(version="1.2.3", systemd=252)
+
+
+def made(name: str, *devices: str, **changes: object) -> Applied:
+    """A compiled profile that claims `devices`."""
+    base = Applied(
+        name=name,
+        description=f"the model {name}",
+        engine="vllm",
+        model=f"/models/{name}",
+        model_path=f"/models/{name}",
+        binary="/opt/vllm/bin/vllm",
+        served=(name,),
+        endpoint=Endpoint(port=8022),
+        health_path="/health",
+        claim=Claim(devices=frozenset(devices)),
+        need=Need(),
+        deadlines=Deadlines(),
+        warm_up=WarmUp.COMPLETION,
+        first_mark=Mark.STANDBY,
+        source_path=f"/etc/appliance/profiles/{name}.toml",
+        source_sha256="0" * 64,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]  # a test names real fields
+
+
+def spec(name: str, *devices: str, nice: str | None = None, **changes: object) -> UnitSpec:
+    """A unit for a profile that claims `devices`; `nice`: an override of Service.Nice."""
+    overrides = (Override(section="Service", key="Nice", values=(nice,)),) if nice else ()
+    gpus: Gpus = "all" if "gpu-all" in devices else ()
+    return UnitSpec(
+        applied=made(name, *devices, **changes),
+        argv=("/opt/vllm/bin/vllm", "serve", f"/models/{name}"),
+        gpus=gpus,
+        overrides=overrides,
+    )
+
+
+def one_of_each() -> tuple[UnitSpec, ...]:
+    """GPUs with a patch, one GPU, the CPU, a shared one on a socket, one in a home."""
+    genesis = replace(
+        spec("genesis", "gpu-all", need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30)),
+        environment={"VLLM_HOST_IP": "127.0.0.1", "QUOTED": 'a "b" \\ $c 100% é'},
+        order=Ordering(mounts=("/models",), after=("network-online.target",)),
+        patch=Patch(
+            command=("/opt/vllm/bin/python", "-m", "patches", "--all"),
+            writable=("/opt/vllm",),
+            expect=("P4 TurboQuant hybrid", "TOLIST_CAPTURE_GUARD"),
+        ),
+        overrides=(
+            Override(section="Service", key="OOMScoreAdjust", values=("100",)),
+            Override(section="Service", key="CPUAffinity", values=("0-7",)),
+            Override(section="Unit", key="Wants", values=("network-online.target",)),
+        ),
+    )
+    gemma = replace(
+        spec("gemma-1gpu", "gpu-0"),
+        gpus=(0,),
+        argv=("/opt/llama/llama-server", "--chat-template-kwargs", '{"think": "$no", "p": "50%"}'),
+    )
+    mini = spec("mini", "cpu", endpoint=Endpoint(port=8081), need=Need(ram_bytes=19 << 30))
+    embedder = spec("embedder", endpoint=Endpoint(socket="/run/appliance-backend/embedder/e.sock"))
+    ana = replace(
+        spec("aeon", "gpu-all", binary="/home/ana/vllm/bin/vllm", model_path="/home/ana/m/aeon"),
+        user="ana",
+    )
+    return (genesis, gemma, mini, embedder, ana)

@@ -1,0 +1,106 @@
+"""The manifest: what was applied comes back as it was, and damage is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.adapters.manifest import MANIFEST, ManifestProfiles, decode, encode, read_manifest
+from appliance.domain.errors import StoreError
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
+from tests.fakes.unit_specs import made, one_of_each
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)
+SECONDS = st.floats(0, 1e6, allow_nan=False)
+COUNT = st.none() | st.integers(0, 1 << 50)
+ENTRY = st.builds(
+    made,
+    st.just("a"),
+    st.sampled_from(["cpu", "gpu-all", "gpu-7"]),
+    description=TEXT,
+    model=TEXT,
+    model_path=st.none() | TEXT,
+    served=st.lists(TEXT).map(tuple),
+    endpoint=st.builds(Endpoint, port=COUNT, socket=st.none() | TEXT),
+    need=st.builds(Need, vram_bytes=COUNT, ram_bytes=COUNT),
+    deadlines=st.builds(Deadlines, no_progress_s=SECONDS, stop_s=SECONDS),
+    warm_up=st.sampled_from(WarmUp),
+    first_mark=st.sampled_from(Mark),
+    conflicts=st.lists(TEXT).map(tuple),
+)
+
+
+@given(ENTRY)
+def test_every_profile_comes_back_as_it_was(applied: Applied) -> None:
+    """Encoding and decoding are inverse."""
+    assert decode(encode({"a": applied}, "1")) == {"a": applied}
+
+
+def test_equal_catalogues_are_equal_texts() -> None:
+    """An apply that changes nothing writes nothing."""
+    profiles = [s.applied for s in one_of_each()]
+    forward = encode({a.name: a for a in profiles}, "1")
+    assert forward == encode({a.name: a for a in reversed(profiles)}, "1")
+
+
+def test_nothing_applied_yet_is_an_empty_catalogue(tmp_path: Path) -> None:
+    """A missing manifest is no error: the daemon runs before the first apply."""
+    assert read_manifest(tmp_path) == {}
+    assert ManifestProfiles(tmp_path / "missing").load() == {}
+
+
+GOOD = json.loads(encode({"a": made("a", "cpu")}, "1"))
+
+
+def changed(**changes: object) -> str:
+    """A manifest whose only profile has other values."""
+    return json.dumps(GOOD | {"profiles": {"a": GOOD["profiles"]["a"] | changes}})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"format": 1, "version": "1", "profiles": []}',
+        b'{"format": "1", "version": "1", "profiles": {}}',
+        b"[" * 100_000,
+        changed(name="b"),
+        changed(name="../a"),
+        changed(served="a"),
+        changed(served=[1]),
+        changed(endpoint=None),
+        changed(endpoint={"port": "x", "socket": None}),
+        changed(claim=None),
+        changed(need={"gold": 1}),
+        changed(deadlines={"stop_s": "soon"}),
+        changed(warm_up="dance"),
+        changed(first_mark=1),
+        changed(binary=7),
+        changed(model_path=["x"]),
+    ],
+)
+def test_a_damaged_manifest_says_what_to_do(content: bytes | str, tmp_path: Path) -> None:
+    """Whatever is wrong with it, the error is ours and names the remedy."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / MANIFEST).write_bytes(raw)
+    with pytest.raises(StoreError, match=r"is damaged.*sudo appliance apply"):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_of_a_newer_release_is_refused() -> None:
+    """Reading it as an older one would act on half the truth."""
+    with pytest.raises(StoreError, match=r"appliance 9\.9, which is newer"):
+        decode(json.dumps({"format": 2, "version": "9.9", "profiles": 7}))
+
+
+def test_an_unreadable_manifest_is_an_error(tmp_path: Path) -> None:
+    """A directory in its place is not the same as nothing applied."""
+    (tmp_path / MANIFEST).mkdir()
+    with pytest.raises(StoreError, match="cannot read"):
+        read_manifest(tmp_path)

@@ -1,0 +1,162 @@
+"""The static units: accepted by systemd, confined, and true to their promises."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from appliance.planning.unit_text import sections_of
+
+UNITS = Path(__file__).parents[2] / "units"
+PREFIX = "/opt/appliance/current"
+SERVICES = sorted(p.name for p in UNITS.glob("*.service"))
+needs_systemd_analyze = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="no systemd-analyze here: that systemd accepts the units is not shown",
+)
+
+
+def values(file: str, key: str, section: str) -> list[str]:
+    """Every value of one key in a static unit."""
+    found = (s for s in sections_of((UNITS / file).read_text()) if s.name == section)
+    return [v for s in found for v in s.values(key)]
+
+
+def test_the_set_of_files_is_complete() -> None:
+    """What install.sh copies: not one file more or less."""
+    assert sorted(p.name for p in UNITS.iterdir()) == [
+        "appliance-apply.service",
+        "appliance-boot.service",
+        "appliance-hold.service",
+        "appliance-supervisor.service",
+        "appliance-supervisor.socket",
+        "appliance.slice",
+        "appliance.sysusers.conf",
+        "appliance.tmpfiles.conf",
+    ]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The units for a prefix that exists here, so that systemd finds the interpreter."""
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").symlink_to("/bin/true")
+    units = tmp_path / "units"
+    units.mkdir()
+    for file in [*UNITS.glob("*.service"), *UNITS.glob("*.socket"), *UNITS.glob("*.slice")]:
+        (units / file.name).write_text(file.read_text().replace(PREFIX, str(prefix)))
+    return units
+
+
+def analyze(*arguments: str | Path) -> str:
+    """What systemd-analyze writes to stderr; it must succeed."""
+    command = ["systemd-analyze", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+@needs_systemd_analyze
+def test_systemd_accepts_them_all(installed: Path) -> None:
+    """`systemd-analyze verify` is silent, also about units that refer to each other."""
+    assert analyze("verify", *sorted(installed.iterdir())) == ""
+
+
+@needs_systemd_analyze
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_service_is_confined(service: str, installed: Path) -> None:
+    """Exposure is at most 3.0, for the short root programs too."""
+    analyze("security", "--offline=yes", "--threshold=30", "--no-pager", installed / service)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_nothing_of_ours_binds_a_model_to_another_unit(service: str) -> None:
+    """A supervisor that dies, stops or is upgraded takes no model with it."""
+    for key in ("Requires", "BindsTo", "PartOf", "Upholds", "Requisite", "Conflicts"):
+        assert values(service, key, "Unit") == []
+
+
+def test_the_hold_has_no_order_of_its_own() -> None:
+    """Backends come after the hold; the other way round too would be a cycle."""
+    assert values("appliance-hold.service", "After", "Unit") == []
+    assert values("appliance-hold.service", "Before", "Unit") == []
+    assert values("appliance-hold.service", "RemainAfterExit", "Service") == ["yes"]
+
+
+def test_who_starts_at_boot() -> None:
+    """The supervisor, its socket and the boot program; never the hold or apply."""
+    wanted = {p.name: values(p.name, "WantedBy", "Install") for p in UNITS.glob("appliance*")}
+    assert {name: by for name, by in wanted.items() if by} == {
+        "appliance-boot.service": ["multi-user.target"],
+        "appliance-supervisor.service": ["multi-user.target"],
+        "appliance-supervisor.socket": ["sockets.target"],
+    }
+
+
+def test_root_programs_run_isolated() -> None:
+    """-I: neither the environment nor a working directory chooses what root imports."""
+    for service in ("appliance-apply.service", "appliance-boot.service"):
+        assert values(service, "User", "Service") == []
+        assert values(service, "ExecStart", "Service")[0].startswith(f"{PREFIX}/bin/python -I -m ")
+
+
+def test_the_supervisor_comes_back_for_ever() -> None:
+    """No start limit, a watchdog, and no privilege."""
+    name = "appliance-supervisor.service"
+    assert values(name, "Restart", "Service") == ["always"]
+    assert values(name, "StartLimitIntervalSec", "Unit") == ["0"]
+    assert values(name, "WatchdogSec", "Service") == ["30s"]
+    assert values(name, "User", "Service") == ["appliance"]
+    assert values(name, "CapabilityBoundingSet", "Service") == [""]
+
+
+def test_the_control_socket_outlives_the_supervisor() -> None:
+    """Its directory is not the service's, so that no stop of the service removes it."""
+    assert values("appliance-supervisor.socket", "SocketMode", "Socket") == ["0660"]
+    assert values("appliance-supervisor.socket", "SocketGroup", "Socket") == ["appliance-operators"]
+    assert values("appliance-supervisor.service", "RuntimeDirectory", "Service") == []
+
+
+def run(root: Path, *command: str | Path) -> None:
+    """Run a systemd tool on another root."""
+    done = subprocess.run(
+        [command[0], f"--root={root}", *command[1:]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ignoring" not in done.stderr.lower(), done.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-sysusers") is None or shutil.which("systemd-tmpfiles") is None,
+    reason="no systemd-sysusers or systemd-tmpfiles: that they accept the files is not shown",
+)
+def test_users_and_directories_are_made(tmp_path: Path) -> None:
+    """On an empty root the users exist and every directory has its mode."""
+    (tmp_path / "etc").mkdir()
+    run(tmp_path, "systemd-sysusers", UNITS / "appliance.sysusers.conf")
+    names = {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
+    assert {"appliance", "appliance-backend", "appliance-operators", "render", "video"} <= names
+    if not can_chown(tmp_path):
+        pytest.skip("not root: that the directories get their owners is not shown")
+    run(tmp_path, "systemd-tmpfiles", "--create", UNITS / "appliance.tmpfiles.conf")
+    users = dict(
+        line.split(":")[0:3:2] for line in (tmp_path / "etc/passwd").read_text().splitlines()
+    )
+    state = (tmp_path / "var/lib/appliance").stat()
+    assert state.st_uid == int(users["appliance"])
+    for path in ("var/lib/appliance-applied", "etc/appliance/profiles", "run/appliance-leases"):
+        made = (tmp_path / path).stat()
+        assert (made.st_uid, made.st_mode & 0o777) == (0, 0o755)
+
+
+def can_chown(directory: Path) -> bool:
+    """Whether this process may give files away."""
+    file = directory / "probe"
+    file.touch()
+    try:
+        shutil.chown(file, 12345)
+    except PermissionError:
+        return False
+    return True

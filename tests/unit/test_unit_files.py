@@ -1,0 +1,367 @@
+"""Backend units: their golden texts, who excludes whom, and what systemd says about them."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.claims import Claim
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.profile import Deadlines, Endpoint
+from appliance.domain.spec import Override, Patch
+from appliance.planning.overrides import refusal
+from appliance.planning.polkit import RULE_FILE, polkit_rule
+from appliance.planning.unit_files import (
+    StandIn,
+    UnitSpec,
+    catalogue,
+    problem,
+    render,
+    stand_in,
+)
+from appliance.planning.unit_text import sections_of
+from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec
+
+GOLDEN = Path(__file__).parent / "golden" / "units"
+ANALYZE = shutil.which("systemd-analyze")
+needs_systemd_analyze = pytest.mark.skipif(
+    ANALYZE is None, reason="no systemd-analyze here: that systemd accepts the units is not shown"
+)
+
+
+def values(text: str, key: str, section: str = "Service") -> list[str]:
+    """Every value of one key."""
+    found = (s for s in sections_of(text) if s.name == section)
+    return [v for s in found for v in s.values(key)]
+
+
+def words(text: str, key: str) -> list[str]:
+    """The words of a key in [Unit]."""
+    return [w for v in values(text, key, "Unit") for w in v.split()]
+
+
+def one(spec_: UnitSpec, *, systemd: int = 252) -> str:
+    """The text of a lone unit."""
+    (text,) = render([spec_], [], replace(LAYOUT, systemd=systemd)).values()
+    return text
+
+
+def rendered() -> dict[str, str]:
+    """Every file the golden set holds."""
+    specs = one_of_each()
+    layout = replace(LAYOUT, foreign_units=("vllm.service",), margin_bytes=256 << 20)
+    names = [s.applied.name for s in specs]
+    rule = polkit_rule(names, source="/etc/appliance/profiles", version=LAYOUT.version)
+    return {**render(specs, [], layout), RULE_FILE: rule}
+
+
+def test_units_are_as_the_golden_set() -> None:
+    """Not one file more, less or different than in tests/unit/golden/units."""
+    golden = {p.name: p.read_text(encoding="utf-8") for p in GOLDEN.iterdir()}
+    assert rendered() == golden
+
+
+@needs_systemd_analyze
+@pytest.mark.parametrize("systemd", [252, 254])
+def test_systemd_accepts_every_unit_and_finds_it_confined(systemd: int, tmp_path: Path) -> None:
+    """`verify` is silent and `security` finds an exposure of at most 3.0."""
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").symlink_to("/bin/true")
+    # This machine's systemd may not know the newer keys: then only the security is asked.
+    layout = replace(LAYOUT, prefix=str(prefix), systemd=systemd)
+    for name, text in render(one_of_each(), [], layout).items():
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        if systemd <= installed_systemd():
+            assert analyze("verify", file) == ""
+        analyze("security", "--offline=yes", "--threshold=30", "--no-pager", file)
+
+
+def installed_systemd() -> int:
+    """The major version of this machine's systemd."""
+    done = subprocess.run([str(ANALYZE), "--version"], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[1])
+
+
+def analyze(*arguments: str | Path) -> str:
+    """What systemd-analyze writes to stderr; it must succeed."""
+    command = [str(ANALYZE), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stderr
+
+
+DEVICES = st.sampled_from(["gpu-all", "gpu-0", "gpu-1", "cpu"])
+CLAIMS = st.dictionaries(
+    st.from_regex(r"[a-z0-9][a-z0-9-]{0,5}", fullmatch=True),
+    st.sets(DEVICES, max_size=2),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(CLAIMS, st.integers(0, 3), st.booleans())
+def test_rivals_exclude_each_other_and_are_ordered_one_way(
+    claims: dict[str, set[str]],
+    kept_count: int,
+    knew_all: bool,  # noqa: FBT001  drawn by hypothesis
+) -> None:
+    """Of two rivals at least one conflicts and exactly one comes after; others are strangers.
+
+    Some units are kept from an earlier apply, which knew all profiles or only those.
+    """
+    everything = [spec(name, *devices) for name, devices in claims.items()]
+    kept = sorted(claims)[:kept_count]
+    earlier = everything if knew_all else [s for s in everything if s.applied.name in kept]
+    old, known = render(earlier, [], LAYOUT), catalogue(earlier, [])
+    stand_ins = [stand_in(known[n], old[unit_of(n)]) for n in kept]
+    units = {**old, **render(everything, stand_ins, LAYOUT)}
+    for a, b in combinations(sorted(claims), 2):
+        rivals = known_claim(a, claims).intersects(known_claim(b, claims))
+        pairs = ((a, b), (b, a))
+        conflicts = [unit_of(y) in words(units[unit_of(x)], "Conflicts") for x, y in pairs]
+        afters = [unit_of(y) in words(units[unit_of(x)], "After") for x, y in pairs]
+        assert any(conflicts) == rivals
+        assert sum(afters) == rivals
+        assert all(conflicts) == rivals or a in kept or b in kept
+
+
+def known_claim(name: str, claims: dict[str, set[str]]) -> Claim:
+    """The claim of one of the drawn profiles."""
+    return Claim(devices=frozenset(claims[name]))
+
+
+def test_every_backend_gives_way_to_the_hold_and_to_foreign_units() -> None:
+    """The hold and the units named in the settings end a backend, and are waited for."""
+    layout = replace(LAYOUT, foreign_units=("vllm.service", "ollama.service"))
+    for text in render(one_of_each(), [], layout).values():
+        for unit in (HOLD_UNIT, "vllm.service", "ollama.service"):
+            assert unit in words(text, "Conflicts")
+            assert unit in words(text, "After")
+
+
+def test_nothing_is_started_at_boot_by_systemd() -> None:
+    """No backend has an [Install] section."""
+    assert all("[Install]" not in text for text in rendered().values())
+
+
+def test_a_stand_in_is_regarded_but_not_rendered() -> None:
+    """The unit of a broken profile stays as it is, and newcomers are ordered after it."""
+    kept = StandIn(applied=made("zeta", "gpu-all"))
+    units = render([spec("alpha", "gpu-all")], [kept], LAYOUT)
+    assert list(units) == [unit_of("alpha")]
+    assert unit_of("zeta") in words(units[unit_of("alpha")], "Conflicts")
+    assert unit_of("zeta") in words(units[unit_of("alpha")], "After")
+
+
+def test_a_stand_in_that_is_already_after_us_stays_so() -> None:
+    """A mutual After= would make two stops at once impossible."""
+    kept = StandIn(applied=made("zeta", "gpu-all"), after=frozenset({unit_of("alpha")}))
+    units = render([spec("alpha", "gpu-all")], [kept], LAYOUT)
+    assert unit_of("zeta") not in words(units[unit_of("alpha")], "After")
+
+
+def test_the_catalogue_names_conflicts() -> None:
+    """The manifest says who excludes whom, for the daemon."""
+    found = catalogue([spec("a", "gpu-0"), spec("b", "gpu-all"), spec("c", "cpu")], [])
+    assert {n: a.conflicts for n, a in found.items()} == {"a": ("b",), "b": ("a",), "c": ()}
+
+
+def test_restarts_back_off_where_systemd_can() -> None:
+    """RestartSteps= came with systemd 254 and is a warning before."""
+    assert values(one(spec("a", "cpu"), systemd=253), "RestartSteps") == []
+    assert values(one(spec("a", "cpu"), systemd=0), "RestartSteps") == []
+    assert values(one(spec("a", "cpu"), systemd=254), "RestartSteps") == ["4"]
+
+
+@pytest.mark.parametrize(
+    ("release_s", "no_progress_s", "deadline"),
+    [(60.0, 300.0, "310s"), (600.0, 300.0, "610s"), (0.5, 1.5, "11.5s")],
+)
+def test_systemd_waits_longer_than_we_do(
+    release_s: float, no_progress_s: float, deadline: str
+) -> None:
+    """The gate and the poller give up, with a reason, before systemd's time-out."""
+    deadlines = Deadlines(release_s=release_s, no_progress_s=no_progress_s, stop_s=7)
+    text = one(spec("a", "cpu", deadlines=deadlines))
+    assert values(text, "TimeoutStartSec") == [deadline]
+    assert values(text, "TimeoutStopSec") == ["7s"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gate", "devices"),
+    [
+        ("all", "--gpus all", ["char-nvidia* rw"]),
+        ((0, 1), "--gpus 0,1", ["char-nvidia* rw"]),
+        ((), "", []),
+    ],
+)
+def test_only_a_profile_with_gpus_sees_their_devices(
+    gpus: object, gate: str, devices: list[str]
+) -> None:
+    """A CPU profile gets no device at all; a shared one on a GPU gets the GPUs' nodes."""
+    text = one(replace(spec("a"), gpus=gpus))  # type: ignore[arg-type]  # a test's table
+    assert values(text, "DeviceAllow") == devices
+    assert values(text, "PrivateDevices") == ([] if devices else ["yes"])
+    assert gate in values(text, "ExecCondition")[0]
+    assert ("--gpus" in values(text, "ExecCondition")[0]) == bool(gate)
+
+
+@pytest.mark.parametrize(
+    ("binary", "model", "home", "shown"),
+    [
+        ("/opt/v/bin/vllm", "/models/m", "yes", []),
+        ("/home/ana/v/bin/vllm", "/models/m", "tmpfs", ["-/home/ana/v"]),
+        ("/home/ana/bin/llama-server", "/models/m", "tmpfs", ["-/home/ana/bin"]),
+        ("/root/llama/llama-server", "/models/m", "tmpfs", ["-/root/llama"]),
+        ("/opt/v/bin/vllm", "/home/ana/m x", "tmpfs", ['"-/home/ana/m x"']),
+        ("/homely/bin/vllm", "/rooted/m", "yes", []),
+    ],
+)
+def test_of_a_home_only_what_the_profile_names_is_shown(
+    binary: str, model: str, home: str, shown: list[str]
+) -> None:
+    """A model or an engine in a home is bound read-only; the rest of every home is empty."""
+    text = one(spec("a", "cpu", binary=binary, model_path=model))
+    assert values(text, "ProtectHome") == [home]
+    assert values(text, "BindReadOnlyPaths") == shown
+
+
+def test_a_patch_may_write_where_it_says() -> None:
+    """Writable directories are opened, in a home by a bind mount."""
+    patch = Patch(command=("/opt/v/bin/p",), writable=("/opt/v", "/home/ana/v"))
+    text = one(replace(spec("a", "cpu"), patch=patch))
+    assert values(text, "ReadWritePaths") == ["-/opt/v"]
+    assert values(text, "BindPaths") == ["-/home/ana/v"]
+
+
+def test_the_daemon_can_write_to_a_backends_socket() -> None:
+    """A unix socket is open for the group, everything else of a backend for nobody."""
+    socket = Endpoint(socket="/run/elsewhere/e.sock")
+    assert values(one(spec("a", endpoint=socket)), "UMask") == ["0007"]
+    assert values(one(spec("a", endpoint=socket)), "ReadWritePaths") == ["-/run/elsewhere"]
+    assert values(one(spec("a")), "UMask") == ["0077"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "before", "after"),
+    [
+        ("Service.OOMScoreAdjust", ("5",), ["300"], ["5"]),
+        ("Service.Nice", ("5",), [], ["5"]),
+        ("Unit.StartLimitBurst", ("9",), ["5"], ["9"]),
+        ("Service.SystemCallFilter", ("@a", "@b"), ["@system-service"], ["@a", "@b"]),
+        ("Unit.After", ("x.service",), [HOLD_UNIT], [HOLD_UNIT, "x.service"]),
+        ("Service.DeviceAllow", ("char-drm rw",), [], ["char-drm rw"]),
+    ],
+)
+def test_overrides_replace_or_join(
+    name: str, value: tuple[str, ...], before: list[str], after: list[str]
+) -> None:
+    """A key of ours is replaced where it stands; lists that we need are joined."""
+    section, _, key = name.partition(".")
+    override = Override(section=section, key=key, values=value)
+    plain = one(spec("a", "cpu"))
+    changed = one(replace(spec("a", "cpu"), overrides=(override,)))
+    assert values(plain, key, section)[:1] == before
+    assert values(changed, key, section) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Install.WantedBy", "multi-user.target"),
+        ("Socket.ListenStream", "80"),
+        ("Service.Type", "simple"),
+        ("Service.NotifyAccess", "main"),
+        ("Service.ExecStart", "/bin/sh"),
+        ("Service.ExecCondition", ""),
+        ("Service.ExecStartPre", "/bin/sh"),
+        ("Service.ExecStartPost", "+/bin/sh"),
+        ("Service.ExecStopPost", "-!/bin/sh"),
+        ("Service.Restart", "always"),
+        ("Service.KillMode", "process"),
+        ("Service.KillMode", "none"),
+        ("Service.SendSIGKILL", "no"),
+        ("Service.User", "root"),
+        ("Service.User", "ana"),
+        ("Service.DynamicUser", "yes"),
+        ("Service.AmbientCapabilities", "CAP_SYS_ADMIN"),
+        ("Service.NoNewPrivileges", "no"),
+        ("Service.IPAddressAllow", "any"),
+        ("Service.IPAddressDeny", ""),
+        ("Service.Environment", "A=b"),
+        ("Service.EnvironmentFile", "/e"),
+        ("Service.TimeoutStartSec", "infinity"),
+        ("Service.RestartPreventExitStatus", ""),
+        ("Service.RemainAfterExit", "yes"),
+        ("Unit.Conflicts", ""),
+        ("Unit.Conflicts", "appliance-backend-b.service"),
+        ("Unit.After", "appliance-backend-b.service"),
+        ("Unit.Before", "a.service appliance-hold.service"),
+        ("Unit.BindsTo", "appliance-supervisor.service"),
+        ("Unit.DefaultDependencies", "no"),
+        ("Unit.SourcePath", "/x"),
+        ("Service.nice", "1"),
+        ("Service.Nice\nExecStart", "1"),
+        ("Service.Nice", "1\nExecStart=/bin/sh"),
+        ("Service.Nice", "1\\"),
+    ],
+)
+def test_overrides_that_break_a_promise_are_refused(name: str, value: str) -> None:
+    """The refusal is one sentence that names the key."""
+    section, _, key = name.partition(".")
+    override = Override(section=section, key=key, values=(value,))
+    reason = refusal(override)
+    assert reason is not None
+    assert reason.startswith(f"{name}: ")
+    with pytest.raises(ProfileError, match=r"a\.toml"):
+        render([replace(spec("a", "cpu"), overrides=(override,))], [], LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Service.Restart", "no"),
+        ("Service.KillMode", "control-group"),
+        ("Service.ExecStartPost", "-/bin/true"),
+        ("Service.AmbientCapabilities", "CAP_SYS_NICE"),
+        ("Service.LoadCredential", "token:/etc/token"),
+        ("Unit.Conflicts", "ollama.service"),
+        ("Unit.OnFailure", "mail@%n.service"),
+    ],
+)
+def test_overrides_that_keep_the_promises_are_accepted(name: str, value: str) -> None:
+    """Everything else of systemd is the owner's to choose."""
+    section, _, key = name.partition(".")
+    assert refusal(Override(section=section, key=key, values=(value,))) is None
+
+
+def test_a_profile_that_cannot_be_rendered_says_why() -> None:
+    """The problem is text, so that one profile does not take the others down."""
+    assert problem(spec("a", "cpu"), LAYOUT) is None
+    text = problem(replace(spec("a", "cpu"), environment={"A-B": "x"}), LAYOUT)
+    assert text is not None
+    assert "A-B" in text
+
+
+def test_a_single_gpu_shares_the_lock_on_all() -> None:
+    """The kernel's locks are named in the order they are taken."""
+    text = one(spec("a", claim=Claim(devices=frozenset({"gpu-1"}))))
+    expected = "--lease gpu-all:shared --lease gpu-1:exclusive"
+    assert expected in values(text, "ExecStart")[0]
+    assert expected in values(text, "ExecCondition")[0]
+
+
+def test_the_polkit_rule_names_exact_units() -> None:
+    """A prefix would match a transient unit that runs anything as root."""
+    rule = polkit_rule(["b", "a"], source="/p", version="1")
+    names = [line.strip(' ",') for line in rule.splitlines() if line.startswith('  "')]
+    assert names == [unit_of("a"), unit_of("b"), HOLD_UNIT, "appliance-apply.service"]
+    assert '["start", "stop", "restart", "reset-failed", "ref"]' in rule
