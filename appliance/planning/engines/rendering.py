@@ -69,7 +69,7 @@ def environment(
     """Variables of a backend: ours for any engine, `ours` of this one, then the profile's."""
     merged = dict(gpu_variables(profile.gpus))
     if profile.gpus != ():
-        merged |= _kernel_caches(f"{context.cache_root}/{profile.name}")
+        merged["CUDA_CACHE_PATH"] = f"{context.cache_root}/{profile.name}/nv"
     for some in (*ours, profile.env):
         merged |= some
     return dict(sorted(merged.items()))
@@ -97,15 +97,14 @@ def hf_variables(profile: Profile, context: LaunchContext) -> Mapping[str, str]:
     }
 
 
-def loopback_variables() -> Mapping[str, str]:
-    """Workers find each other on loopback: the unit's filter blocks the box's own address."""
-    return {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-
-
-def _kernel_caches(directory: str) -> Mapping[str, str]:
-    # Compiled kernels must outlive a restart: a first start compiles for minutes.
+def torch_variables(profile: Profile, context: LaunchContext) -> Mapping[str, str]:
+    """Workers find each other on loopback; kernels compiled once are kept."""
+    directory = f"{context.cache_root}/{profile.name}"
     return {
-        "CUDA_CACHE_PATH": f"{directory}/nv",
+        # The unit's filter blocks the box's own address: only loopback is left.
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        # A first start compiles for minutes: the result must outlive a restart.
         "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
         "TRITON_CACHE_DIR": f"{directory}/triton",
     }

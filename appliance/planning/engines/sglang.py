@@ -12,8 +12,8 @@ from appliance.planning.engines.rendering import (
     environment,
     hf_repository,
     hf_variables,
-    loopback_variables,
     switch,
+    torch_variables,
     words,
 )
 from appliance.planning.engines.vllm import enough_gpus, one_kv_type
@@ -44,7 +44,11 @@ def render(profile: Profile, options: SglangOptions, context: LaunchContext) -> 
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
         environment=environment(
-            profile, context, hf_variables(profile, context), loopback_variables(), _OURS
+            profile,
+            context,
+            hf_variables(profile, context),
+            torch_variables(profile, context),
+            _OURS,
         ),
         health_path="/health",
     )

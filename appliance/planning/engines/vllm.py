@@ -13,8 +13,8 @@ from appliance.planning.engines.rendering import (
     environment,
     hf_repository,
     hf_variables,
-    loopback_variables,
     switch,
+    torch_variables,
     words,
 )
 from appliance.planning.problems import Problem
@@ -48,7 +48,11 @@ def render(profile: Profile, options: VllmOptions, context: LaunchContext) -> La
             *_ours(profile),
         ),
         environment=environment(
-            profile, context, hf_variables(profile, context), loopback_variables(), _OURS
+            profile,
+            context,
+            hf_variables(profile, context),
+            torch_variables(profile, context),
+            _OURS,
         ),
         health_path="/health",
     )

@@ -1,0 +1,220 @@
+"""Profiles from TOML files: one model a file, the stem is the name.
+
+A bad file gives one error that lists everything wrong with it, each with its line, and never
+takes the others down.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from appliance.adapters.model_faults import ModelFault, model_faults
+from appliance.adapters.profile_build import build
+from appliance.adapters.profile_fields import shown
+from appliance.adapters.profile_schema import ProfileFile
+from appliance.adapters.toml_file import (
+    Document,
+    Fault,
+    FaultyFileError,
+    fault_lines,
+    parse_document,
+    read_document,
+)
+from appliance.adapters.toml_lines import Where
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import is_profile_name
+from appliance.domain.spec import Engine, Profile
+from appliance.planning.collisions import collisions
+from appliance.planning.compile import Source
+from appliance.planning.profile_rules import problems
+
+SUFFIX: Final = ".toml"
+_EMPTY: Final[Mapping[int, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedProfiles:
+    """What a directory of profiles holds. A file is in `profiles` or in `errors`, never in both."""
+
+    profiles: Mapping[str, Profile]
+    """By name, sorted."""
+    sources: Mapping[str, Source]
+    """The file of every profile in `profiles`."""
+    errors: Mapping[str, ProfileError]
+    """By file name without its suffix, which need not be a profile's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    profile: Profile
+    source: Source
+    document: Document
+
+
+def load_profile(path: Path) -> Profile:
+    """The profile in a file.
+
+    Raises:
+        ProfileError: one line for everything that is wrong with the file.
+    """
+    return _load(path).profile
+
+
+def parse_profile(name: str, content: bytes, file: str | None = None) -> Profile:
+    """The profile that a file `file` (default: NAME.toml) with this content would hold.
+
+    Raises:
+        ProfileError: one line for everything that is wrong with it.
+    """
+    file = file or f"{name}{SUFFIX}"
+    try:
+        _check_name(name)
+        return _profile(name, parse_document(content))
+    except FaultyFileError as error:
+        raise ProfileError(fault_lines(file, error.faults)) from error
+
+
+def load_profiles(directory: Path, reserved: Mapping[int, str] = _EMPTY) -> LoadedProfiles:
+    """Every profile in a directory. Other files, and hidden ones, are left alone.
+
+    Args:
+        directory: Holds the ``*.toml`` files.
+        reserved: Ports that others own, and what to call their owner.
+
+    Raises:
+        ProfileError: the directory itself cannot be read.
+    """
+    found: dict[str, _Read] = {}
+    errors: dict[str, ProfileError] = {}
+    for path in _files(directory):
+        try:
+            found[path.stem] = _load(path)
+        except ProfileError as error:
+            errors[path.stem] = error
+    errors |= _collided(found, reserved)
+    good = {name: read for name, read in found.items() if name not in errors}
+    return LoadedProfiles(
+        profiles={name: read.profile for name, read in good.items()},
+        sources={name: read.source for name, read in good.items()},
+        errors=dict(sorted(errors.items())),
+    )
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        entries = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ProfileError(f"cannot read {directory}: {error.strerror}") from error
+    return [p for p in entries if p.suffix == SUFFIX and not p.name.startswith(".")]
+
+
+def _load(path: Path) -> _Read:
+    try:
+        _check_name(path.stem)
+        document = read_document(path)
+        return _Read(
+            profile=_profile(path.stem, document),
+            source=Source(path=str(path), sha256=document.sha256),
+            document=document,
+        )
+    except FaultyFileError as error:
+        raise ProfileError(fault_lines(_shown_file(path), error.faults)) from error
+
+
+def _shown_file(path: Path) -> str:
+    return path.name if is_profile_name(path.stem) else shown(path.name)
+
+
+def _check_name(name: str) -> None:
+    if not is_profile_name(name):
+        text = (
+            "the file's name is no profile name: up to 48 of a-z, 0-9, dot, dash and underscore, "
+            "the first a letter or a digit"
+        )
+        raise FaultyFileError([Fault(line=None, text=text)])
+
+
+def _profile(name: str, document: Document) -> Profile:
+    """The profile in `document`. Raises `FaultyFileError` with everything wrong with it."""
+    file, faults = _checked(document.table)
+    faults += () if file is None else _strange_tables(file)
+    profile = None
+    if file is not None and not (file.engine == "command" and file.command is None):
+        profile = build(name, file)
+        faults += [ModelFault(p.where, p.text) for p in problems(profile)]
+    elif file is not None:
+        text = "engine command needs a table [command] with argv"
+        faults.append(ModelFault(("engine",), text))
+    if faults or profile is None:
+        raise FaultyFileError(_placed(fault, document) for fault in dict.fromkeys(faults))
+    return profile
+
+
+def _checked(table: Mapping[str, Any]) -> tuple[ProfileFile | None, list[ModelFault]]:
+    """`table` as the schema reads it, and what is wrong with it.
+
+    With unknown keys as the only fault the rest is still read, so that one look at the file
+    finds everything.
+    """
+    try:
+        return ProfileFile.model_validate(table), []
+    except ValidationError as error:
+        faults = list(model_faults(error, ProfileFile, table))
+        kinds = [e["type"] for e in error.errors(include_input=False, include_url=False)]
+    if set(kinds) != {"extra_forbidden"}:
+        return None, faults
+    return ProfileFile.model_validate(_without(table, [f.where for f in faults])), faults
+
+
+def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
+    """`table` without the keys at `places`, which are at most two levels down."""
+    gone = set(places)
+    return {
+        key: {k: v for k, v in value.items() if (key, k) not in gone}
+        if isinstance(value, dict)
+        else value
+        for key, value in table.items()
+        if (key,) not in gone
+    }
+
+
+def _strange_tables(file: ProfileFile) -> Iterator[ModelFault]:
+    """Tables of engines that this profile does not use."""
+    for engine in Engine:
+        table = getattr(file, engine.replace("-", "_"))
+        if table is not None and engine != file.engine:
+            text = f"[{engine}] is for another engine: this profile's is {file.engine}"
+            yield ModelFault((engine.value,), text)
+
+
+def _placed(fault: ModelFault, document: Document) -> Fault:
+    return Fault(line=document.line(_as_written(fault.where, document)), text=fault.text)
+
+
+def _as_written(where: Where, document: Document) -> Where:
+    """`where`, or the quoted spelling ``"Service.Nice"`` of a key of [unit]."""
+    if where[:1] == ("unit",) and len(where) == len(("unit", "Section", "Key")):
+        quoted = f"{where[1]}.{where[2]}"
+        if quoted in cast("Mapping[str, Any]", document.table["unit"]):
+            return ("unit", quoted)
+    return where
+
+
+def _collided(
+    found: Mapping[str, _Read], reserved: Mapping[int, str]
+) -> Mapping[str, ProfileError]:
+    by_name = collisions({name: read.profile for name, read in found.items()}, reserved)
+    return {
+        name: ProfileError(
+            fault_lines(
+                f"{name}{SUFFIX}",
+                [_placed(ModelFault(p.where, p.text), found[name].document) for p in problems_],
+            )
+        )
+        for name, problems_ in by_name.items()
+    }

@@ -1,0 +1,156 @@
+"""A TOML file read with suspicion: its size, its encoding, its depth, and where its keys stand."""
+
+import errno
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from appliance.adapters.toml_lines import Where, key_lines
+from appliance.adapters.toml_tokens import tokens, too_deep
+
+MAX_BYTES: Final = 256 << 10
+_MAX_DEPTH: Final = 8
+_PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)\Z")
+_KINDS: Final = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong with a file."""
+
+    line: int | None
+    """From 1; None: the file as a whole."""
+    text: str
+
+
+class FaultyFileError(Exception):
+    """A file cannot be used; it carries everything that is wrong with it."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(f.text for f in self.faults))
+
+
+def fault_lines(file: str, faults: Iterable[Fault]) -> str:
+    """``file:line: text``, a line each, in the order of the file."""
+    ordered = sorted(faults, key=lambda f: (f.line or 0, f.text))
+    places = (f"{file}:" if f.line is None else f"{file}:{f.line}:" for f in ordered)
+    return "\n".join(f"{place} {f.text}" for place, f in zip(places, ordered, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A parsed file that knows the lines of its keys."""
+
+    text: str
+    table: Mapping[str, Any]
+    sha256: str
+    """Of the file's bytes, in hexadecimal."""
+
+    @cached_property
+    def _lines(self) -> Mapping[Where, int]:
+        return key_lines(self.text)
+
+    def line(self, where: Where) -> int:
+        """The line of the innermost known key on the way to `where`; 1 when none is."""
+        for length in range(len(where), 0, -1):
+            if (line := self._lines.get(where[:length])) is not None:
+                return line
+        return 1
+
+
+def read_document(path: Path) -> Document:
+    """Read and parse a file.
+
+    Raises:
+        FaultyFileError: it cannot be read, or is not TOML.
+    """
+    content = _read(path)
+    text = _decoded(content).replace("\r\n", "\n")
+    return Document(text=text, table=_parsed(text), sha256=sha256(content).hexdigest())
+
+
+def parse_document(content: bytes) -> Document:
+    """Parse what a file contains. Raises `FaultyFileError`."""
+    if len(content) > MAX_BYTES:
+        raise _faulty(f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings")
+    text = _decoded(content).replace("\r\n", "\n")
+    return Document(text=text, table=_parsed(text), sha256=sha256(content).hexdigest())
+
+
+def _faulty(text: str, line: int | None = None) -> FaultyFileError:
+    return FaultyFileError([Fault(line=line, text=text)])
+
+
+def _read(path: Path) -> bytes:
+    try:
+        # Never wait for the other end of a pipe that somebody put here.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        reason = "a loop of symbolic links" if error.errno == errno.ELOOP else error.strerror
+        raise _faulty(f"cannot be read: {reason}") from error
+    except ValueError as error:
+        raise _faulty("cannot be read: its name is not a file name") from error
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        for is_kind, kind in _KINDS:
+            if is_kind(mode):
+                raise _faulty(f"is {kind}, not a file")
+        try:
+            content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise _faulty(f"cannot be read: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise _faulty(f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings")
+    return content
+
+
+def _decoded(content: bytes) -> str:
+    if (place := content.find(b"\0")) >= 0:
+        raise _faulty("contains a NUL byte: this is not text", _line_at(content, place))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = _line_at(content, error.start)
+        raise _faulty("is not UTF-8 text: save it as UTF-8", line) from error
+
+
+def _line_at(content: bytes, place: int) -> int:
+    return content.count(b"\n", 0, place) + 1
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    deep = too_deep(tokens(text), _MAX_DEPTH)
+    if deep is not None:
+        raise _faulty(f"nests deeper than {_MAX_DEPTH} levels", deep.line)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, line = _reworded(str(error), text)
+        raise _faulty(message, line) from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _faulty("contains a number that no program can hold") from error
+
+
+def _reworded(message: str, text: str) -> tuple[str, int]:
+    match = _PLACE.search(message)
+    fact = message[: match.start()] if match else message
+    line = int(match[1]) if match and match[1] else text.rstrip("\n").count("\n") + 1
+    if fact == "Cannot overwrite a value":
+        return "a key is given twice: remove one of them", line
+    if fact.startswith("Cannot declare "):
+        return "a table is given twice: join the two", line
+    return f"not TOML: {fact[:1].lower()}{fact[1:]}", line

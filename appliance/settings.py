@@ -1,0 +1,267 @@
+"""Settings of the whole box: /etc/appliance/appliance.toml, then APPLIANCE_* variables.
+
+A variable wins over the file: ``APPLIANCE_LOG_LEVEL=debug``; a table's key is reached with two
+underscores: ``APPLIANCE_MEMORY__MARGIN=1GiB``. ``APPLIANCE_SETTINGS`` names another file.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import SettingsError as SourceError
+
+from appliance.adapters.model_faults import model_faults, table_model
+from appliance.adapters.profile_fields import Duration, Port, Size, User, shown, wrong
+from appliance.adapters.toml_file import (
+    Document,
+    Fault,
+    FaultyFileError,
+    fault_lines,
+    parse_document,
+    read_document,
+)
+from appliance.domain.errors import SettingsError
+
+SETTINGS_FILE: Final = Path("/etc/appliance/appliance.toml")
+ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
+FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
+_NESTED: Final = "__"
+
+
+def _unit_name(text: str) -> str:
+    if not text.endswith((".service", ".target", ".scope", ".socket")) or "/" in text:
+        raise wrong(f'"{text}" is not the name of a unit, such as vllm.service')
+    if text.startswith("appliance-"):
+        raise wrong(f'"{text}" is one of the appliance\'s own units')
+    return text
+
+
+def _location(value: Any) -> Path:
+    text = str(value)
+    if not isinstance(value, str | Path) or not text.startswith("/") or ".." in Path(text).parts:
+        raise wrong(f"{shown(text)} is not an absolute path without ..")
+    if not text.isprintable():
+        raise wrong("contains a control character")
+    return Path(text)
+
+
+def _split(value: Any) -> Any:
+    """A variable lists units with spaces or commas between them."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+Location = Annotated[Path, PlainValidator(_location)]
+UnitName = Annotated[str, AfterValidator(_unit_name)]
+Units = Annotated[list[UnitName], NoDecode, BeforeValidator(_split)]
+
+
+class Memory(BaseModel):
+    """``[memory]``: what the gate wants free."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    margin: Size | None = Field(
+        default=None,
+        description="free memory wanted on each claimed GPU beyond the declared need, such as "
+        '"512MiB"; unset: the gate\'s own margin',
+    )
+
+
+class Settings(BaseSettings):
+    """Every setting of the box, checked. Durations are seconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_nested_delimiter=_NESTED,
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+    )
+
+    prefix: Location = Field(
+        default=Path("/opt/appliance/current"),
+        description="the installed release; only root may write here",
+    )
+    profiles_dir: Location = Field(
+        default=Path("/etc/appliance/profiles"), description="profiles, `NAME.toml`"
+    )
+    state_dir: Location = Field(
+        default=Path("/var/lib/appliance"),
+        description="the supervisor's: committed names, hold, history",
+    )
+    applied_dir: Location = Field(
+        default=Path("/var/lib/appliance-applied"),
+        description="root's record of what `appliance apply` installed",
+    )
+    unit_dir: Location = Field(
+        default=Path("/etc/systemd/system"), description="where generated units go"
+    )
+    polkit_rule: Location = Field(
+        default=Path("/etc/polkit-1/rules.d/50-appliance.rules"),
+        description="the generated rule with the exact names of the units",
+    )
+    control_socket: Location = Field(
+        default=Path("/run/appliance/control.sock"),
+        description="between the CLI and the supervisor; appliance-supervisor.socket names it too",
+    )
+    lease_dir: Location = Field(
+        default=Path("/run/appliance-leases"), description="the locks that claims are held by"
+    )
+    gate_dir: Location = Field(
+        default=Path("/run/appliance-gate"), description="where the gate says why it refused"
+    )
+    hf_home: Location = Field(
+        default=Path("/var/lib/huggingface"),
+        description="the local Hugging Face cache that `hf:owner/name` is looked up in",
+    )
+    daemon_user: User = Field(default="appliance", description="who the supervisor runs as")
+    backend_user: User = Field(
+        default="appliance-backend", description="who engines run as, unless a profile says"
+    )
+    operators_group: User = Field(
+        default="appliance-operators", description="who may use the control socket"
+    )
+    foreign_units: Units = Field(
+        default=[],
+        description="units that are not ours and must never run beside a backend, such as an "
+        "old `vllm.service`",
+    )
+    gateway_port: Port = Field(
+        default=8010, description="the address clients keep; no profile may use it"
+    )
+    status_port: Port = Field(default=8011, description="the status API; no profile may use it")
+    look_every_s: Annotated[Duration, Field(ge=0.1, le=60)] = Field(
+        default=2.0,
+        description="the supervisor's longest pause between two looks at the box; it also feeds "
+        "the watchdog of its unit",
+    )
+    keep_operations: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
+        default=1000, description="finished operations kept in the history; older ones go"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="of the supervisor, in the journal"
+    )
+    memory: Memory = Field(default=Memory(), description="what the gate wants free")
+
+    @property
+    def reserved_ports(self) -> Mapping[int, str]:
+        """Ports that no profile may use, and what to call their owner."""
+        return {self.gateway_port: "the gateway", self.status_port: "the status API"}
+
+
+def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this box.
+
+    Args:
+        path: The file; None: ``APPLIANCE_SETTINGS``, else the default. A missing default file
+            means defaults, a missing file that was asked for is an error.
+        env: The environment; None: this process's.
+
+    Raises:
+        SettingsError: one line for everything that is wrong.
+    """
+    env = os.environ if env is None else env
+    named = path or (Path(env[FILE_VARIABLE]) if env.get(FILE_VARIABLE) else None)
+    file = named or SETTINGS_FILE
+    try:
+        document = (
+            parse_document(b"") if named is None and not file.exists() else read_document(file)
+        )
+    except FaultyFileError as error:
+        raise SettingsError(fault_lines(str(file), error.faults)) from error
+    strangers = dict(_unknown_variables(env))
+    lines = list(strangers.values())
+    try:
+        settings = _loader(env)(**document.table)
+    except ValidationError as error:
+        lines += _lines(error, file, document, env, strangers)
+        raise SettingsError("\n".join(lines)) from error
+    except SourceError as error:
+        lines += [f"{ENVIRONMENT_PREFIX}*: {error}"]
+        raise SettingsError("\n".join(lines)) from error
+    if lines:
+        raise SettingsError("\n".join(lines))
+    return settings
+
+
+def _loader(env: Mapping[str, str]) -> type[Settings]:
+    """Settings that read `env` first, then what they are called with."""
+
+    class Loaded(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the interface
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            variables = EnvSettingsSource(settings_cls)
+            variables.env_vars = {name.lower(): value for name, value in env.items()}
+            return variables, init_settings
+
+    return Loaded
+
+
+def _lines(
+    error: ValidationError,
+    file: Path,
+    document: Document,
+    env: Mapping[str, str],
+    reported: Collection[str],
+) -> Iterator[str]:
+    """Complaints about variables, then those about the file in the order of its lines."""
+    given = {name.upper(): value for name, value in env.items()}
+    in_file = []
+    for fault in model_faults(error, Settings, document.table):
+        keys = [str(part) for part in fault.where if isinstance(part, str)]
+        variable = ENVIRONMENT_PREFIX + _NESTED.join(keys).upper()
+        if variable not in given:
+            in_file.append(Fault(line=document.line(fault.where), text=fault.text))
+        elif variable not in reported:
+            # The sentence may quote the file's value, which the variable has replaced.
+            yield f"{variable}={shown(given[variable])}: {fault.text.partition(', not ')[0]}"
+    if in_file:
+        yield fault_lines(str(file), in_file)
+
+
+def _unknown_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Complaints by variable."""
+    known = [*_variables(Settings), FILE_VARIABLE]
+    for name in sorted(env):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            close = get_close_matches(name[:128], known, n=1, cutoff=0.8)
+            hint = f'; did you mean "{close[0]}"?' if close else ""
+            yield name, f"{name}: no such setting{hint}"
+
+
+def _variables(model: type[BaseModel], prefix: str = ENVIRONMENT_PREFIX) -> Iterator[str]:
+    """Every variable that sets something."""
+    for name, field in model.model_fields.items():
+        yield prefix + name.upper()
+        if inner := table_model(field.annotation):
+            yield from _variables(inner, prefix + name.upper() + _NESTED)
+
+
+def as_table(settings: Settings) -> Mapping[str, Any]:
+    """The settings as plain values, for `appliance config show`."""
+    return settings.model_dump(mode="json")
