@@ -24,10 +24,10 @@ class ApplyBusyError(ApplianceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitStore:
-    """The three directories that apply writes to. Only root may."""
+    """The places that apply writes to. Only root may."""
 
     unit_dir: Path
-    rule_dir: Path
+    rule: Path
     applied_dir: Path
 
     @contextmanager
@@ -55,9 +55,8 @@ class UnitStore:
         found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
         for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):
             found[f"{path.parent.name}/{path.name}"] = read_regular(path)
-        rule = self.rule_dir / RULE_FILE
-        if rule.exists() or rule.is_symlink():
-            found[RULE_FILE] = read_regular(rule)
+        if self.rule.exists() or self.rule.is_symlink():
+            found[RULE_FILE] = read_regular(self.rule)
         return found
 
     def last_written(self) -> dict[str, str]:
@@ -101,7 +100,7 @@ class UnitStore:
         return True
 
     def _path(self, file: str) -> Path:
-        return (self.rule_dir if file == RULE_FILE else self.unit_dir) / file
+        return self.rule if file == RULE_FILE else self.unit_dir / file
 
 
 def _make(directory: Path) -> None:

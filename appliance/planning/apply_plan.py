@@ -95,6 +95,7 @@ def plan_apply(
     broken: frozenset[str] = frozenset(),
     settled: frozenset[str] = frozenset(),
     source: str = "/etc/appliance/profiles",
+    user: str = "appliance",
 ) -> ApplyPlan:
     """The plan that makes the box look like `specs`.
 
@@ -105,6 +106,7 @@ def plan_apply(
         broken: Profiles whose file has errors.
         settled: Files whose hand edit was adopted or is discarded: they are overwritten.
         source: Where profiles lie, for the polkit rule's header.
+        user: Who the supervisor runs as.
 
     Raises:
         ProfileError: a profile cannot be rendered.
@@ -120,7 +122,7 @@ def plan_apply(
     kept = {n: a for n, a in catalogue.items() if unit_of(n) in installed_after}
     rule = _step(
         RULE_FILE,
-        polkit_rule(kept, source=source, version=layout.version),
+        polkit_rule(kept, source=source, version=layout.version, user=user),
         installed,
         left=RULE_FILE in left,
     )

@@ -16,7 +16,7 @@ var VERBS = {verbs};
 
 polkit.addRule(function(action, subject) {{
   if (action.id === "org.freedesktop.systemd1.manage-units" &&
-      subject.user === "appliance" &&
+      subject.user === {user} &&
       UNITS.indexOf(action.lookup("unit")) >= 0 &&
       VERBS.indexOf(action.lookup("verb")) >= 0) {{
     return polkit.Result.YES;
@@ -25,12 +25,14 @@ polkit.addRule(function(action, subject) {{
 """
 
 
-def polkit_rule(profiles: Iterable[str], *, source: str, version: str) -> str:
-    """The rule for the backends of `profiles`, the hold and the apply unit.
+def polkit_rule(
+    profiles: Iterable[str], *, source: str, version: str, user: str = "appliance"
+) -> str:
+    """The rule for `user` on the backends of `profiles`, the hold and the apply unit.
 
     Names are exact: newer systemd asks with the same action when a transient unit is made, so
     that a prefix would let the daemon run anything as root.
     """
     units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, APPLY_UNIT]
-    body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS))
+    body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS), user=dumps(user))
     return sealed(body, source=source, version=version, comment="//")

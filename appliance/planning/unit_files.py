@@ -30,6 +30,10 @@ from appliance.planning.unit_text import (
 )
 
 BACKEND_USER: Final = "appliance-backend"
+CACHE_ROOT: Final = "/var/cache/appliance-backend"
+"""Where CacheDirectory= puts a directory for every backend."""
+LEASE_DIR: Final = "/run/appliance-leases"
+GATE_DIR: Final = "/run/appliance-gate"
 _STEPPED_RESTARTS_SINCE: Final = 254
 """The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
 _START_SLACK_S: Final = 10.0
@@ -72,6 +76,9 @@ class Layout:
     """Units that are not ours and must not run beside a backend."""
     margin_bytes: int | None = None
     """VRAM the gate wants free beyond the need; None: its own default."""
+
+    lease_dir: str = LEASE_DIR
+    gate_dir: str = GATE_DIR
 
     @property
     def python(self) -> str:
@@ -233,7 +240,8 @@ def _back_off(systemd: int) -> sandbox.Entries:
 
 
 def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
-    homes = {"HOME": f"/var/lib/{own}", "XDG_CACHE_HOME": f"/var/cache/{own}"}
+    # Homes are hidden, so programs that write to one get a place of their own.
+    homes = {"HOME": f"/var/lib/{own}", "XDG_CACHE_HOME": f"{CACHE_ROOT}/{spec.applied.name}"}
     wanted = homes | dict(spec.environment)
     return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
 
@@ -263,6 +271,8 @@ def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         *_needs(applied.need, layout),
         "--deadline-s",
         f"{applied.deadlines.release_s:g}",
+        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
+        *_directory("--gate-dir", layout.gate_dir, GATE_DIR),
     )
 
 
@@ -281,6 +291,7 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
     return (
         *_program(layout, "backend", applied.name),
         *_leases(applied.claim.leases()),
+        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
         *where,
         "--health",
         applied.health_path,
@@ -294,6 +305,10 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
 
 def _program(layout: Layout, module: str, name: str) -> tuple[str, ...]:
     return (layout.python, "-I", "-m", f"appliance.launch.{module}", "--name", name)
+
+
+def _directory(option: str, path: str, default: str) -> tuple[str, ...]:
+    return () if path == default else (option, path)
 
 
 def _leases(leases: Iterable[Lease]) -> Iterable[str]:

@@ -8,9 +8,9 @@ an apply that is cut short is finished by the next one. A running model is never
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TextIO
 
 from appliance import __version__
@@ -20,44 +20,21 @@ from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.profile import Catalogue
 from appliance.domain.protocol import Exit
 from appliance.planning.apply_plan import Action, ApplyPlan, Installed, plan_apply
-from appliance.planning.unit_files import Layout, UnitSpec, problem
+from appliance.planning.unit_files import Layout
+from appliance.settings import Settings
 from appliance.surfaces.adoption import Adopted, adopt, take_back
 from appliance.surfaces.apply_report import ApplyReport, as_document, as_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyPaths:
-    """Where everything is."""
-
-    prefix: Path = Path("/opt/appliance/current")
-    profiles_dir: Path = Path("/etc/appliance/profiles")
-    unit_dir: Path = Path("/etc/systemd/system")
-    rule_dir: Path = Path("/etc/polkit-1/rules.d")
-    applied_dir: Path = Path("/var/lib/appliance-applied")
+from appliance.surfaces.profile_specs import Load, Loaded, layout_of, load_specs, renderable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
-    """What was asked for on the command line, and the settings that units depend on."""
+    """What was asked for on the command line."""
 
     dry_run: bool = False
     adopt: bool = False
     discard: bool = False
     as_json: bool = False
-    foreign_units: tuple[str, ...] = ()
-    margin_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """The profiles directory, compiled."""
-
-    specs: tuple[UnitSpec, ...]
-    errors: Mapping[str, str] = field(default_factory=dict)
-    """Messages by profile name (the stem of the file)."""
-
-
-Load = Callable[[], Loaded]
 
 
 class Manager(Protocol):
@@ -81,10 +58,10 @@ class Manager(Protocol):
 
 
 def run_apply(
-    paths: ApplyPaths,
+    settings: Settings,
     options: ApplyOptions,
-    load: Load,
     *,
+    load: Load | None = None,
     manager: Manager | None = None,
     euid: int | None = None,
     out: TextIO | None = None,
@@ -93,9 +70,9 @@ def run_apply(
     """Apply, report, and return the exit status.
 
     Args:
-        paths: Where to read and write.
+        settings: Of this box.
         options: What was asked for.
-        load: Reads and compiles the profiles; called again after an adoption.
+        load: Reads and compiles the profiles, again after an adoption; None: `load_specs`.
         manager: The service manager; None: this machine's systemd.
         euid: Who asks; None: this process.
         out: For the report; None: stdout.
@@ -103,34 +80,39 @@ def run_apply(
     """
     out, err = out or sys.stdout, err or sys.stderr
     if (os.geteuid() if euid is None else euid) != 0:
-        err.write("only root may apply profiles: sudo appliance apply\n")
+        err.write("permission denied: sudo appliance apply\n")
         return Exit.PERMISSION
-    if not paths.profiles_dir.is_dir():
-        err.write(_no_directory(paths))
+    if not settings.profiles_dir.is_dir():
+        err.write(_no_directory(settings))
         return Exit.CONFIG
     try:
-        report = apply(paths, options, load, manager or Systemctl())
+        report = apply(
+            settings, options, load or partial(load_specs, settings), manager or Systemctl()
+        )
     except ApplyBusyError as error:
         err.write(f"{error}\n")
         return Exit.BUSY
     except ApplianceError as error:
         err.write(f"{error}\n")
         return Exit.FAILED
-    err.writelines(f"{message}\n" for message in report.errors)
+    err.writelines(f"{message}\n" for message in (*report.warnings, *report.errors))
     out.write(json.dumps(as_document(report)) + "\n" if options.as_json else as_text(report))
     if not report.plan.catalogue and not report.errors and not options.as_json:
-        out.write(f"no profile in {paths.profiles_dir} yet: put one there, then appliance apply\n")
+        out.write(
+            f"no profile in {settings.profiles_dir} yet: put one there, then appliance apply\n"
+        )
     return report.exit
 
 
-def _no_directory(paths: ApplyPaths) -> str:
+def _no_directory(settings: Settings) -> str:
+    where = settings.profiles_dir
     return (
-        f"{paths.profiles_dir} does not exist: sudo mkdir -p {paths.profiles_dir}, put a profile"
-        " there (NAME.toml), then sudo appliance apply\n"
+        f"{where} does not exist: sudo mkdir -p {where}, put a profile there (NAME.toml),"
+        " then sudo appliance apply\n"
     )
 
 
-def apply(paths: ApplyPaths, options: ApplyOptions, load: Load, manager: Manager) -> ApplyReport:
+def apply(settings: Settings, options: ApplyOptions, load: Load, manager: Manager) -> ApplyReport:
     """One apply under the lock.
 
     Raises:
@@ -139,36 +121,32 @@ def apply(paths: ApplyPaths, options: ApplyOptions, load: Load, manager: Manager
         UnitError: systemd refused to read its units again; the files are in place.
     """
     store = UnitStore(
-        unit_dir=paths.unit_dir, rule_dir=paths.rule_dir, applied_dir=paths.applied_dir
+        unit_dir=settings.unit_dir, rule=settings.polkit_rule, applied_dir=settings.applied_dir
     )
     with store.locked():
-        layout = Layout(
-            prefix=str(paths.prefix),
-            version=__version__,
-            systemd=manager.version(),
-            foreign_units=options.foreign_units,
-            margin_bytes=options.margin_bytes,
-        )
+        layout = layout_of(settings, manager.version())
         installed, warnings = _installed(store, manager)
-        loaded = _renderable(load(), layout)
-        adopted = _settle(options, paths, installed, loaded, layout)
+        loaded = renderable(load(), layout)
+        adopted = _settle(options, settings, installed, loaded, layout)
         if adopted.originals:
-            loaded = _renderable(load(), layout)
+            loaded = renderable(load(), layout)
             if adopted.settings.keys() & loaded.errors.keys():
                 adopted = take_back(adopted, loaded.errors)
-                loaded = _renderable(load(), layout)
+                loaded = renderable(load(), layout)
         plan = plan_apply(
             loaded.specs,
             installed,
             layout,
             broken=frozenset(loaded.errors),
             settled=adopted.settled,
-            source=str(paths.profiles_dir),
+            source=str(settings.profiles_dir),
+            user=settings.daemon_user,
         )
         reloaded = False if options.dry_run else _carry_out(plan, store, manager)
         return ApplyReport(
             plan=plan,
-            errors=(*warnings, *loaded.errors.values()),
+            errors=tuple(loaded.errors.values()),
+            warnings=warnings,
             adopted=adopted.settings,
             refused=adopted.refused,
             reloaded=reloaded,
@@ -176,7 +154,7 @@ def apply(paths: ApplyPaths, options: ApplyOptions, load: Load, manager: Manager
         )
 
 
-def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, Sequence[str]]:
+def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, tuple[str, ...]]:
     backends = manager.backends()
     catalogue: Catalogue = {}
     warnings: list[str] = []
@@ -192,21 +170,12 @@ def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, Sequence[
         running=running(backends),
         stale=stale(backends),
     )
-    return found, warnings
-
-
-def _renderable(loaded: Loaded, layout: Layout) -> Loaded:
-    """`loaded` with the profiles that no unit can be made from among the errors."""
-    problems = {s.applied.name: text for s in loaded.specs if (text := problem(s, layout))}
-    return Loaded(
-        specs=tuple(s for s in loaded.specs if s.applied.name not in problems),
-        errors=dict(loaded.errors) | problems,
-    )
+    return found, tuple(warnings)
 
 
 def _settle(
     options: ApplyOptions,
-    paths: ApplyPaths,
+    settings: Settings,
     installed: Installed,
     loaded: Loaded,
     layout: Layout,
@@ -221,7 +190,7 @@ def _settle(
         installed,
         layout,
         dry_run=options.dry_run,
-        profiles_dir=paths.profiles_dir,
+        profiles_dir=settings.profiles_dir,
     )
 
 

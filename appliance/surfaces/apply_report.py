@@ -16,6 +16,8 @@ class ApplyReport:
     plan: ApplyPlan
     errors: tuple[str, ...] = ()
     """What is wrong with profiles, a complete message each."""
+    warnings: tuple[str, ...] = ()
+    """What was wrong and has been put right."""
     adopted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By profile: what a hand edit became there."""
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def as_document(report: ApplyReport) -> Mapping[str, object]:
         ],
         "adopted": {name: dict(values) for name, values in report.adopted.items()},
         "errors": list(report.errors),
+        "warnings": list(report.warnings),
         "profiles": list(plan.catalogue),
         "restart": list(plan.restart),
         "reloaded": report.reloaded,

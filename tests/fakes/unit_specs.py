@@ -49,7 +49,11 @@ def one_of_each() -> tuple[UnitSpec, ...]:
     """GPUs with a patch, one GPU, the CPU, a shared one on a socket, one in a home."""
     genesis = replace(
         spec("genesis", "gpu-all", need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30)),
-        environment={"VLLM_HOST_IP": "127.0.0.1", "QUOTED": 'a "b" \\ $c 100% é'},
+        environment={
+            "HOME": "/var/cache/appliance-backend/genesis",
+            "VLLM_HOST_IP": "127.0.0.1",
+            "QUOTED": 'a "b" \\ $c 100% é',
+        },
         order=Ordering(mounts=("/models",), after=("network-online.target",)),
         patch=Patch(
             command=("/opt/vllm/bin/python", "-m", "patches", "--all"),

@@ -1,0 +1,31 @@
+"""Profiles become what their units are made from."""
+
+from appliance.domain.spec import Profile
+from appliance.planning.compile import Source, compile_applied
+from appliance.planning.engines import launch
+from appliance.planning.engines.rendering import LaunchContext
+from appliance.planning.unit_files import BACKEND_USER, UnitSpec
+
+
+def spec_of(
+    profile: Profile, source: Source, context: LaunchContext, *, user: str = BACKEND_USER
+) -> UnitSpec:
+    """The unit of `profile`.
+
+    Args:
+        profile: A valid one.
+        source: Its file.
+        context: The box.
+        user: Who runs backends whose profile names nobody.
+    """
+    started = launch(profile, context)
+    return UnitSpec(
+        applied=compile_applied(profile, source, context),
+        argv=started.argv,
+        environment=started.environment,
+        gpus=profile.gpus,
+        user=profile.user or user,
+        order=profile.order,
+        patch=profile.patch,
+        overrides=profile.unit,
+    )
