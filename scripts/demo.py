@@ -17,7 +17,6 @@ from tests.system.rig.appliance import CHECKOUT, fetch_wheels, install, sources
 from tests.system.rig.box import ENVIRONMENT
 
 EXAMPLES: Final = "/usr/local/share/appliance/profiles"
-STATE: Final = "/var/lib/appliance"
 QUESTIONS: Final = ("What is the capital of France?", "Which planet is called the red planet?")
 BACK_WITHIN_S: Final = 60.0
 
@@ -184,7 +183,7 @@ def main() -> int:
         with chapter("fetch the wheels, once"):
             wheels = fetch_wheels()
         say("\n▶ boot a disposable machine")
-        with Box(name="demo", disk=STATE, read_only=sources(wheels)) as box:
+        with Box(name="demo", read_only=sources(wheels)) as box:
             say(f"  {box.boot_s:.1f} s")
             report = story(box, names)
             if arguments.keep:

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.system.rig import Box, Image, RigError, sweep, work_dir
+from tests.system.rig.appliance import CHECKOUT
 from tests.system.rig.cgroups import HIERARCHIES
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -186,7 +187,7 @@ def test_box_of_a_killed_owner_is_swept() -> None:
     )
     owner = subprocess.Popen(
         ["/usr/bin/python3", "-B", "-c", code],
-        cwd=Path(__file__).parents[2],
+        cwd=CHECKOUT,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -196,7 +197,48 @@ def test_box_of_a_killed_owner_is_swept() -> None:
         owner.kill()
     sweep()
     assert not (work_dir() / name).exists()
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{leader}").exists():
+    until(lambda: not Path(f"/proc/{leader}").exists())
+
+
+def test_box_boots_where_systemd_is_in_charge(rig: type[Box]) -> None:
+    """A box boots inside a box: the way it goes on a machine whose PID 1 is systemd."""
+    inner = (
+        "from tests.system.rig import Box\n"
+        "with Box(name='inner') as b:\n"
+        "    b.run('systemctl is-system-running')\n"
+        "    print(b.reboot().power_cut().run('hostname').stdout)\n"
+    )
+    with rig(read_only={"/mnt/source": CHECKOUT}) as box:
+        where = {"PYTHONPATH": "/mnt/source", "APPLIANCE_RIG_DIR": "/var/rig"}
+        assert box.run("python3", "-B", "-c", inner, env=where).stdout.strip() == "inner"
+        assert "inner" not in box.run("systemctl list-units --no-legend '*.scope'").stdout
+
+
+@pytest.mark.usefixtures("rig")
+def test_box_outlives_its_maker_on_demand() -> None:
+    """A box told to outlive its maker runs on, and is removed once it has shut down."""
+    code = (
+        "from tests.system.rig import Box\n"
+        "with Box() as b:\n"
+        "    b.outlive(); print(b.name, b.leader, b.nspawn_pid)\n"
+    )
+    made = subprocess.run(
+        ["/usr/bin/python3", "-B", "-c", code],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name, leader, nspawn = made.stdout.split()
+    sweep()
+    assert Path(f"/proc/{leader}/root/etc/hostname").read_text().strip() == name
+    os.kill(int(nspawn), signal.SIGTERM)
+    until(lambda: not (work_dir() / name).exists())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait up to ten seconds for what another process does."""
+    deadline = time.monotonic() + 10
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

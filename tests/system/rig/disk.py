@@ -8,6 +8,7 @@ never left the page cache of the file system is not in the copy.
 import itertools
 from pathlib import Path
 
+from tests.system.rig.host import RigError
 from tests.system.rig.stage import Stage
 
 SIZE = "64M"
@@ -40,7 +41,12 @@ class CrashDisk:
         return self._stage.directory / f"disk-{next(self._numbers)}.img"
 
     def _mount(self) -> None:
-        self._stage.run("mount", "-o", "loop", str(self._file), str(self.mount_point))
+        try:
+            self._stage.run("mount", "-o", "loop", str(self._file), str(self.mount_point))
+        except RigError as error:
+            raise RigError(
+                f"a crash disk needs a loop device, and there is none: {error}"
+            ) from error
 
     def cut(self) -> None:
         """Go back to what a power cut at this moment leaves on the disk."""

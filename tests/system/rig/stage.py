@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.system.rig.host import RigError
 
 _HOLD = """
-mount -t tmpfs -o mode=755 tmpfs "$1" && mkdir "$1/upper" "$1/work" "$1/root" && echo ready && read -r _
+mount -t tmpfs -o mode=755 tmpfs "$1" && mkdir "$1/upper" "$1/work" "$1/root" && echo ready && exec 2>/dev/null && read -r _
 """
 
 
