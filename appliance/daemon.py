@@ -115,8 +115,8 @@ def main() -> int:
         try:
             asyncio.run(run(settings))
         except* ApplianceError as group:
-            for error in _leaves(group):
-                _log.error("%s", error)
+            for leaf in _leaves(group):
+                _log.error("%s", leaf)
             status = Exit.FAILED
     return status
 

@@ -15,6 +15,8 @@ from typing import Final
 
 from appliance.adapters.host_memory import read_host_memory
 from appliance.adapters.nvml import read_gpus
+from appliance.domain.errors import GpuError
+from appliance.domain.memory import GpuMemory
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
@@ -46,6 +48,33 @@ class LinuxHost:
         """What speaks for or against starting this profile."""
         return await asyncio.to_thread(_facts, applied)
 
+    async def box(self) -> BoxFacts:
+        """How much memory there is."""
+        ram, gpus = await asyncio.gather(asyncio.to_thread(read_host_memory), _gpus())
+        return BoxFacts(
+            ram_total_bytes=ram.total_bytes, gpu_total_bytes=gpus.totals(), gpu_error=gpus.reason
+        )
+
+    async def memory(self, *, with_gpus: bool) -> Mapping[str, object]:
+        """The status document's account of memory; GPUs only where a profile claims one."""
+        ram = await asyncio.to_thread(read_host_memory)
+        gpus = await _gpus() if with_gpus else GpuMemory()
+        return {
+            "ram_total_bytes": ram.total_bytes,
+            "ram_available_bytes": ram.available_bytes,
+            "gpus": [
+                {
+                    "index": device.index,
+                    "uuid": device.uuid,
+                    "name": device.name,
+                    "total_bytes": device.total_bytes,
+                    "free_bytes": device.free_bytes,
+                }
+                for device in gpus.devices
+            ],
+            "gpu_error": gpus.reason,
+        }
+
     async def refusals(self) -> Mapping[str, str]:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
         return read_refusals(self._gate_dir)
@@ -67,6 +96,14 @@ class LinuxHost:
             _log.warning("no log of %s: %s", name, error)
             return ()
         return tuple(output.decode(errors="replace").splitlines()[-lines:])
+
+
+async def _gpus() -> GpuMemory:
+    """The GPUs; a driver that does not answer is a reason, not an error, to whoever looks."""
+    try:
+        return await asyncio.to_thread(read_gpus)
+    except GpuError as error:
+        return GpuMemory(reason=str(error))
 
 
 def is_edited(applied: Applied) -> bool:

@@ -98,16 +98,14 @@ def _start_findings(
 ) -> Iterable[Finding]:
     if not observed.unit(name).loaded:
         yield _refuse(f"the unit of {name} is not installed: sudo appliance apply")
-    if kind is not Kind.START:
-        return
     for rival in sorted(in_the_way(name, catalogue)):
-        if not observed.unit(rival).idle:
+        if rival in goal.start:
+            yield _refuse(f"{name} and {rival} can never run together")
+        elif rival not in goal.stop and not observed.unit(rival).idle:
             yield _refuse(
-                f"{rival} runs on {_devices(catalogue[rival])}; start never evicts:"
+                f"{rival} runs on {_devices(catalogue[rival])}; {kind} never evicts:"
                 f" appliance switch {name}"
             )
-        elif rival in goal.start:
-            yield _refuse(f"{name} and {rival} can never run together")
 
 
 def _devices(applied: Applied) -> str:

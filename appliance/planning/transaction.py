@@ -227,14 +227,15 @@ def _failure(
     refusals: Mapping[str, str],
 ) -> Action | None:
     """How a failure changes the course; None: nothing failed."""
-    rival = _rival(operation, observed, catalogue, steps)
+    started = operation.phase is not Phase.PREFLIGHT or operation.rolling_back
+    rival = _rival(operation, observed, catalogue)
+    if rival and started and not steps.committed:
+        return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     if steps.cancelled and not operation.rolling_back and not steps.committed:
         reason = "cancelled"
     if not reason:
         return None
-    if rival and (steps.started or operation.rolling_back):
-        return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
     if operation.phase is Phase.PREFLIGHT and not operation.rolling_back:
         return Finish(Outcome.REFUSED, reason)
     if not operation.rolling_back:
@@ -254,15 +255,13 @@ def _start_failure(
     return ""
 
 
-def _rival(
-    operation: Operation, observed: Observed, catalogue: Catalogue, steps: Steps
-) -> str | None:
+def _rival(operation: Operation, observed: Observed, catalogue: Catalogue) -> str | None:
     """A profile that somebody else started and that is in the way of what we start."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
     for name in _to_start(operation):
-        if name not in catalogue or (name not in steps.started and not operation.rolling_back):
+        if name not in catalogue:
             continue
-        for other in in_the_way(name, catalogue):
+        for other in sorted(in_the_way(name, catalogue)):
             if other not in ours and not observed.unit(other).idle:
                 return other
     return None

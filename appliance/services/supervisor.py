@@ -16,6 +16,7 @@ anything started or stopped by hand     reports it
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -318,7 +319,9 @@ class Supervisor:
         await self._repair(names, observed)
 
     async def _repair(self, names: tuple[str, ...], observed: Observed) -> None:
-        if names and not observed.busy():
+        if not names or observed.busy():
+            return
+        with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
             await self.submit(Request(kind=Kind.REPAIR, names=names))
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:

@@ -215,18 +215,17 @@ class Transaction:
 
     async def _unless_cancelled(self, awaited: Coroutine[Any, Any, T]) -> T | None:
         """The result, or None when somebody cancels the operation first."""
-        work = asyncio.ensure_future(awaited)
         if self.operation.rolling_back:
-            return await work
+            return await awaited
+        work = asyncio.ensure_future(awaited)
         cancelled = asyncio.ensure_future(self._cancel.wait())
         try:
             await asyncio.wait({work, cancelled}, return_when=asyncio.FIRST_COMPLETED)
             return await work if work.done() else None
         finally:
             for task in (work, cancelled):
-                if not task.done():
-                    task.cancel()
-                    await asyncio.wait({task})
+                task.cancel()
+            await asyncio.gather(work, cancelled, return_exceptions=True)
 
     async def _finish(self, action: Finish, observed: Observed) -> Finished:
         failed = action.outcome not in {Outcome.DONE, Outcome.ROLLED_BACK}

@@ -235,7 +235,7 @@ def _parsed(line: bytes) -> Message:
 
 
 def _common_protocol(request: Message) -> int:
-    offered = request.get("protocol")
+    offered: Any = request.get("protocol")
     try:
         lowest, highest = int(offered["min"]), int(offered["max"])
     except (TypeError, KeyError, ValueError) as error:
@@ -253,7 +253,7 @@ def _common_protocol(request: Message) -> int:
 def _verb(request: Message) -> tuple[Verb, Message]:
     args = request.get("args", {})
     try:
-        verb = Verb(request.get("verb"))
+        verb = Verb(str(request.get("verb")))
     except ValueError as error:
         known = difflib.get_close_matches(str(request.get("verb")), list(Verb), 1)
         hint = f'; did you mean "{known[0]}"?' if known else ""
@@ -279,7 +279,7 @@ def _names(args: Message) -> tuple[str, ...]:
 
 def _mark(args: Message) -> Mark:
     try:
-        return Mark(args.get("mark"))
+        return Mark(str(args.get("mark")))
     except ValueError as error:
         raise BadRequestError(f"a mark is one of {', '.join(Mark)}") from error
 

@@ -1,0 +1,248 @@
+"""Typed in-memory ports around one `FakeSystemd`, in its virtual time."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from appliance.domain.errors import BackendError, StoreError
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.admission import BoxFacts, ProfileFacts
+from appliance.planning.goals import in_the_way
+from appliance.services.transaction import Outside
+from tests.fakes.systemd import FakeSystemd
+
+
+class FakeClock:
+    """The box's time."""
+
+    def __init__(self, systemd: FakeSystemd) -> None:
+        self._systemd = systemd
+
+    def unix_s(self) -> float:
+        return self._systemd.now_s
+
+    def monotonic_s(self) -> float:
+        return self._systemd.now_s
+
+
+@dataclass
+class FakeChange:
+    """Waiting is what makes time pass."""
+
+    units: "FakeUnits"
+    version: int
+
+    async def wait(self, timeout_s: float) -> bool:
+        await asyncio.sleep(0)
+        if self.units.version != self.version:
+            return True
+        self.units.idle_waits += 1
+        if self.units.idle_waits > self.units.patience:
+            await asyncio.get_running_loop().create_future()
+        return self.units.systemd.advance(self.units.systemd.now_s + timeout_s)
+
+
+class FakeUnits:
+    """The port `Units`. After `patience` waits nothing happens any more."""
+
+    def __init__(self, systemd: FakeSystemd) -> None:
+        self.systemd = systemd
+        self.version = 0
+        self.idle_waits = 0
+        self.patience = 10_000
+        self.seen: dict[object, Observed] = {}
+        self.rivals_at_start: list[tuple[str, str]] = []
+
+    async def observe(self, names: Iterable[str]) -> Observed:
+        await asyncio.sleep(0)
+        seen = self.seen[asyncio.current_task()] = self.systemd.observed(names)
+        return seen
+
+    def change(self) -> FakeChange:
+        return FakeChange(self, self.version)
+
+    async def start(self, name: str) -> None:
+        for rival in in_the_way(name, self.systemd.catalogue):
+            if not self.seen[asyncio.current_task()].unit(rival).idle:
+                self.rivals_at_start.append((name, rival))
+        self.systemd.start(name)
+        self.version += 1
+
+    async def stop(self, name: str) -> None:
+        self.systemd.stop(name)
+        self.version += 1
+
+    async def start_hold(self) -> None:
+        self.systemd.start_hold()
+        self.version += 1
+
+    async def stop_hold(self) -> None:
+        self.systemd.hold_active = False
+        self.version += 1
+
+
+class FakeBackend:
+    """The port `Backend`: warm unless named in `cold`."""
+
+    def __init__(self) -> None:
+        self.cold: set[str] = set()
+        self.asked: list[str] = []
+
+    async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
+        await asyncio.sleep(0)
+        self.asked.append(applied.name)
+        if applied.name in self.cold:
+            raise BackendError(f"no answer within {timeout_s:.0f} s")
+        return "answered in 0.01 s"
+
+
+class FakeGateway:
+    """The port `Gateway`: remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def hold(self) -> str | None:
+        self.calls.append("hold")
+        return "0 queued"
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
+        self.calls.append(f"drain {' '.join(names)} {timeout_s:g}")
+        return "0 requests"
+
+    async def release(self, serving: Sequence[str]) -> str | None:
+        self.calls.append(f"release {' '.join(serving)}")
+        return None
+
+
+class FakeHost:
+    """The port `Host`."""
+
+    def __init__(self, systemd: FakeSystemd) -> None:
+        self.systemd = systemd
+        self.boot_id = "boot-1"
+        self.profile_facts: dict[str, ProfileFacts] = {}
+        self.box_facts = BoxFacts(
+            ram_total_bytes=32 << 30, gpu_total_bytes={0: 16 << 30, 1: 16 << 30}
+        )
+
+    async def facts(self, applied: Applied) -> ProfileFacts:
+        return self.profile_facts.get(applied.name, ProfileFacts())
+
+    async def box(self) -> BoxFacts:
+        return self.box_facts
+
+    async def refusals(self) -> Mapping[str, str]:
+        return dict(self.systemd.refusals)
+
+    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
+        return [f"last words of {name}"][:lines]
+
+
+class FakeCommitment:
+    """The port `Commitment`."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = tuple(sorted(names))
+        self.until: HoldUntil = None
+        self.full = False
+
+    def committed(self) -> tuple[str, ...]:
+        return self.names
+
+    def hold_until(self) -> HoldUntil:
+        return self.until
+
+    async def commit(self, names: Iterable[str]) -> None:
+        if self.full:
+            raise StoreError("cannot write /var/lib/appliance/active: No space left on device")
+        self.names = tuple(sorted(names))
+
+    async def set_hold(self, until: HoldUntil) -> None:
+        self.until = until
+
+
+class FakeStore:
+    """The port `Store`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Operation] = {}
+        self.ended: list[Finished] = []
+        self.mark_of: dict[str, Mark] = {}
+
+    async def begin(self, operation: Operation) -> Operation:
+        begun = replace(operation, id=len(self.rows) + 1)
+        self.rows[begun.id] = begun
+        return begun
+
+    async def update(self, operation: Operation) -> None:
+        self.rows[operation.id] = operation
+
+    async def finish(self, finished: Finished) -> None:
+        self.rows[finished.operation.id] = finished.operation
+        self.ended.append(finished)
+
+    async def unfinished(self) -> Operation | None:
+        closed = {finished.operation.id for finished in self.ended}
+        return next((o for i, o in sorted(self.rows.items()) if i not in closed), None)
+
+    async def last(self) -> Finished | None:
+        return self.ended[-1] if self.ended else None
+
+    async def usual_ms(self, operation: Operation) -> float | None:
+        like = (operation.kind, operation.target)
+        times = sorted(
+            f.total_ms
+            for f in self.ended
+            if (f.operation.kind, f.operation.target) == like and f.outcome is Outcome.DONE
+        )
+        return times[len(times) // 2] if times else None
+
+    async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
+        found: dict[str, list[float]] = {}
+        for operation in self.rows.values():
+            if operation.kind is Kind.REPAIR and operation.began_unix_s >= since_unix_s:
+                for name in operation.target:
+                    found.setdefault(name, []).append(operation.began_unix_s)
+        return found
+
+    async def marks(self) -> Mapping[str, Mark]:
+        return dict(self.mark_of)
+
+    async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:  # noqa: ARG002
+        self.mark_of[name] = mark
+
+
+class FakeOutside:
+    """Everything at once; the parts are there to be bent."""
+
+    def __init__(self, catalogue: Catalogue, *committed: str) -> None:
+        self.systemd = FakeSystemd(catalogue)
+        self.units = FakeUnits(self.systemd)
+        self.backend = FakeBackend()
+        self.gateway = FakeGateway()
+        self.host = FakeHost(self.systemd)
+        self.commitment = FakeCommitment(*committed)
+        self.store = FakeStore()
+        self.clock = FakeClock(self.systemd)
+
+    def ports(self) -> Outside:
+        """The same as the services want it."""
+        return Outside(
+            units=self.units,
+            backend=self.backend,
+            gateway=self.gateway,
+            host=self.host,
+            commitment=self.commitment,
+            store=self.store,
+            clock=self.clock,
+        )
+
+    def serve(self, *names: str) -> None:
+        """Bring profiles up by hand and forget that it was done."""
+        for name in names:
+            self.systemd.start(name, by_hand=True)
+        while self.systemd.next_due_s() < float("inf"):
+            self.systemd.advance(self.systemd.now_s + 60)

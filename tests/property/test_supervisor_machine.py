@@ -1,0 +1,195 @@
+"""Whatever people, engines and the supervisor's own death do: one owner, and it settles."""
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appliance.domain.operations import FOREVER, Kind
+from appliance.domain.profile import Catalogue
+from appliance.planning.goals import in_the_way
+from appliance.services.supervisor import BusyError, Request, Supervisor
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(
+    applied("both", "gpu-all"),
+    applied("left", "gpu-0"),
+    applied("right", "gpu-1"),
+    applied("embedder"),
+)
+NAMES = st.sampled_from(sorted(BOX))
+
+
+class _Profiles:
+    def load(self) -> Catalogue:
+        return BOX
+
+
+class Box(RuleBasedStateMachine):
+    """A box whose engines fail, lag and are handled by people behind our back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.outside = FakeOutside(BOX, "both")
+        self.outside.units.patience = 10**9
+        self.task: asyncio.Task[None] | None = None
+        self.supervisor: Supervisor | None = None
+        self.boot_supervisor()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self.loop.run_until_complete(work)
+
+    def boot_supervisor(self) -> None:
+        self.supervisor = Supervisor(
+            self.outside.ports(), _Profiles(), look_every_s=10.0, on_look=lambda _: None
+        )
+        self.task = self.loop.create_task(self.supervisor.run())
+        self.turns(3)
+
+    def turns(self, count: int) -> None:
+        async def spin() -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
+        self.run(spin())
+        assert self.task is not None
+        assert not self.task.done(), self.task.exception()
+
+    @rule(
+        kind=st.sampled_from([Kind.SWITCH, Kind.START, Kind.STOP, Kind.RESTART]),
+        name=NAMES,
+        rollback=st.booleans(),
+    )
+    def ask(self, kind: Kind, name: str, rollback: bool) -> None:  # noqa: FBT001
+        async def submit() -> None:
+            assert self.supervisor is not None
+            try:
+                await self.supervisor.submit(Request(kind=kind, names=(name,), rollback=rollback))
+            except BusyError:
+                return
+
+        self.run(submit())
+
+    @rule(until=st.sampled_from([FOREVER, 30.0]))
+    def hold(self, until: float | str) -> None:
+        async def submit() -> None:
+            assert self.supervisor is not None
+            end = until if isinstance(until, str) else self.outside.systemd.now_s + until
+            try:
+                await self.supervisor.submit(Request(kind=Kind.HOLD, hold_until=end))
+            except BusyError:
+                return
+
+        self.run(submit())
+
+    @rule()
+    def cancel(self) -> None:
+        assert self.supervisor is not None
+        self.supervisor.cancel()
+
+    @rule(count=st.integers(1, 60))
+    def wait(self, count: int) -> None:
+        self.turns(count)
+
+    @rule(name=NAMES)
+    def start_by_hand(self, name: str) -> None:
+        self.outside.systemd.start(name, by_hand=True)
+        self.outside.units.version += 1
+
+    @rule(name=NAMES)
+    def stop_by_hand(self, name: str) -> None:
+        self.outside.systemd.stop(name)
+        self.outside.units.version += 1
+
+    @rule(name=NAMES)
+    def crash(self, name: str) -> None:
+        self.outside.systemd.crash(name)
+        self.outside.units.version += 1
+
+    @rule(name=NAMES)
+    def give_up(self, name: str) -> None:
+        if not self.outside.systemd.slots[name].unit.main_pid:
+            self.outside.systemd.give_up(name)
+
+    @rule(name=NAMES, result=st.sampled_from(["success", "exit-code", "timeout"]))
+    def bend_start(self, name: str, result: str) -> None:
+        self.outside.systemd.behaviour[name].start_result = result
+
+    @rule(name=NAMES, refusal=st.sampled_from(["", "held by another"]))
+    def bend_gate(self, name: str, refusal: str) -> None:
+        self.outside.systemd.behaviour[name].refusal = refusal
+
+    @rule(name=NAMES, cold=st.booleans(), badly=st.booleans(), lag_s=st.sampled_from([0.0, 9.0]))
+    def bend_engine(self, name: str, cold: bool, badly: bool, lag_s: float) -> None:  # noqa: FBT001
+        (self.outside.backend.cold.add if cold else self.outside.backend.cold.discard)(name)
+        self.outside.systemd.behaviour[name].stops_badly = badly
+        self.outside.systemd.behaviour[name].stop_s = lag_s
+
+    @rule(full=st.booleans())
+    def fill_the_disk(self, full: bool) -> None:  # noqa: FBT001
+        self.outside.commitment.full = full
+
+    @rule()
+    def kill_the_supervisor(self) -> None:
+        self.bury()
+        self.boot_supervisor()
+
+    @rule()
+    def settle(self) -> None:
+        """Left alone, every operation ends and every unit comes to rest."""
+        for how in self.outside.systemd.behaviour.values():
+            how.start_result, how.refusal = "success", ""
+        self.outside.backend.cold.clear()
+        self.outside.commitment.full = False
+        for _ in range(60):
+            self.turns(25)
+            if self.at_rest():
+                return
+        raise AssertionError(f"{self.outside.systemd.observed(BOX)} is not at rest")
+
+    def at_rest(self) -> bool:
+        assert self.supervisor is not None
+        units = self.outside.systemd.observed(BOX).units.values()
+        return self.supervisor.current() is None and all(u.idle or u.serving for u in units)
+
+    @invariant()
+    def one_owner(self) -> None:
+        owners = self.outside.systemd.owners()
+        for a, b in itertools.combinations(owners, 2):
+            assert b not in in_the_way(a, BOX), owners
+
+    @invariant()
+    def never_started_beside_a_rival(self) -> None:
+        assert self.outside.units.rivals_at_start == []
+
+    @invariant()
+    def committed_names_can_run_together(self) -> None:
+        for a, b in itertools.combinations(self.outside.commitment.names, 2):
+            assert b not in in_the_way(a, BOX), self.outside.commitment.names
+
+    def teardown(self) -> None:
+        try:
+            self.settle()
+        finally:
+            self.bury()
+            self.loop.close()
+
+    def bury(self) -> None:
+        """End the supervisor as SIGKILL would: whatever it was doing stays undone."""
+
+        async def end() -> None:
+            assert self.task is not None
+            self.task.cancel()
+            await asyncio.wait({self.task})
+
+        self.run(end())
+
+
+TestBox = Box.TestCase
+TestBox.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

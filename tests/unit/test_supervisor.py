@@ -1,0 +1,214 @@
+"""The supervisor's requests and tending, on a box in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from appliance.domain.operations import FOREVER, Kind, Operation, Outcome
+from appliance.domain.profile import Catalogue, Mark
+from appliance.planning.goals import goal_of
+from appliance.services.supervisor import (
+    BusyError,
+    Request,
+    Supervisor,
+    UnknownProfileError,
+)
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(
+    applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder", port=9001)
+)
+
+
+class FakeProfiles:
+    """The port `Profiles`."""
+
+    def load(self) -> Catalogue:
+        return BOX
+
+
+@asynccontextmanager
+async def supervising(outside: FakeOutside) -> AsyncIterator[Supervisor]:
+    """A running supervisor; ends with the block."""
+    supervisor = Supervisor(
+        outside.ports(), FakeProfiles(), look_every_s=10.0, on_look=lambda _line: None
+    )
+    task = asyncio.create_task(supervisor.run())
+    await asyncio.sleep(0)
+    try:
+        yield supervisor
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and task.exception() is not None:
+            await task
+
+
+async def until(outside: FakeOutside, *names: str, turns: int = 3000) -> None:
+    """Wait, at most `turns` turns of the loop, until exactly these serve."""
+    for _ in range(turns):
+        if outside.systemd.observed(BOX).serving() == names:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"{outside.systemd.observed(BOX)} instead of {names}")
+
+
+async def turns(count: int = 500) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_same_target_joins_and_another_is_busy() -> None:
+    """Two operators: the same switch is one operation, another one is told what runs."""
+    outside = FakeOutside(BOX, "aeon")
+    async with supervising(outside) as supervisor:
+        first = await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        second = await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        assert second.accepted.joined
+        assert second.transaction is first.transaction
+        with pytest.raises(BusyError, match=r"switch genesis is running \(preflight, 0 s\)"):
+            await supervisor.submit(Request(kind=Kind.SWITCH, names=("aeon",)))
+        await until(outside, "genesis")
+
+
+async def test_unknown_profile_is_an_error() -> None:
+    """A name that is not applied is refused before anything is stored."""
+    outside = FakeOutside(BOX)
+    async with supervising(outside) as supervisor:
+        with pytest.raises(UnknownProfileError, match='no profile "genisis"'):
+            await supervisor.submit(Request(kind=Kind.SWITCH, names=("genisis",)))
+    assert outside.store.rows == {}
+
+
+async def test_crashed_committed_profile_is_repaired() -> None:
+    """What systemd gave up on is started again, and each repair waits longer."""
+    outside = FakeOutside(BOX, "aeon")
+    async with supervising(outside):
+        outside.systemd.give_up("aeon")
+        outside.units.version += 1
+        await until(outside, "aeon")
+        began = outside.systemd.now_s
+        outside.systemd.give_up("aeon")
+        outside.units.version += 1
+        await until(outside, "aeon")
+        assert outside.systemd.now_s - began >= 5.0
+
+
+@pytest.mark.parametrize("stops_badly", [False, True])
+async def test_stop_by_hand_is_left_alone(stops_badly: bool) -> None:  # noqa: FBT001
+    """A clean or an unclean stop by hand acts like a hold: nothing of ours starts it again."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.systemd.behaviour["aeon"].stops_badly = stops_badly
+    outside.serve("aeon")
+    async with supervising(outside):
+        outside.systemd.stop("aeon")
+        await turns()
+        assert outside.systemd.observed(BOX).serving() == ()
+    assert outside.store.rows == {}
+
+
+async def test_rival_started_by_hand_is_not_evicted() -> None:
+    """A model started by hand stays, although another one is committed."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside):
+        outside.systemd.start("genesis", by_hand=True)
+        await until(outside, "genesis")
+        await turns()
+        assert outside.systemd.observed(BOX).serving() == ("genesis",)
+    assert outside.commitment.names == ("aeon",)
+
+
+async def test_timed_hold_ends_by_itself() -> None:
+    """After its time a hold is over and the committed profiles serve again."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside) as supervisor:
+        until_s = outside.systemd.now_s + 7200
+        await supervisor.submit(Request(kind=Kind.HOLD, hold_until=until_s))
+        await until(outside)
+        await until(outside, "aeon", turns=20_000)
+        assert outside.systemd.now_s >= until_s
+        assert outside.commitment.until is None
+
+
+async def test_hold_without_a_time_survives_a_boot() -> None:
+    """A supervisor that finds a hold on disk and nothing running holds again."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.commitment.until = FOREVER
+    async with supervising(outside):
+        await turns()
+        assert outside.systemd.hold_active
+        assert outside.systemd.observed(BOX).busy() == ()
+
+
+async def test_start_by_hand_ends_a_hold() -> None:
+    """A profile started by hand during a hold ends it, also on disk."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.commitment.until = FOREVER
+    outside.systemd.hold_active = True
+    async with supervising(outside):
+        await turns()
+        outside.systemd.start("genesis", by_hand=True)
+        outside.units.version += 1
+        await until(outside, "genesis")
+        await turns()
+    assert outside.commitment.until is None
+
+
+async def test_operation_of_an_earlier_boot_is_closed() -> None:
+    """An operation cut by a reboot is neither finished nor rolled back: the boot decided."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    goal = goal_of(
+        Kind.SWITCH,
+        ("genesis",),
+        catalogue=BOX,
+        observed=outside.systemd.observed(BOX),
+        committed=("aeon",),
+    )
+    await outside.store.begin(
+        Operation(
+            id=0,
+            kind=Kind.SWITCH,
+            target=("genesis",),
+            goal=goal,
+            boot_id="boot-0",
+            requested_by="test",
+            began_unix_s=1.0,
+        )
+    )
+    async with supervising(outside):
+        await turns()
+    assert [f.outcome for f in outside.store.ended] == [Outcome.INTERRUPTED]
+    assert outside.systemd.observed(BOX).serving() == ("aeon",)
+
+
+async def test_killed_supervisor_goes_on() -> None:
+    """A supervisor that dies in mid-switch is followed by one that finishes the switch."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].load_s = 50.0
+    async with supervising(outside) as supervisor:
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
+            await asyncio.sleep(0)
+    assert outside.store.ended == []
+    async with supervising(outside):
+        await until(outside, "genesis")
+        await turns()
+    assert [f.outcome for f in outside.store.ended] == [Outcome.DONE]
+    assert outside.commitment.names == ("genesis",)
+
+
+async def test_what_serves_cannot_be_retired() -> None:
+    """A profile that serves or would after a boot is not retired, any other is."""
+    outside = FakeOutside(BOX, "aeon")
+    async with supervising(outside) as supervisor:
+        with pytest.raises(BusyError, match="switch to another profile first"):
+            await supervisor.mark("aeon", Mark.RETIRED, by="test")
+        await supervisor.mark("genesis", Mark.RETIRED, by="test")
+    assert outside.store.mark_of == {"genesis": Mark.RETIRED}

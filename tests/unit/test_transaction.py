@@ -1,0 +1,358 @@
+"""One operation from preflight to its end, on a box in virtual time."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.events import Ended, PhaseChanged, PhaseState
+from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.profile import Mark
+from appliance.planning.admission import Presence, ProfileFacts
+from appliance.planning.goals import goal_of
+from appliance.services.transaction import Transaction
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(
+    applied("aeon", "gpu-all", port=8023),
+    applied("genesis", "gpu-all", port=8022),
+    applied("left", "gpu-0", port=8030),
+    applied("right", "gpu-1", port=8031),
+    applied("embedder", port=8040),
+)
+
+
+def transaction(
+    outside: FakeOutside,
+    kind: Kind,
+    *names: str,
+    rollback: bool = True,
+    drain_s: float | None = None,
+    hold_until: float | str | None = None,
+) -> Transaction:
+    goal = goal_of(
+        kind,
+        names,
+        catalogue=BOX,
+        observed=outside.systemd.observed(BOX),
+        committed=outside.commitment.names,
+        hold_until=hold_until,
+    )
+    operation = Operation(
+        id=1,
+        kind=kind,
+        target=names,
+        goal=goal,
+        boot_id="boot-1",
+        requested_by="test",
+        began_unix_s=outside.systemd.now_s,
+        rollback=rollback,
+        drain_s=drain_s,
+    )
+    outside.store.rows[1] = operation
+    return Transaction(operation, BOX, outside.ports())
+
+
+async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]:
+    finished = await running.run()
+    events = [event async for event in running.feed.follow()]
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    return finished.outcome, ended, [e for e in events if isinstance(e, PhaseChanged)]
+
+
+def serving(outside: FakeOutside) -> tuple[str, ...]:
+    return outside.systemd.observed(BOX).serving()
+
+
+async def test_switch_ends_with_the_target_serving_and_committed() -> None:
+    """A switch stops what is in the way, starts the target and commits it."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outcome, ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert (outcome, ended.exit) == (Outcome.DONE, 0)
+    assert serving(outside) == ("genesis",)
+    assert outside.commitment.names == ("genesis",)
+    done = [e.phase for e in phases if e.state is PhaseState.DONE]
+    assert done == list(Phase)[:5] + [Phase.LOAD, Phase.WARM_UP, Phase.COMMIT]
+    assert outside.gateway.calls == ["hold", "drain aeon 30", "release genesis"]
+
+
+async def test_switch_evicts_exactly_those_in_the_way() -> None:
+    """A switch to one GPU leaves the other GPU's profile and the shared one alone."""
+    outside = FakeOutside(BOX, "left", "right", "embedder")
+    outside.serve("right", "embedder", "genesis")
+    outside.serve("right", "embedder", "left")
+    await run(transaction(outside, Kind.SWITCH, "left"))
+    assert serving(outside) == ("embedder", "left", "right")
+    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.DONE
+    assert serving(outside) == ("embedder", "genesis")
+    assert outside.commitment.names == ("embedder", "genesis")
+
+
+async def test_failed_switch_restores_the_whole_evicted_set() -> None:
+    """When a switch fails, both profiles that it stopped serve again and stay committed."""
+    outside = FakeOutside(BOX, "left", "right")
+    outside.serve("left", "right")
+    outside.systemd.behaviour["genesis"].start_result = "exit-code"
+    outcome, ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert (outcome, ended.exit) == (Outcome.ROLLED_BACK, 10)
+    assert ended.message == ("genesis did not start: the engine exited with status 1")
+    assert ended.restored == ("left", "right")
+    assert ended.log == ("last words of genesis",)
+    assert serving(outside) == ("left", "right")
+    assert outside.commitment.names == ("left", "right")
+    assert [e.phase for e in phases if e.state is PhaseState.FAILED] == [Phase.LOAD]
+
+
+@pytest.mark.parametrize(
+    ("bend", "reason"),
+    [
+        ("refusal", "9.8 GiB held by python3 (pid 4121, user ana)"),
+        ("cold", "no answer within 120 s"),
+        ("full", "cannot write /var/lib/appliance/active: No space left on device"),
+    ],
+)
+async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason: str) -> None:
+    """A refusing gate, a mute engine and a full disk all end with the old model serving."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    match bend:
+        case "refusal":
+            outside.systemd.behaviour["genesis"].refusal = reason
+        case "cold":
+            outside.backend.cold.add("genesis")
+        case _:
+            outside.commitment.full = True
+    outcome, ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.ROLLED_BACK
+    assert reason in ended.message
+    assert serving(outside) == ("aeon",)
+    assert outside.commitment.names == ("aeon",)
+
+
+async def test_no_rollback_leaves_nothing() -> None:
+    """With rollback switched off a failed target is stopped and nothing is restored."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].start_result = "exit-code"
+    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis", rollback=False))
+    assert (outcome, ended.exit) == (Outcome.FAILED, 11)
+    assert outside.systemd.observed(BOX).busy() == ()
+
+
+async def test_failed_rollback_says_both_reasons() -> None:
+    """When the old model does not come back either, both failures are named."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.backend.cold.update({"genesis", "aeon"})
+    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.FAILED
+    assert ended.message.count("no answer") == 2
+    assert "roll-back failed" in ended.message
+
+
+@pytest.mark.parametrize(
+    ("facts", "mark", "text"),
+    [
+        (ProfileFacts(model=Presence.MISSING), Mark.LIVE, "model file missing"),
+        (ProfileFacts(engine=Presence.MISSING), Mark.LIVE, "engine not found"),
+        (
+            ProfileFacts(port_user="ollama"),
+            Mark.LIVE,
+            "port 8022 is in use by a process of user ollama",
+        ),
+        (ProfileFacts(), Mark.RETIRED, "genesis is retired: appliance mark genesis standby"),
+    ],
+)
+async def test_preflight_refuses_before_anything_is_stopped(
+    facts: ProfileFacts, mark: Mark, text: str
+) -> None:
+    """Whatever can be known beforehand stops a switch before it touches the old model."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.host.profile_facts["genesis"] = facts
+    outside.store.mark_of["genesis"] = mark
+    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert (outcome, ended.exit) == (Outcome.REFUSED, 1)
+    assert text in ended.message
+    assert serving(outside) == ("aeon",)
+    assert outside.systemd.starts == []
+
+
+async def test_unknown_presence_does_not_refuse() -> None:
+    """A model that this process may not look at is no reason to refuse."""
+    outside = FakeOutside(BOX)
+    outside.host.profile_facts["genesis"] = ProfileFacts(model=Presence.UNKNOWN)
+    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.DONE
+
+
+async def test_switch_to_what_serves_verifies_and_commits() -> None:
+    """A switch to the serving profile asks it one question and commits it."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("genesis")
+    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.DONE
+    assert outside.backend.asked == ["genesis"]
+    assert outside.systemd.starts == []
+    assert outside.commitment.names == ("genesis",)
+
+
+async def test_start_never_evicts() -> None:
+    """`start` is refused while a rival runs, and names the command that would evict it."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outcome, ended, _ = await run(transaction(outside, Kind.START, "genesis"))
+    assert outcome is Outcome.REFUSED
+    assert ended.message == "aeon runs on gpu-all; start never evicts: appliance switch genesis"
+    assert serving(outside) == ("aeon",)
+
+
+async def test_start_without_names_starts_the_committed_ones() -> None:
+    """`start` brings the committed set up and ends a hold."""
+    outside = FakeOutside(BOX, "left", "right")
+    outside.systemd.hold_active = True
+    outside.commitment.until = FOREVER
+    outcome, _, _ = await run(transaction(outside, Kind.START))
+    assert outcome is Outcome.DONE
+    assert serving(outside) == ("left", "right")
+    assert outside.commitment.until is None
+    assert not outside.systemd.hold_active
+
+
+async def test_restart_comes_back_with_another_process() -> None:
+    """`restart` stops a profile and starts the same one."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    before = outside.systemd.slots["aeon"].unit.main_pid
+    outcome, _, _ = await run(transaction(outside, Kind.RESTART, "aeon"))
+    assert outcome is Outcome.DONE
+    assert outside.systemd.slots["aeon"].unit.main_pid != before
+    assert serving(outside) == ("aeon",)
+
+
+async def test_hold_stops_everything_and_is_kept() -> None:
+    """`hold` leaves nothing running and says so on disk; the boot choice stays."""
+    outside = FakeOutside(BOX, "left", "right")
+    outside.serve("left", "right", "embedder")
+    outcome, _, _ = await run(transaction(outside, Kind.HOLD, hold_until=5000.0))
+    assert outcome is Outcome.DONE
+    assert outside.systemd.observed(BOX).busy() == ()
+    assert outside.systemd.hold_active
+    assert outside.commitment.until == 5000.0
+    assert outside.commitment.names == ("left", "right")
+
+
+async def test_failed_switch_during_a_hold_holds_again() -> None:
+    """A hold that a switch ended comes back when the switch fails."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.systemd.hold_active = True
+    outside.commitment.until = FOREVER
+    outside.backend.cold.add("genesis")
+    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.FAILED
+    assert outside.systemd.hold_active
+    assert outside.commitment.until == FOREVER
+
+
+async def test_cancel_turns_a_switch_round() -> None:
+    """A cancelled switch brings the previous model back."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    task = asyncio.create_task(running.run())
+    while running.operation.phase is not Phase.LOAD:
+        await asyncio.sleep(0)
+    assert running.cancel()
+    finished = await task
+    assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, "cancelled")
+    assert serving(outside) == ("aeon",)
+    assert not running.cancel()
+
+
+async def test_rival_started_by_hand_is_adopted() -> None:
+    """Whoever starts another model by hand in mid-switch keeps it; the boot choice stays."""
+    outside = FakeOutside(BOX, "left")
+    outside.serve("left")
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    task = asyncio.create_task(running.run())
+    while running.operation.phase is not Phase.LOAD:
+        await asyncio.sleep(0)
+    outside.systemd.start("aeon", by_hand=True)
+    finished = await task
+    assert finished.outcome is Outcome.SUPERSEDED
+    while outside.systemd.advance(outside.systemd.now_s + 60):
+        pass
+    assert serving(outside) == ("aeon",)
+    assert outside.commitment.names == ("left",)
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+async def test_a_new_process_finishes_what_it_finds(phase: Phase) -> None:
+    """An operation found in any phase is finished by a process that knows only its row."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    operation = transaction(outside, Kind.SWITCH, "genesis").operation
+    if phase not in {Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN}:
+        outside.systemd.stop("aeon")
+    if phase in {Phase.LOAD, Phase.WARM_UP, Phase.COMMIT}:
+        outside.systemd.advance(2000.0)
+        outside.systemd.start("genesis", by_hand=True)
+    resumed = Transaction(replace(operation, phase=phase), BOX, outside.ports())
+    finished = await resumed.run()
+    assert finished.outcome is Outcome.DONE
+    assert serving(outside) == ("genesis",)
+    assert outside.commitment.names == ("genesis",)
+
+
+async def test_a_new_process_finishes_a_rollback() -> None:
+    """A roll-back cut by the death of the supervisor ends with the old model serving."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("genesis")
+    operation = replace(
+        transaction(outside, Kind.SWITCH, "genesis").operation,
+        goal=Goal(stop=("aeon",), start=("genesis",), restore=("aeon",), commit=("genesis",)),
+        rolling_back=True,
+        reason="cancelled",
+        phase=Phase.STOP,
+    )
+    finished = await Transaction(operation, BOX, outside.ports()).run()
+    assert finished.outcome is Outcome.ROLLED_BACK
+    assert serving(outside) == ("aeon",)
+    assert outside.commitment.names == ("aeon",)
+
+
+async def test_nothing_is_undone_during_a_shutdown() -> None:
+    """Jobs cancelled by a shutdown start no roll-back: the row waits for the next boot."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    task = asyncio.create_task(running.run())
+    while running.operation.phase is not Phase.LOAD:
+        await asyncio.sleep(0)
+    outside.systemd.going_down = True
+    outside.systemd.stop("genesis")
+    outside.units.patience = outside.units.idle_waits + 50
+    for _ in range(500):
+        await asyncio.sleep(0)
+    assert not task.done()
+    assert not running.operation.rolling_back
+    assert outside.systemd.observed(BOX).busy() == ()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_planner_never_starts_beside_a_rival() -> None:
+    """No start of ours was ever asked for while a rival was not idle."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["aeon"].stop_s = 7.0
+    await run(transaction(outside, Kind.SWITCH, "left"))
+    await run(transaction(outside, Kind.SWITCH, "right"))
+    await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outside.systemd.starts == ["left", "right", "genesis"]
+    assert outside.units.rivals_at_start == []
