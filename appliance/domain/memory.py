@@ -33,7 +33,7 @@ class DeviceMemory:
     exact: bool = True
     """False: an old driver, or memory shared with the host."""
     holders: Sequence[Holder] | None = None
-    """None: not asked for."""
+    """None: not asked for, or the driver has no such list."""
 
     @property
     def unattributed_bytes(self) -> int | None:

@@ -51,7 +51,7 @@ class Device:
         """False: an old driver, or memory shared with the host."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
-        """None: not asked for."""
+        """None: not asked for, or the driver has no such list."""
 
 
 class Reading:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 MARGIN_BYTES = 256 << 20
 """Kept free beyond the need when the unit does not say: the driver's context on a GPU takes
 some hundred MiB that no model file shows."""
+_NEARLY_EMPTY_BYTES = 1 << 30
+"""Used by a desktop and the driver itself, on a GPU that no model is on."""
 
 
 class Shortfall:
@@ -79,7 +81,7 @@ def vram_shortfall(want: Want, devices: Sequence[Device]) -> Shortfall | None:
     missing = sorted(set(want.gpus or ()) - {d.index for d in ours})
     if missing or not ours:
         which = f"GPU {missing[0]}" if missing else "a GPU"
-        return Shortfall(f"{which} is claimed, the driver shows {len(devices)}")
+        return Shortfall(f"{which} is claimed, the driver shows {len(devices)} in all")
     if want.vram is None:
         return _occupied(ours)
     wanted = -(-want.vram // len(ours)) + want.margin
@@ -98,7 +100,11 @@ def vram_shortfall(want: Want, devices: Sequence[Device]) -> Shortfall | None:
 
 def _occupied(devices: Sequence[Device]) -> Shortfall | None:
     for device in devices:
-        computing = [p for p in device.processes or () if p.compute]
+        if device.processes is None:  # a virtual GPU's driver does not list them
+            if device.used > _NEARLY_EMPTY_BYTES:
+                return Shortfall(f"{size(device.used)} still in use on GPU {device.index}")
+            continue
+        computing = [p for p in device.processes if p.compute]
         if computing:
             count = f"{len(computing)} process{'es' if len(computing) > 1 else ''}"
             return Shortfall(f"{count} still on GPU {device.index}")

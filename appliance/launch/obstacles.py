@@ -182,8 +182,8 @@ class GpuWatch:
         for device in memory.claimed(self._want, reading.devices):
             processes = device.processes or []
             holders = [Holder(p.pid, held_bytes=p.held_bytes) for p in processes]
-            known = sum(p.held_bytes or 0 for p in processes)
-            rest = _rest(device.used - known)
+            sizes = [p.held_bytes for p in processes if p.held_bytes is not None]
+            rest = _rest(device.used - sum(sizes)) if len(sizes) == len(processes) else ""
             if named := ", ".join(filter(None, (_joined(holders), rest))):
                 parts.append(f"GPU {device.index} is held by {named}")
         return "; ".join((text, *parts))

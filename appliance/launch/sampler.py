@@ -7,7 +7,7 @@ Run by its path: ``python -I …/sampler.py``. It reads a word a line from stand
      "free": 25000000000, "used": 400000000, "exact": true, "processes": null}]}
 
 ``processes`` also fills ``"processes": [{"pid": 4121, "bytes": 1048576, "compute": true}]``,
-where ``bytes`` is null when the driver does not say. After an error it answers
+where ``bytes`` is null when the driver does not say; it stays null where it has no such list. After an error it answers
 ``{"error": {"kind": …, "text": …}, "devices": []}`` and ends: a fresh process gets a fresh
 driver mapping, the old one would keep answering through a driver upgrade. It ends at end of file.
 """
@@ -72,8 +72,7 @@ class Driver:
         self._nvml: Any = pynvml
         try:
             pynvml.nvmlInit()
-        # The mismatch error is no NVMLError, and NVMLError itself cannot be hashed.
-        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
+        except pynvml.NVMLError as error:
             raise self._translated(error) from error
 
     def read(self, *, with_processes: bool) -> list[dict[str, Any]]:
@@ -82,20 +81,18 @@ class Driver:
         try:
             count = nvml.nvmlDeviceGetCount()
             return [self._device(i, with_processes=with_processes) for i in range(count)]
+        # What the binding raises for a function that the library is too old to have is no NVMLError.
         except (nvml.NVMLError, nvml.NVMLLibraryMismatchError) as error:
             raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> DriverError:
         nvml = self._nvml
-        code = getattr(error, "value", None)
-        if isinstance(error, nvml.NVMLLibraryMismatchError):
-            return DriverError(MISMATCH, _TEXTS[MISMATCH])
         kinds = {
             nvml.NVML_ERROR_LIBRARY_NOT_FOUND: NO_LIBRARY,
             nvml.NVML_ERROR_DRIVER_NOT_LOADED: NO_DRIVER,
             nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: MISMATCH,
         }
-        kind = kinds.get(code, DEVICE)
+        kind = kinds.get(getattr(error, "value", None), DEVICE)
         return DriverError(kind, _TEXTS.get(kind) or f"the NVIDIA driver answers: {error}")
 
     def _device(self, index: int, *, with_processes: bool) -> dict[str, Any]:
@@ -123,23 +120,34 @@ class Driver:
             return {"total": total, "free": free, "used": total - free, "exact": False}
         return {"total": memory.total, "free": memory.free, "used": memory.used, "exact": exact}
 
-    def _processes(self, handle: object) -> list[dict[str, Any]]:
-        """Processes with memory on the device; one that computes and draws is told once."""
-        nvml = self._nvml
-        found: dict[int, dict[str, Any]] = {}
-        for compute, ask in (
-            (True, nvml.nvmlDeviceGetComputeRunningProcesses),
-            (True, nvml.nvmlDeviceGetMPSComputeRunningProcesses),
-            (False, nvml.nvmlDeviceGetGraphicsRunningProcesses),
-        ):
-            try:
-                running = ask(handle)
-            except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
-                continue
-            for process in running:
-                entry = {"pid": process.pid, "bytes": process.usedGpuMemory, "compute": compute}
-                found.setdefault(process.pid, entry)
+    def _processes(self, handle: object) -> list[dict[str, Any]] | None:
+        """Processes with memory on the device, one line each; None: the driver lists none."""
+        computing = self._running(handle, "Compute")
+        if computing is None:
+            return None
+        drawing = self._running(handle, "Graphics") or []
+        computing += self._running(handle, "MPSCompute") or []
+        found = {p.pid: _process(p, compute=False) for p in drawing}
+        found |= {p.pid: _process(p, compute=True) for p in computing}
         return list(found.values())
+
+    def _running(self, handle: object, kind: str) -> list[Any] | None:
+        """NVML nvmlDeviceGet<kind>RunningProcesses; None: this driver or device has no such list."""
+        nvml = self._nvml
+        for version in ("_v3", "_v2"):  # drivers before 510 have only the second
+            ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}", None)
+            try:
+                if ask is not None:
+                    return list(ask(handle))
+            except nvml.NVMLError_FunctionNotFound:
+                continue
+            except nvml.NVMLError_NotSupported:
+                return None
+        return None
+
+
+def _process(process: Any, *, compute: bool) -> dict[str, Any]:
+    return {"pid": process.pid, "bytes": process.usedGpuMemory, "compute": compute}
 
 
 def _host_memory() -> tuple[int, int]:

@@ -1,0 +1,182 @@
+"""What the tests of the launch programs share: real processes, sockets and control groups."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ENGINE: Final = Path(__file__).with_name("launch_engine.py")
+PATIENCE_S: Final = 20.0
+"""For something that takes milliseconds on an idle machine."""
+
+# Like `python -I -m MODULE`, from this checkout instead of an installed package.
+_RUN_MODULE: Final = (
+    "import runpy, sys; root, name = sys.argv[1:3]; sys.path.insert(0, root);"
+    " sys.argv[:] = sys.argv[2:]; runpy.run_module(name, run_name='__main__', alter_sys=True)"
+)
+_TREES: Final = (Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup"))
+
+
+def program(module: str, *arguments: object) -> list[str]:
+    """The command line of a launch program of this checkout."""
+    name = f"appliance.launch.{module}"
+    return [sys.executable, "-I", "-c", _RUN_MODULE, str(ROOT), name, *map(str, arguments)]
+
+
+def engine(*arguments: object) -> list[str]:
+    """The command line of the tests' engine."""
+    return [sys.executable, "-I", str(ENGINE), *map(str, arguments)]
+
+
+def run(
+    argv: Sequence[str], *, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    return subprocess.run(
+        argv,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@contextmanager
+def started(
+    argv: Sequence[str], *, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs beside the test, in a process group that ends with the block."""
+    process = subprocess.Popen(
+        argv,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # Not communicate(): a poller at its barrier still has the other ends.
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Manager:
+    """The service manager's end of the notification socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.messages: list[str] = []
+        self.barriers: list[int] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program needs in order to talk to this manager."""
+        return {"NOTIFY_SOCKET": str(self.path)}
+
+    def receive(self, *, within_s: float) -> str | None:
+        """The next message; None: none came."""
+        self._socket.settimeout(max(0.001, within_s))
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 16, 4)
+        except TimeoutError:
+            return None
+        self.barriers += descriptors
+        self.messages.append(message.decode())
+        return self.messages[-1]
+
+    def wait_for(self, text: str, *, within_s: float = PATIENCE_S) -> str:
+        """The first message from now on that contains `text`."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            message = self.receive(within_s=deadline - time.monotonic())
+            if message is not None and text in message:
+                return message
+        raise AssertionError(f"no {text!r} in {self.messages}")
+
+    def drain(self, seconds: float) -> list[str]:
+        """The messages of the next `seconds`."""
+        deadline = time.monotonic() + seconds
+        seen: list[str] = []
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.receive(within_s=left)
+            if message is not None:
+                seen.append(message)
+        return seen
+
+    def pass_barriers(self) -> None:
+        """Say that everything before the barriers was read."""
+        while self.barriers:
+            os.close(self.barriers.pop())
+
+    def close(self) -> None:
+        self.pass_barriers()
+        self._socket.close()
+
+
+@contextmanager
+def control_group(name: str) -> Iterator[Path | None]:
+    """A new control group of systemd's tree; None where this user may not make one."""
+    tree = next(t for t in _TREES if (t / "cgroup.procs").exists())
+    own = next(
+        line.rpartition(":")[2]
+        for line in Path("/proc/self/cgroup").read_text().splitlines()
+        if line.startswith("0::") or ":name=systemd:" in line
+    )
+    group = tree / own.strip("/") / f"{name}-{os.getpid()}.service"
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        yield group
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        assert eventually(lambda: _removed(group))
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def inside(group: Path, argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` in a control group."""
+    return ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *argv]
