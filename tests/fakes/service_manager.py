@@ -1,0 +1,39 @@
+"""A service manager that remembers what it was told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass
+class FakeManager:
+    """As `appliance.adapters.systemctl.Systemctl`, in memory."""
+
+    runs: bool = True
+    """Whether systemd is PID 1."""
+    units: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Properties by profile."""
+    calls: list[str] = field(default_factory=list)
+
+    def version(self) -> int:
+        """Debian 12's."""
+        return 252
+
+    def backends(self) -> Mapping[str, Mapping[str, str]]:
+        """What the test put there."""
+        return self.units if self.runs else {}
+
+    def daemon_reload(self) -> bool:
+        """Count it."""
+        if self.runs:
+            self.calls.append("daemon-reload")
+        return self.runs
+
+    def reload_supervisor(self) -> None:
+        """Count it."""
+        if self.runs:
+            self.calls.append("reload supervisor")
+
+    def run(self, name: str, *, stale: bool = False) -> None:
+        """Let the unit of a profile run."""
+        needed = "yes" if stale else "no"
+        self.units[name] = {"ActiveState": "active", "NeedDaemonReload": needed}
