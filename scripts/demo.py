@@ -17,7 +17,7 @@ from tests.system.rig.appliance import CHECKOUT, fetch_wheels, install, sources
 from tests.system.rig.box import ENVIRONMENT
 
 EXAMPLES: Final = "/usr/local/share/appliance/profiles"
-QUESTIONS: Final = ("What is the capital of France?", "Which planet is called the red planet?")
+QUESTIONS: Final = ("What is the largest ocean on Earth?", "Which planet is called the red planet?")
 BACK_WITHIN_S: Final = 60.0
 
 ASK: Final = """
