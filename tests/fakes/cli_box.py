@@ -59,6 +59,7 @@ class CliBox:
         """Write the manifest and the state files."""
         for folder in ("applied", "state", "gate", "units", "profiles", "bin"):
             (self.root / folder).mkdir(exist_ok=True)
+        (self.root / "appliance.toml").touch()
         manifest = encode({p.name: p for p in profiles}, "0.1.0")
         (self.root / "applied" / "manifest.json").write_text(manifest)
         (self.root / "state" / "active").write_text(committed)

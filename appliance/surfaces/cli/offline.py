@@ -1,0 +1,112 @@
+"""The status document without the supervisor: manifest, systemd and the state files.
+
+What only the supervisor knows (marks, operations) is unknown here, and said to be.
+"""
+
+import hashlib
+import json
+import socket
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from appliance import __version__
+from appliance.domain.names import SUPERVISOR_UNIT
+from appliance.domain.profile import Catalogue
+from appliance.planning.status import (
+    StatusDocument,
+    SupervisorRow,
+    build_status,
+    parse_committed,
+    parse_hold,
+)
+from appliance.surfaces.cli.places import Places
+from appliance.surfaces.cli.systemctl import Blocks, observed_from, show_units, unit_from
+
+_MOST_BYTES: Final = 65_536
+"""Of a state file; they are a few lines."""
+
+
+def status_from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
+    """The status document as far as systemd and the files tell it.
+
+    Raises:
+        UnitError: systemd does not answer.
+    """
+    blocks = show_units(catalogue)
+    now = time.time()
+    return build_status(
+        catalogue=catalogue,
+        observed=observed_from(blocks),
+        committed=parse_committed(_text(places.state_dir / "active")),
+        hold_until=parse_hold(_text(places.state_dir / "hold")),
+        marks=None,
+        operation=None,
+        last_operation=None,
+        memory=_host_memory(),
+        supervisor=_supervisor(blocks, now),
+        host=socket.gethostname(),
+        version=__version__,
+        now=now,
+        edited=_edited(catalogue),
+        refusals=_refusals(places.gate_dir, catalogue),
+    )
+
+
+def _supervisor(blocks: Blocks, now: float) -> SupervisorRow:
+    unit = unit_from(blocks.get(SUPERVISOR_UNIT, {}))
+    if not unit.serving:
+        return SupervisorRow(state="down", uptime_s=None)
+    uptime = max(0.0, now - unit.since_unix_s) if unit.since_unix_s else None
+    return SupervisorRow(state="up", uptime_s=uptime)
+
+
+def _edited(catalogue: Catalogue) -> frozenset[str]:
+    return frozenset(n for n, a in catalogue.items() if _differs(a.source_path, a.source_sha256))
+
+
+def _differs(path: str, sha256: str) -> bool:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256
+    except OSError:
+        return False  # gone, or not for this user: unknown
+
+
+def _refusals(directory: Path, names: Iterable[str]) -> dict[str, str]:
+    reasons = {name: _refusal(directory / f"{name}.json") for name in names}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _refusal(path: Path) -> str:
+    text = _text(path)
+    try:
+        document = json.loads(text) if text else {}
+    except ValueError:
+        return ""
+    reason = document.get("reason") if isinstance(document, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def _host_memory() -> dict[str, object]:
+    """Host RAM, as /proc/meminfo has it (proc(5)); the GPUs are the supervisor's to ask."""
+    fields = dict(line.partition(":")[::2] for line in _text(Path("/proc/meminfo")).splitlines())
+
+    def kibibytes(key: str) -> int:
+        words = fields.get(key, "").split()
+        return int(words[0]) * 1024 if words and words[0].isdigit() else 0
+
+    return {
+        "ram_total_bytes": kibibytes("MemTotal"),
+        "ram_available_bytes": kibibytes("MemAvailable"),
+        "gpus": [],
+        "gpu_error": "not asked: the supervisor reads the GPUs",
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

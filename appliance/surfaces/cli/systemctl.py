@@ -1,0 +1,109 @@
+"""Units as `systemctl show` tells them: how the CLI sees the box while the supervisor is down."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from appliance.domain.errors import UnitError
+from appliance.domain.names import HOLD_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+
+_PROPERTIES: Final = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Job",
+    "Result",
+    "StatusText",
+    "MainPID",
+    "ExecMainStatus",
+    "ActiveEnterTimestamp",
+    "NeedDaemonReload",
+)
+_TIMEOUT_S: Final = 10.0
+_STATES: Final = frozenset(state.value for state in ActiveState)
+
+Blocks = Mapping[str, Mapping[str, str]]
+"""Properties of each unit, by its Id."""
+
+
+def show_units(names: Iterable[str]) -> Blocks:
+    """The units of the profiles `names`, the hold unit and the supervisor's, in one call.
+
+    Raises:
+        UnitError: systemd does not answer, or does not run here.
+    """
+    units = [HOLD_UNIT, SUPERVISOR_UNIT, *(unit_of(name) for name in names)]
+    command = ["systemctl", "show", "--timestamp=unix", f"--property={','.join(_PROPERTIES)}"]
+    try:
+        done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
+            [*command, "--", *units],
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnitError(f"systemd cannot be asked: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise UnitError(f"systemd does not answer: {said[0] if said else done.returncode}")
+    return parse_blocks(done.stdout)
+
+
+def parse_blocks(output: str) -> Blocks:
+    """The blocks of ``systemctl show`` on several units, which empty lines separate."""
+    blocks: dict[str, Mapping[str, str]] = {}
+    for block in _paragraphs(output):
+        properties = dict(line.partition("=")[::2] for line in block)
+        if name := properties.get("Id"):
+            blocks[name] = properties
+    return blocks
+
+
+def observed_from(blocks: Blocks) -> Observed:
+    """What the blocks say about the backend units and the hold."""
+    units = {
+        name: unit_from(properties)
+        for unit, properties in blocks.items()
+        if (name := profile_of(unit)) is not None
+    }
+    hold = blocks.get(HOLD_UNIT, {})
+    return Observed(units=units, hold_active=hold.get("ActiveState") == "active")
+
+
+def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
+    """One unit. States that a later systemd may add count as maintenance."""
+    active = properties.get("ActiveState", "inactive")
+    return ObservedUnit(
+        active=ActiveState(active) if active in _STATES else ActiveState.MAINTENANCE,
+        sub=properties.get("SubState", "dead"),
+        # Present but empty while there is none.
+        has_job=properties.get("Job", "") not in {"", "0"},
+        result=properties.get("Result") or "success",
+        status_text=properties.get("StatusText", ""),
+        main_pid=_whole(properties.get("MainPID", "")),
+        exit_status=_whole(properties.get("ExecMainStatus", "")),
+        since_unix_s=float(_whole(properties.get("ActiveEnterTimestamp", "").removeprefix("@"))),
+        loaded=properties.get("LoadState", "not-found") not in {"not-found", "masked"},
+        needs_reload=properties.get("NeedDaemonReload") == "yes",
+    )
+
+
+def _paragraphs(output: str) -> Iterator[list[str]]:
+    lines: list[str] = []
+    for line in output.splitlines():
+        if line:
+            lines.append(line)
+        elif lines:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0

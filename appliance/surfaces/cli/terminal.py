@@ -1,0 +1,106 @@
+"""Where text goes: colour, width, and what a terminal that knows no UTF-8 gets instead."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TextIO
+
+_ASCII: Final = str.maketrans(
+    {
+        "●": "*",
+        "○": "-",
+        "⊘": "x",
+        "◐": "~",
+        "▲": "!",
+        "✓": "+",
+        "✗": "!",
+        "↩": "<",
+        "·": "-",
+        "→": "->",
+        "…": "...",
+        "≈": "~",
+        "—": "-",
+        "⚠": "!",
+    }
+)
+_WIDTH: Final = 80
+"""Where the width is unknown."""
+
+
+class Style(StrEnum):
+    """SGR parameters (ECMA-48)."""
+
+    PLAIN = ""
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """One of the two output streams."""
+
+    stream: TextIO
+    colour: bool = False
+    unicode: bool = True
+    interactive: bool = False
+    """A person watches, and a line may be redrawn."""
+
+    @classmethod
+    def of(cls, stream: TextIO, environment: Mapping[str, str]) -> "Terminal":
+        """What `stream` can do. NO_COLOR (no-color.org) and TERM=dumb are respected."""
+        tty = stream.isatty()
+        dumb = environment.get("TERM", "dumb") == "dumb"
+        return cls(
+            stream=stream,
+            colour=tty and not dumb and not environment.get("NO_COLOR"),
+            unicode=_knows_unicode(stream),
+            interactive=tty and not dumb,
+        )
+
+    def paint(self, text: str, style: Style) -> str:
+        """`text` in `style`, where there is colour."""
+        if not self.colour or style is Style.PLAIN or not text:
+            return text
+        return f"\x1b[{style}m{text}\x1b[0m"
+
+    def write(self, text: str) -> None:
+        """Write `text` at once, as this stream can show it."""
+        self.stream.write(text if self.unicode else self._plain(text))
+        self.stream.flush()
+
+    def line(self, text: str = "") -> None:
+        """Write one line."""
+        self.write(f"{text.rstrip()}\n")
+
+    def width(self) -> int:
+        """Columns of the terminal, now."""
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or _WIDTH
+        except (OSError, ValueError):
+            return _WIDTH
+
+    def _plain(self, text: str) -> str:
+        encoding = self.stream.encoding or "ascii"
+        return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+
+
+def _knows_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "ascii").lower().replace("-", "").startswith("utf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """Data on one, progress and errors on the other."""
+
+    out: Terminal
+    err: Terminal
+
+
+def standard_streams() -> Streams:
+    """This process's streams."""
+    return Streams(out=Terminal.of(sys.stdout, os.environ), err=Terminal.of(sys.stderr, os.environ))

@@ -1,0 +1,1 @@
+"""One module for each verb, or for a few that share their work."""

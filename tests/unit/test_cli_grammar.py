@@ -1,0 +1,136 @@
+"""The grammar: usage errors, completion, import budget, and the generated reference."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from appliance.surfaces.cli.grammar import build_parser
+from appliance.surfaces.cli.reference import reference
+from tests.fakes.cli_box import CliBox
+from tests.fakes.control_server import FakeSupervisor
+from tests.fakes.profiles import applied
+
+HEAVY = {
+    "argcomplete",
+    "asyncio",
+    "dbus_fast",
+    "pydantic",
+    "pydantic_settings",
+    "rich",
+    "subprocess",
+    "tomlkit",
+    "tomllib",
+    "typer",
+}
+RESULT = {"event": "result", "exit": 0, "message": "done"}
+STATUS: Mapping[str, object] = {
+    "host": "garage",
+    "version": "0.1.0",
+    "supervisor": {"state": "up", "uptime_s": None},
+    "committed": [],
+    "hold": None,
+    "operation": None,
+    "last_operation": None,
+    "memory": None,
+    "profiles": [],
+    "verdict": {"state": "nothing", "exit": 3, "why": []},
+}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> CliBox:
+    box = CliBox(tmp_path)
+    box.install(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+    return box
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("", "the following arguments are required: VERB: appliance --help"),
+        ("swich genesis", '"swich" is no verb; did you mean "switch"?: appliance --help'),
+        ("switch", "the following arguments are required: NAME: appliance switch --help"),
+        ("switch a --timeout soon", '"soon" is no duration; write 30s, 10m or 1h30m'),
+        ("switch a --now --drain 3s", "not allowed with argument"),
+        ("mark a alive", '"alive" is no mark; did you mean "live"?'),
+        ("wait --for ever", '"ever" is no state; one of serving, idle'),
+        ("logs -n many", '"many" is no number of lines'),
+        ("list --al", "unrecognized arguments: --al"),
+    ],
+)
+def test_usage_errors(command: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A usage error exits 2 with one line that says what to type next."""
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args(command.split())
+    error = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_names_complete_from_the_manifest(box: CliBox) -> None:
+    """The shell is offered the applied profiles."""
+    answer = box.root / "answer"
+    done = box.run(
+        _ARGCOMPLETE="1",
+        COMP_LINE="appliance switch g",
+        COMP_POINT="18",
+        _ARGCOMPLETE_STDOUT_FILENAME=str(answer),
+    )
+    assert done.status == 0
+    assert answer.read_text().split("\v") == ["genesis "]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(box: CliBox, shell: str) -> None:
+    """There is a script for each shell."""
+    ended = box.run("completion", shell)
+    assert ended.status == 0
+    assert "appliance" in ended.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "list", "switch genesis", "start", "stop", "restart", "hold", "cancel", "version"],
+)
+def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
+    """What is asked many times a day loads neither a TOML, a schema nor an event loop library."""
+    program = (
+        "import sys; from appliance.surfaces.cli.main import main; "
+        f"main({command.split()!r}); print(*sys.modules, file=sys.stderr)"
+    )
+    stories = {
+        verb: [RESULT | ({"status": STATUS} if verb == "status" else {})]
+        for verb in ("status", "switch", "start", "stop", "restart", "hold", "cancel")
+    }
+    with FakeSupervisor(box.socket, stories):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**box.environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "appliance.surfaces.cli.main" in loaded
+    assert not HEAVY & {module.partition(".")[0] for module in loaded}
+
+
+def test_verbs_are_imported_only_when_run() -> None:
+    """Knowing the grammar imports no verb."""
+    program = "import sys, appliance.surfaces.cli.main as m; m.build_parser(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "appliance.surfaces.cli.verbs" not in done.stdout
+
+
+def test_reference_is_current() -> None:
+    """docs/reference/cli.md is what the grammar says now."""
+    path = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+    assert path.read_text(encoding="utf-8") == reference(), (
+        "run: python -m appliance.surfaces.cli.reference"
+    )

@@ -1,0 +1,437 @@
+"""`status`, `list`, `show`, `wait`, `logs` and `version`, with the supervisor up and down."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.profile import Mark
+from tests.fakes.cli_box import CliBox
+from tests.fakes.control_server import FakeSupervisor, Hang, Story
+from tests.fakes.profiles import applied
+
+NOW = time.time()
+SERVING = 'ActiveState=active SubState=running MainPID=42 "ActiveEnterTimestamp=@1700000000"'
+STOPPED = "ActiveState=inactive SubState=dead"
+DEAD = "ActiveState=inactive"
+
+
+def row(name: str, state: str, **more: object) -> dict[str, object]:
+    return {
+        "name": name,
+        "mark": "standby",
+        "description": f"test profile {name}",
+        "engine": "vllm",
+        "model": "",
+        "served": [name],
+        "endpoint": "127.0.0.1:8022",
+        "claim": ["gpu-all"],
+        "state": state,
+        "committed": False,
+        "since_unix_s": None,
+        "status_text": "",
+        "main_pid": None,
+        "edited_since_apply": False,
+        "note": None,
+        **more,
+    }
+
+
+def document(*rows: Mapping[str, object], **more: object) -> dict[str, object]:
+    return {
+        "host": "garage",
+        "version": "0.1.0",
+        "supervisor": {"state": "up", "uptime_s": 12 * 86_400.0},
+        "committed": ["genesis"],
+        "hold": None,
+        "operation": None,
+        "last_operation": None,
+        "memory": {
+            "ram_total_bytes": 32 << 30,
+            "ram_available_bytes": 20 << 30,
+            "gpus": [
+                {
+                    "index": 0,
+                    "uuid": "GPU-1",
+                    "name": "RTX 3090",
+                    "total_bytes": 24 << 30,
+                    "free_bytes": 3 << 30,
+                }
+            ],
+            "gpu_error": None,
+        },
+        "profiles": list(rows),
+        "verdict": {"state": "serving", "exit": 0, "why": []},
+        **more,
+    }
+
+
+def answers(content: Mapping[str, object]) -> dict[str, Story]:
+    return {"status": [{"event": "result", "exit": 0, "status": content}]}
+
+
+GENESIS = row("genesis", "serving", mark="live", committed=True, since_unix_s=NOW - 2 * 86_400 - 60)
+AEON = row("aeon", "stopped")
+OLDMIX = row("oldmix", "stopped", mark="retired")
+FULL = document(OLDMIX, AEON, GENESIS)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> CliBox:
+    box = CliBox(tmp_path)
+    box.install(
+        applied("aeon", "gpu-all", port=8023),
+        applied("genesis", "gpu-all", port=8022, mark=Mark.LIVE),
+        committed="genesis\n",
+    )
+    return box
+
+
+def test_status_screen(box: CliBox) -> None:
+    """The screen has the box first, then what serves, then the rest, retired ones last."""
+    with FakeSupervisor(box.socket, answers(FULL)):
+        ended = box.run("status")
+    since = time.strftime("%a %H:%M", time.gmtime(NOW - 2 * 86_400 - 60))
+    assert ended.status == 0
+    assert ended.out.splitlines() == [
+        "garage · RTX 3090 21.0 of 24.0 GiB · RAM 12.0 of 32.0 GiB · supervisor 0.1.0 up 12 d",
+        "",
+        f"● genesis  LIVE     serving     vllm :8022  since {since} (2 d)",
+        "○ aeon     standby  stopped     vllm :8022",
+        "⊘ oldmix   retired  stopped     vllm :8022",
+    ]
+
+
+def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
+    """Notes, the running operation and the reasons are all on the screen."""
+    content = document(
+        row("genesis", "loading", status_text="loading 3.0 of 18.1 GiB", note="edited"),
+        operation={
+            "kind": "switch",
+            "target": ["genesis"],
+            "phase": "load",
+            "rolling_back": False,
+            "elapsed_s": 12.0,
+            "text": "loading 3.0 of 18.1 GiB",
+        },
+        verdict={"state": "nothing", "exit": 3, "why": ["switch to genesis is running"]},
+    )
+    with FakeSupervisor(box.socket, answers(content)):
+        ended = box.run("status")
+    assert ended.status == 3
+    assert ended.out.splitlines()[2:] == [
+        "◐ genesis  standby  loading     vllm :8022",
+        "    loading 3.0 of 18.1 GiB",
+        "    edited",
+        "",
+        "switch to genesis: load, 12.0 s (loading 3.0 of 18.1 GiB)",
+        "switch to genesis is running",
+    ]
+
+
+def test_status_tells_the_last_operation(box: CliBox) -> None:
+    """An operation that failed is still told after it is over."""
+    last = {
+        "kind": "switch",
+        "target": ["aeon"],
+        "outcome": "rolled-back",
+        "message": "aeon did not start",
+        "finished_unix_s": NOW - 7200,
+        "ms": 9000.0,
+    }
+    with FakeSupervisor(box.socket, answers(document(GENESIS, last_operation=last))):
+        ended = box.run("status")
+    assert "last: switch to aeon 2 h ago: rolled-back (aeon did not start) in 9.0 s" in ended.out
+
+
+def test_json_is_the_document(box: CliBox) -> None:
+    """--json prints the supervisor's document unchanged."""
+    with FakeSupervisor(box.socket, answers(FULL)):
+        ended = box.run("status", "--json")
+    assert json.loads(ended.out) == FULL
+
+
+def test_glyphs_become_letters_where_the_terminal_knows_no_unicode(box: CliBox) -> None:
+    """Output in another encoding is readable and does not fail."""
+    with FakeSupervisor(box.socket, answers(FULL)):
+        ended = box.run("status", PYTHONIOENCODING="ascii")
+    assert ended.status == 0
+    assert ended.out.isascii()
+    assert [line[0] for line in ended.out.splitlines()[2:]] == ["*", "-", "x"]
+
+
+@pytest.mark.parametrize(
+    ("state", "committed", "status"),
+    [("serving", True, 0), ("failed", False, 1), ("stopped", False, 3), ("stopped", True, 1)],
+)
+def test_status_of_one(box: CliBox, state: str, *, committed: bool, status: int) -> None:
+    """`status NAME` is about that profile alone, exit status included."""
+    content = document(row("genesis", state, committed=committed), AEON)
+    with FakeSupervisor(box.socket, answers(content)):
+        ended = box.run("status", "genesis")
+        as_json = box.run("status", "genesis", "--json")
+    assert ended.status == as_json.status == status
+    assert "aeon" not in ended.out
+    assert json.loads(as_json.out)["state"] == state
+
+
+@pytest.mark.parametrize("verb", ["status", "show", "wait"])
+def test_unknown_profile(box: CliBox, verb: str) -> None:
+    """A wrong name exits 4 with the likely one."""
+    with FakeSupervisor(box.socket, answers(document(GENESIS, AEON))):
+        ended = box.run(verb, "genisis")
+    assert (ended.status, ended.err) == (4, 'no profile "genisis". Did you mean "genesis"?\n')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ((), ["aeon", "genesis"]),
+        (("--all",), ["oldmix", "aeon", "genesis"]),
+        (("--mark", "live"), ["genesis"]),
+        (("--mark", "retired"), ["oldmix"]),
+    ],
+)
+def test_list(box: CliBox, arguments: tuple[str, ...], names: list[str]) -> None:
+    """The list leaves retired profiles out until they are asked for."""
+    with FakeSupervisor(box.socket, answers(FULL)):
+        text = box.run("list", *arguments)
+        as_json = box.run("ls", *arguments, "--json")
+    assert (text.status, as_json.status) == (0, 0)
+    assert [line.split()[1] for line in text.out.splitlines()] == names
+    assert [entry["name"] for entry in json.loads(as_json.out)] == names
+
+
+# --- without a supervisor -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("genesis", "status", "sentence"),
+    [
+        (SERVING, 1, "supervisor not running: sudo systemctl start appliance-supervisor"),
+        (STOPPED, 3, "genesis is committed but stopped: appliance start genesis"),
+        ("ActiveState=failed Result=exit-code ExecMainStatus=3", 3, "exited with status 3"),
+        ("ActiveState=activating SubState=auto-restart Result=signal", 3, "restarting"),
+    ],
+)
+def test_status_reads_systemd_without_supervisor(
+    box: CliBox, genesis: str, status: int, sentence: str
+) -> None:
+    """With the supervisor down the status comes from systemd, in one call for all units."""
+    box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=genesis)
+    ended = box.run("status")
+    assert ended.status == status
+    assert "supervisor not running" in ended.out
+    assert sentence in ended.out
+    (call,) = box.asked()
+    assert call.endswith(
+        "-- appliance-hold.service appliance-supervisor.service"
+        " appliance-backend-aeon.service appliance-backend-genesis.service"
+    )
+
+
+def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:
+    """The document made from systemd has the same keys, and says what it cannot know."""
+    box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
+    offline = json.loads(box.run("status", "--json").out)
+    assert offline.keys() == FULL.keys()
+    assert offline["profiles"][0].keys() == GENESIS.keys()
+    assert offline["memory"].keys() == {
+        "ram_total_bytes",
+        "ram_available_bytes",
+        "gpus",
+        "gpu_error",
+    }
+    assert offline["supervisor"] == {"state": "down", "uptime_s": None}
+    assert offline["profiles"][1] | {"note": None} == row(
+        "genesis",
+        "serving",
+        mark=None,
+        engine="command",
+        committed=True,
+        main_pid=42,
+        since_unix_s=1.7e9,
+    )
+
+
+def test_offline_status_tells_holds_and_refusals(box: CliBox) -> None:
+    """The hold file and the gate's last word are read without a supervisor."""
+    box.install(applied("genesis", "gpu-all"), committed="genesis", hold="forever\n")
+    refusal = {"verdict": "refused", "reason": "gpu-all is held by python3 (pid 41)"}
+    (box.root / "gate" / "genesis.json").write_text(json.dumps(refusal))
+    box.systemd_says(hold="ActiveState=active", supervisor=DEAD, genesis=STOPPED)
+    ended = box.run("status")
+    assert ended.status == 3
+    assert "on hold without an end" in ended.out
+    assert "gpu-all is held by python3 (pid 41)" in ended.out
+
+
+def test_offline_status_of_an_edited_profile(box: CliBox, tmp_path: Path) -> None:
+    """A profile that changed since it was applied is told from its own bytes."""
+    source = tmp_path / "genesis.toml"
+    source.write_text("changed = true\n")
+    profile = applied("genesis", "gpu-all")
+    manifest = box.root / "applied" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(profile.source_path, str(source)))
+    box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
+    ended = box.run("status", "genesis")
+    assert ended.status == 0
+    assert "its profile changed since it was applied: sudo appliance apply" in ended.out
+
+
+def test_list_and_show_work_without_supervisor(box: CliBox) -> None:
+    """What is installed can be looked at without a supervisor."""
+    box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
+    listed = box.run("list")
+    assert (listed.status, len(listed.out.splitlines())) == (0, 2)
+    assert "marks are not known" in listed.err
+    shown = box.run("show", "genesis")
+    assert shown.status == 0
+    assert "127.0.0.1:8022" in shown.out
+    assert json.loads(box.run("show", "genesis", "--json").out)["applied"]["claim"] == ["gpu-all"]
+
+
+@pytest.mark.parametrize(
+    ("option", "folder", "file"),
+    [("--unit", "units", "appliance-backend-genesis.service")],
+)
+def test_show_prints_files_as_they_are(box: CliBox, option: str, folder: str, file: str) -> None:
+    """`show --unit` is the installed file, byte for byte; a missing one says what to do."""
+    missing = box.run("show", "genesis", option)
+    assert (missing.status, "sudo appliance apply" in missing.err) == (1, True)
+    (box.root / folder / file).write_text("[Unit]\nDescription=x\n")
+    assert box.run("show", "genesis", option).out == "[Unit]\nDescription=x\n"
+    as_json = json.loads(box.run("show", "genesis", option, "--json").out)
+    assert as_json["text"] == "[Unit]\nDescription=x\n"
+
+
+def test_a_damaged_manifest_is_an_error_without_traceback(box: CliBox) -> None:
+    """A manifest that is no manifest is named, with the way out."""
+    (box.root / "applied" / "manifest.json").write_text("{")
+    ended = box.run("status")
+    assert ended.status == 1
+    assert "sudo appliance apply" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_neither_supervisor_nor_systemd(box: CliBox) -> None:
+    """Where nobody answers, that is what is said."""
+    box.program("systemctl", "echo 'Failed to connect to bus' >&2; exit 1")
+    ended = box.run("status")
+    assert (ended.status, ended.err) == (69, "systemd does not answer: Failed to connect to bus\n")
+
+
+# --- wait, logs, version ------------------------------------------------------------------------
+
+
+def test_wait_follows_the_running_operation(box: CliBox) -> None:
+    """`wait` alone ends as the running operation does."""
+    story: Story = [
+        {"event": "accepted", "operation": 3, "kind": "switch", "target": ["aeon"]},
+        {"event": "result", "exit": 10, "message": "aeon did not start"},
+    ]
+    with FakeSupervisor(box.socket, {"attach": story}):
+        assert box.run("wait").status == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "status", "sentence"),
+    [
+        (("genesis",), FULL, 0, "genesis is serving"),
+        (("--for", "serving"), FULL, 0, "genesis is serving"),
+        (("--for", "idle"), FULL, 0, "no operation is running"),
+        (("aeon", "--for", "idle"), FULL, 0, "aeon is stopped"),
+        (("genesis", "--for", "idle", "--timeout", "1ms"), FULL, 124, "genesis is serving after"),
+        (("aeon", "--timeout", "1ms"), FULL, 124, "aeon is stopped after 0.0 s: appliance status"),
+        (
+            ("genesis",),
+            document(row("genesis", "failed", note="exited with status 3")),
+            1,
+            "genesis failed (exited with status 3): appliance logs genesis",
+        ),
+        (("--for", "serving"), document(committed=[]), 1, "nothing is committed"),
+        (
+            ("--for", "serving", "--timeout", "1ms"),
+            document(GENESIS, operation={"kind": "switch"}),
+            124,
+            "an operation is still running",
+        ),
+    ],
+)
+def test_wait_for_a_state(
+    box: CliBox,
+    arguments: tuple[str, ...],
+    content: Mapping[str, object],
+    status: int,
+    sentence: str,
+) -> None:
+    """`wait --for` ends when the state is there, can never be, or the time is over."""
+    with FakeSupervisor(box.socket, answers(content)):
+        ended = box.run("wait", *arguments)
+    assert ended.status == status
+    assert sentence in ended.out + ended.err
+
+
+def test_wait_works_without_supervisor(box: CliBox) -> None:
+    """Without a supervisor `wait` waits until the committed profiles serve."""
+    box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
+    ended = box.run("wait")
+    assert (ended.status, ended.out) == (0, "genesis is serving\n")
+
+
+def test_wait_times_out_on_a_silent_operation(box: CliBox) -> None:
+    """`wait --timeout` bounds the wait for an operation too."""
+    story: Story = [
+        {"event": "accepted", "operation": 3, "kind": "switch", "target": ["aeon"]},
+        Hang(),
+    ]
+    with FakeSupervisor(box.socket, {"attach": story}):
+        assert box.run("wait", "--timeout", "200ms").status == 124
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (
+            ("genesis",),
+            "-u appliance-backend-genesis.service -n 100 --no-pager",
+        ),
+        (
+            (),
+            "-u appliance-supervisor.service -u appliance-backend-*.service -n 100 --no-pager",
+        ),
+        (
+            ("genesis", "-f", "-n", "5"),
+            "-u appliance-backend-genesis.service -n 5 -f --no-pager",
+        ),
+        (
+            ("genesis", "--since", "10m"),
+            "-u appliance-backend-genesis.service --since -600s --no-pager",
+        ),
+        (
+            ("genesis", "--since", "yesterday", "--json"),
+            "-u appliance-backend-genesis.service --since yesterday -o json --no-pager",
+        ),
+    ],
+)
+def test_logs_become_journalctl(box: CliBox, arguments: tuple[str, ...], command: str) -> None:
+    """`logs` is journalctl on the right units; ages are written as everywhere else."""
+    box.program("journalctl", 'echo "$@"')
+    ended = box.run("logs", *arguments)
+    assert (ended.status, ended.out) == (0, f"{command}\n")
+
+
+def test_logs_of_an_unknown_profile(box: CliBox) -> None:
+    """A wrong name is told, where journalctl would show an empty log."""
+    assert box.run("logs", "genisis").status == 4
+
+
+def test_version(box: CliBox) -> None:
+    """Both versions are told, and a supervisor that does not answer is no error."""
+    with FakeSupervisor(box.socket, answers(FULL)):
+        up = box.run("version", "--json")
+    assert json.loads(up.out)["supervisor"] == "0.1.0"
+    down = box.run("version")
+    assert (down.status, down.out) == (0, "appliance 0.1.0\nsupervisor does not answer\n")

@@ -1,0 +1,277 @@
+"""The status document and its verdict."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import FOREVER, HoldUntil
+from appliance.domain.profile import Mark
+from appliance.domain.protocol import Exit
+from appliance.planning.status import (
+    StatusDocument,
+    SupervisorRow,
+    build_status,
+    parse_committed,
+    parse_hold,
+    profile_exit,
+    profile_state,
+)
+from tests.fakes.profiles import applied, catalogue
+
+NOW = 1_000_000.0
+UP = ObservedUnit(active=ActiveState.ACTIVE, sub="running", main_pid=42, since_unix_s=NOW - 60)
+STOPPED = ObservedUnit(since_unix_s=NOW - 900)
+NEVER_RAN = ObservedUnit()
+FAILED = ObservedUnit(active=ActiveState.FAILED, sub="failed", result="exit-code", exit_status=3)
+LOADING = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", status_text="loading 3 of 9 GiB")
+RESTARTING = ObservedUnit(
+    active=ActiveState.ACTIVATING, sub="auto-restart", result="signal", exit_status=9
+)
+BOX = catalogue(
+    applied("aeon", "gpu-all", port=8023),
+    applied("embedder", port=8040),
+    applied("genesis", "gpu-all", port=8022, mark=Mark.LIVE),
+)
+
+
+def status(
+    units: Mapping[str, ObservedUnit],
+    *committed: str,
+    hold: HoldUntil = None,
+    hold_active: bool = False,
+    operation: Mapping[str, object] | None = None,
+    down: bool = False,
+    marks: Mapping[str, Mark] | None = None,
+    edited: frozenset[str] = frozenset(),
+    refusals: Mapping[str, str] | None = None,
+) -> StatusDocument:
+    known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
+    return build_status(
+        catalogue=BOX,
+        observed=Observed(units=known, hold_active=hold_active),
+        committed=committed,
+        hold_until=hold,
+        marks=marks,
+        operation=operation,
+        last_operation=None,
+        memory=None,
+        supervisor=SupervisorRow(state="down" if down else "up", uptime_s=None),
+        host="garage",
+        version="0.1.0",
+        now=NOW,
+        edited=edited,
+        refusals=refusals,
+    )
+
+
+def why(document: StatusDocument) -> str:
+    return " | ".join(document["verdict"]["why"])
+
+
+@pytest.mark.parametrize(
+    ("unit", "refused", "state"),
+    [
+        (UP, False, "serving"),
+        (LOADING, False, "loading"),
+        (RESTARTING, False, "restarting"),
+        (FAILED, False, "failed"),
+        (STOPPED, False, "stopped"),
+        (STOPPED, True, "refused"),
+        (UP, True, "serving"),
+        (ObservedUnit(result="exec-condition"), False, "refused"),
+        (ObservedUnit(has_job=True), True, "loading"),
+        (ObservedUnit(active=ActiveState.DEACTIVATING), False, "stopping"),
+        (ObservedUnit(active=ActiveState.RELOADING), False, "serving"),
+        (ObservedUnit(active=ActiveState.MAINTENANCE), False, "stopped"),
+    ],
+)
+def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) -> None:
+    """A profile's state is its unit's, told apart where systemd has one word for two things."""
+    assert profile_state(unit, refused=refused) == state
+
+
+@pytest.mark.parametrize(
+    ("document", "state", "exit_status", "sentence"),
+    [
+        (status({"genesis": UP}, "genesis"), "serving", 0, ""),
+        (status({"genesis": UP}, "genesis", "embedder"), "degraded", 1, "appliance start embedder"),
+        (
+            status({"genesis": FAILED, "embedder": UP}, "genesis", "embedder"),
+            "degraded",
+            1,
+            "genesis is committed but failed (exited with status 3): appliance logs genesis",
+        ),
+        (
+            status({"genesis": RESTARTING, "embedder": UP}, "genesis"),
+            "degraded",
+            1,
+            "genesis is committed but restarting (killed by a signal)",
+        ),
+        (status({"genesis": LOADING}, "genesis"), "nothing", 3, "appliance wait genesis"),
+        (status({"genesis": STOPPED}, "genesis"), "nothing", 3, "(stopped by hand)"),
+        (status({}), "nothing", 3, "no profile is committed: appliance switch NAME"),
+        (status({}, "gone"), "nothing", 3, "gone is committed but not applied"),
+        (
+            status({"aeon": UP}, "genesis", operation={"kind": "switch", "target": ["genesis"]}),
+            "serving",
+            0,
+            "switch to genesis is running",
+        ),
+        (
+            status(
+                {}, "genesis", operation={"kind": "switch", "target": ["genesis"], "phase": "load"}
+            ),
+            "nothing",
+            3,
+            "switch to genesis is running (load)",
+        ),
+        (status({}, "genesis", hold=FOREVER), "nothing", 3, "on hold without an end"),
+        (status({}, "genesis", hold=NOW + 7200), "nothing", 3, "on hold for another 2 h"),
+        (status({}, "genesis", hold_active=True), "nothing", 3, "on hold without an end"),
+        (status({"genesis": UP}, "genesis", down=True), "degraded", 1, "supervisor not running"),
+        (status({}, "genesis", down=True), "nothing", 3, "supervisor not running"),
+    ],
+)
+def test_verdict(document: StatusDocument, state: str, exit_status: int, sentence: str) -> None:
+    """The verdict says whether the right thing serves, and every sentence what to do."""
+    assert document["verdict"]["state"] == state
+    assert document["verdict"]["exit"] == exit_status
+    assert sentence in why(document)
+
+
+def test_an_uncommitted_profile_is_told_but_not_wrong() -> None:
+    """A rival that somebody started by hand serves; what a reboot would do is said."""
+    document = status({"aeon": UP}, "aeon")
+    assert document["verdict"]["why"] == []
+    document = status({"aeon": UP, "embedder": UP}, "aeon")
+    assert document["verdict"]["exit"] == 0
+    assert "embedder serves but is not committed: after a reboot aeon will" in why(document)
+
+
+def test_a_hold_without_a_time_is_said_even_while_something_serves() -> None:
+    """A hold that never ends is in every status, lest it be forgotten."""
+    document = status({"genesis": UP}, "genesis", hold=FOREVER)
+    assert document["hold"] == {"until_unix_s": None}
+    assert "on hold without an end" in why(document)
+
+
+def test_a_hold_excuses_what_does_not_serve() -> None:
+    """During a hold nothing is missing."""
+    document = status({}, "genesis", hold=NOW + 60)
+    assert "committed but" not in why(document)
+
+
+def test_an_empty_box_says_how_to_begin() -> None:
+    """Without profiles the next command is apply."""
+    document = build_status(
+        catalogue={},
+        observed=Observed(units={}),
+        committed=(),
+        hold_until=None,
+        marks={},
+        operation=None,
+        last_operation=None,
+        memory=None,
+        supervisor=SupervisorRow(state="up", uptime_s=1.0),
+        host="garage",
+        version="0.1.0",
+        now=NOW,
+    )
+    assert document["verdict"]["why"] == ["no profile is applied: sudo appliance apply"]
+    assert document["verdict"]["exit"] == Exit.NOTHING_SERVING
+
+
+@pytest.mark.parametrize(
+    ("document", "note"),
+    [
+        (status({}), None),
+        (status({"genesis": STOPPED}, "genesis"), "stopped by hand"),
+        (status({}, "genesis"), None),
+        (status({"genesis": UP}, edited=frozenset({"genesis"})), "sudo appliance apply"),
+        (status({"genesis": ObservedUnit(loaded=False)}), "its unit is missing"),
+        (status({}, refusals={"genesis": "gpu-all is held by aeon"}), "gpu-all is held by aeon"),
+        (status({"genesis": UP}, refusals={"genesis": "an old one"}), None),
+        (status({"genesis": ObservedUnit(result="exec-condition")}), "the gate refused it"),
+        (
+            status(
+                {"genesis": ObservedUnit(active=ActiveState.FAILED, result="protocol")},
+            ),
+            "ended with protocol",
+        ),
+    ],
+)
+def test_note(document: StatusDocument, note: str | None) -> None:
+    """The one thing worth saying about a profile is said beside it."""
+    said = document["profiles"][2]["note"]
+    assert said == note if note is None or said is None else note in said
+
+
+def test_marks_are_unknown_without_the_supervisor() -> None:
+    """A profile's first mark is no answer to what its mark is now."""
+    assert {row["mark"] for row in status({})["profiles"]} == {None}
+    rows = status({}, marks={"aeon": Mark.RETIRED})["profiles"]
+    assert [row["mark"] for row in rows] == ["retired", "standby", "live"]
+
+
+@pytest.mark.parametrize(
+    ("document", "exit_status"),
+    [
+        (status({"genesis": UP}), Exit.OK),
+        (status({"genesis": FAILED}), Exit.FAILED),
+        (status({"genesis": STOPPED}), Exit.NOTHING_SERVING),
+        (status({"genesis": STOPPED}, "genesis"), Exit.FAILED),
+    ],
+)
+def test_exit_status_of_one_profile(document: StatusDocument, exit_status: Exit) -> None:
+    """`status NAME` tells failed and wanted-but-down from simply stopped."""
+    assert profile_exit(document["profiles"][2]) is exit_status
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", ()), ("b\na\n", ("a", "b")), ("a\n../etc\n\n a \n", ("a",)), ("A b\n", ())],
+)
+def test_committed_file(text: str, names: tuple[str, ...]) -> None:
+    """Lines that are no profile name are ignored, as at boot."""
+    assert parse_committed(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [("", None), ("forever\n", FOREVER), ("1700000000\n", 1.7e9), ("garbled", FOREVER)],
+)
+def test_hold_file(text: str, until: HoldUntil) -> None:
+    """A damaged hold file holds, as at boot: it was written to hold."""
+    assert parse_hold(text) == until
+
+
+UNITS = st.builds(
+    ObservedUnit,
+    active=st.sampled_from(list(ActiveState)),
+    sub=st.sampled_from(["dead", "running", "auto-restart", "failed"]),
+    has_job=st.booleans(),
+    result=st.sampled_from(["success", "exit-code", "exec-condition", "timeout"]),
+    since_unix_s=st.sampled_from([0.0, NOW]),
+)
+
+
+@given(
+    units=st.dictionaries(st.sampled_from(list(BOX)), UNITS),
+    committed=st.sets(st.sampled_from(["aeon", "genesis", "gone"])),
+    hold=st.sampled_from([None, FOREVER, NOW + 5]),
+    down=st.booleans(),
+)
+def test_verdict_never_contradicts_the_rows(
+    units: dict[str, ObservedUnit], committed: set[str], hold: HoldUntil, *, down: bool
+) -> None:
+    """The exit is 3 exactly when no row serves, and anything but 0 has a reason."""
+    document = status(units, *committed, hold=hold, down=down)
+    serving = [r for r in document["profiles"] if r["state"] == "serving"]
+    verdict = document["verdict"]
+    assert (verdict["exit"] == Exit.NOTHING_SERVING) == (not serving)
+    assert verdict["exit"] == Exit.OK or verdict["why"]
+    json.dumps(document)
