@@ -66,21 +66,21 @@ def _sentence(
 
 
 def _about_value(details: ErrorDetails, where: Where, value: object) -> str:
-    kind, context, name = details["type"], details.get("ctx", {}), _name(where)
+    of_key = details["loc"][-1:] == ("[key]",)
+    kind, context = details["type"], details.get("ctx", {})
+    name = _name(where[:-1] if of_key else where)
     if kind in {"too_short", "too_long"}:
         return f"{name} has too {'few' if kind == 'too_short' else 'many'} items"
     wanted = _TYPES.get(kind)
     if kind in _LIMITS:
         key, phrase = _LIMITS[kind]
-        wanted = phrase.format(f"{context[key]:g}")
+        wanted = phrase.format(shown(context[key]))
     elif kind == "literal_error":
         wanted = str(context["expected"]).replace("'", '"')
     if wanted is not None:
         closest = _closest(value, wanted) if kind == "literal_error" else ""
         return f"{name} is {wanted}, not {shown(value)}{closest}"
-    text = details["msg"]
-    # A sentence about the value starts with the value; others need their subject.
-    return text if text.startswith(('"', "a backend")) else f"{name} {text}"
+    return f"{name} {details['msg']}"
 
 
 def _closest(value: object, wanted: str) -> str:

@@ -87,7 +87,7 @@ def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
 
 def _not_root(user: str) -> str:
     if user == "root":
-        raise wrong("a backend never runs as root")
+        raise wrong('"root" is refused: a backend never runs as root')
     return user
 
 
@@ -95,6 +95,12 @@ def _socket(path: str) -> str:
     if len(path.encode()) > _MAX_SOCKET_BYTES:
         raise wrong(f"is longer than the {_MAX_SOCKET_BYTES} bytes a socket's path may have")
     return path
+
+
+def _absolute_program(words: list[str]) -> list[str]:
+    if words:
+        _absolute(words[0])
+    return words
 
 
 def _no_doubles(items: list[str]) -> list[str]:
@@ -120,7 +126,9 @@ Served = Annotated[
     list[ServedName], Field(min_length=1, max_length=64), AfterValidator(_no_doubles)
 ]
 Words = Annotated[list[Text], Field(max_length=256)]
-Command = Annotated[list[Text], Field(min_length=1, max_length=256)]
+Command = Annotated[
+    list[Text], Field(min_length=1, max_length=256), AfterValidator(_absolute_program)
+]
 Paths = Annotated[list[AbsolutePath], Field(max_length=64)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1 << 20)]

@@ -16,6 +16,7 @@ from appliance.adapters.toml_lines import Where, key_lines
 from appliance.adapters.toml_tokens import tokens, too_deep
 
 MAX_BYTES: Final = 256 << 10
+_TOO_LARGE: Final = f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings"
 _MAX_DEPTH: Final = 8
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)\Z")
 _KINDS: Final = (
@@ -86,7 +87,7 @@ def read_document(path: Path) -> Document:
 def parse_document(content: bytes) -> Document:
     """Parse what a file contains. Raises `FaultyFileError`."""
     if len(content) > MAX_BYTES:
-        raise _faulty(f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings")
+        raise _faulty(_TOO_LARGE)
     text = _decoded(content).replace("\r\n", "\n")
     return Document(text=text, table=_parsed(text), sha256=sha256(content).hexdigest())
 
@@ -104,18 +105,23 @@ def _read(path: Path) -> bytes:
         raise _faulty(f"cannot be read: {reason}") from error
     except ValueError as error:
         raise _faulty("cannot be read: its name is not a file name") from error
-    with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        for is_kind, kind in _KINDS:
-            if is_kind(mode):
-                raise _faulty(f"is {kind}, not a file")
-        try:
+    try:
+        _check_kind(os.fstat(descriptor).st_mode)
+        with open(descriptor, "rb", closefd=False) as file:
             content = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise _faulty(f"cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise _faulty(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_BYTES:
-        raise _faulty(f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings")
+        raise _faulty(_TOO_LARGE)
     return content
+
+
+def _check_kind(mode: int) -> None:
+    for is_kind, kind in _KINDS:
+        if is_kind(mode):
+            raise _faulty(f"is {kind}, not a file")
 
 
 def _decoded(content: bytes) -> str:

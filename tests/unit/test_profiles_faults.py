@@ -1,0 +1,281 @@
+"""What a bad profile is told: file, line, key and what to do."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.profiles import load_profile, load_profiles, parse_profile
+from appliance.domain.errors import ProfileError
+from tests.fakes.profile_texts import MINIMAL
+
+
+def faults(text: str, name: str = "genesis") -> list[str]:
+    """The lines of the error that `text` gets."""
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(name, text.encode())
+    return str(caught.value).splitlines()
+
+
+VLLM = MINIMAL["vllm"]
+LLAMA = MINIMAL["llama-server"]
+EMBEDDED = MINIMAL["xllamacpp"]
+COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (VLLM + "ctxsize = 1\n", 'genesis.toml:5: unknown key "ctxsize"; did you mean "ctx"?'),
+        (
+            VLLM + "tensor_paralel = 2\n",
+            'genesis.toml:5: unknown key "tensor_paralel"; did you mean "tensor_parallel" in [vllm]?',
+        ),
+        (VLLM + "xyzzy = 1\n", 'genesis.toml:5: unknown key "xyzzy"'),
+        (
+            VLLM + "[vllm]\nport = 1\n",
+            'genesis.toml:6: unknown key "port"; did you mean "port" at the top?',
+        ),
+        (
+            VLLM + "[vllm]\n\n# here\nenforce_egar = true\n",
+            'genesis.toml:8: unknown key "enforce_egar"; did you mean "enforce_eager"?',
+        ),
+        (VLLM + 'ctx = "1"\n', 'genesis.toml:5: ctx is a whole number, not "1"'),
+        (VLLM + "ctx = 1.5\n", "genesis.toml:5: ctx is a whole number, not 1.5"),
+        (VLLM + "ctx = true\n", "genesis.toml:5: ctx is a whole number, not true"),
+        (VLLM + "ctx = 0\n", "genesis.toml:5: ctx is at least 16, not 0"),
+        (VLLM + f"ctx = 0x{'f' * 50}\n", "genesis.toml:5: ctx is at most 16777216, not a huge number"),
+        (VLLM.replace("8101", "80"), "genesis.toml:4: port is at least 1024, not 80"),
+        (VLLM.replace("8101", "70000"), "genesis.toml:4: port is at most 65535, not 70000"),
+        (
+            VLLM.replace('"vllm"', '"vlm"'),
+            ('genesis.toml:1: engine is "llama-server", "vllm", "sglang", "xllamacpp" or "command", '
+             'not "vlm"; did you mean "vllm"?'),
+        ),
+        (VLLM + "env = 3\n", "genesis.toml:5: env is a table, not 3"),
+        (VLLM + "[env]\nA = 3\n", "genesis.toml:6: env.A is text in quotes, not 3"),
+        (
+            VLLM + '[env]\n"A B" = "3"\n',
+            'genesis.toml:6: env "A B" is not the name of an environment variable',
+        ),
+        (
+            VLLM + '[env]\nA = "x\\ny"\n',
+            "genesis.toml:6: env.A contains a line break or another control character",
+        ),
+        (VLLM + "served = []\n", "genesis.toml:5: served has too few items"),
+        (VLLM + 'served = ["a", "a"]\n', 'genesis.toml:5: served names "a" twice'),
+        (
+            VLLM + 'served = ["a",\n  "b c"]\n',
+            'genesis.toml:6: served, item 2, "b c" is not a model name or pattern: letters, digits and ._:/@+*?-',
+        ),
+        (
+            VLLM + 'description = "a\\u0000b"\n',
+            "genesis.toml:5: description contains a line break or another control character",
+        ),
+        (
+            VLLM + "description = 'a\\'\n",
+            ("genesis.toml:5: description ends in a backslash, which would join two lines of a unit "
+             "file"),
+        ),
+        (VLLM + "gpus = 2\n", 'genesis.toml:5: gpus 2 is neither "all" nor a list of GPU indexes such as [0, 1]'),
+        (VLLM + "gpus = [0, 0]\n", "genesis.toml:5: gpus names a GPU twice"),
+        (VLLM + 'need = { vram = "18" }\n', 'genesis.toml:5: need.vram "18" is not a size such as "18.6GiB"'),
+        (
+            VLLM + '[deadlines]\nstop = "soon"\n',
+            'genesis.toml:6: deadlines.stop "soon" is not a duration such as "90s" or "5m"',
+        ),
+        (VLLM + '[deadlines]\nstop = "10ms"\n', "genesis.toml:6: deadlines.stop is shorter than a second"),
+        (VLLM + 'user = "root"\n', 'genesis.toml:5: user "root" is refused: a backend never runs as root'),
+        (
+            VLLM.replace("/opt/v", "opt/v"),
+            'genesis.toml:2: binary "opt/v" is not an absolute path without ..',
+        ),
+        (
+            VLLM.replace("/opt/v", "/opt/../v"),
+            'genesis.toml:2: binary "/opt/../v" is not an absolute path without ..',
+        ),
+        (
+            VLLM.replace('"/m"', '"m"'),
+            'genesis.toml:3: "m" is neither an absolute path nor hf:owner/name',
+        ),
+        (
+            VLLM.replace('"/m"', '"hf:m"'),
+            'genesis.toml:3: "hf:m" is not of the form hf:owner/name',
+        ),
+        ('port = 8000\nmodel = "/m"\n', 'genesis.toml:1: "engine" is missing'),
+        (
+            VLLM.replace('binary = "/opt/v"\n', ""),
+            'genesis.toml:1: "binary" is missing: the absolute path of the vllm program',
+        ),
+        (
+            VLLM.replace("port = 8101\n", ""),
+            "genesis.toml:1: port or socket is missing: say where the backend listens",
+        ),
+        (VLLM + 'socket = "/run/x"\n', "genesis.toml:5: port and socket exclude each other: keep one"),
+        (
+            VLLM + f'socket = "/run/{"x" * 120}"\n',
+            "genesis.toml:5: socket is longer than the 107 bytes a socket's path may have",
+        ),
+        (VLLM + "[sglang]\n", "genesis.toml:5: [sglang] is for another engine: this profile's is vllm"),
+        (VLLM + "port = 1\n", "genesis.toml:5: a key is given twice: remove one of them"),
+        (VLLM + "[env]\n[env]\n", "genesis.toml:6: a table is given twice: join the two"),
+        (VLLM + "ctx = \n", "genesis.toml:5: not TOML: invalid value"),
+        (VLLM + f"ctx = {'[' * 20}\n", "genesis.toml:5: nests deeper than 8 levels"),
+        (VLLM + f"{'a.' * 20}a = 1\n", "genesis.toml:5: nests deeper than 8 levels"),
+        (VLLM + f"ctx = {'1' * 5000}\n", "genesis.toml: contains a number that no program can hold"),
+        (VLLM + 'kv = { k = "f16" }\n', 'genesis.toml:5: kv is neither a type such as "q8_0" nor { k = "…", v = "…" }'),
+        (VLLM + 'kv = { k = "f16", v = "fp8" }\n', "genesis.toml:5: vllm has one type for keys and values: write kv as one word"),
+        (
+            VLLM + 'kv = "q8_0"\n',
+            ('genesis.toml:5: kv "q8_0" is unknown to vllm: use one of auto, bf16, f16, fp8, fp8_e4m3, '
+             "fp8_e5m2"),
+        ),
+        (
+            VLLM + "gpus = [0]\n[vllm]\ntensor_parallel = 2\n",
+            "genesis.toml:7: the model is split over 2 GPUs, the profile claims 1",
+        ),
+        (
+            LLAMA + 'tool_parser = "x"\n',
+            ("genesis.toml:5: llama-server reads tool calls by the model's own template: remove "
+             "tool_parser"),
+        ),
+        (
+            LLAMA + "[llama-server]\nubatch = 4096\n",
+            "genesis.toml:6: ubatch 4096 is above batch 2048, which would clamp it: raise batch",
+        ),
+        (
+            LLAMA + '[llama-server]\ncpus = "4-2"\n',
+            'genesis.toml:6: llama-server.cpus "4-2" is not a list or range such as "0,2,4-9"',
+        ),
+        (
+            LLAMA + "gpus = []\n[llama-server]\ngpu_layers = 3\n",
+            "genesis.toml:7: this profile claims no GPU: set gpus, or remove gpu_layers",
+        ),
+        (
+            LLAMA + 'gpus = []\nneed = { vram = "1GiB" }\n',
+            "genesis.toml:6: this profile claims no GPU: remove need.vram, or set gpus",
+        ),
+        (EMBEDDED + "gpus = [0]\n", "genesis.toml:4: the embedded engine runs on the CPU: set gpus = []"),
+        (EMBEDDED + 'thinking = "off"\n', "genesis.toml:4: the embedded engine has no thinking: remove it"),
+        (
+            'engine = "command"\nport = 8000\n',
+            "genesis.toml:1: engine command needs a table [command] with argv",
+        ),
+        (COMMAND.format('["relative", "{port}"]'), 'genesis.toml:4: command.argv "relative" is not an absolute path without ..'),
+        (
+            COMMAND.format('["/opt/c"]'),
+            "genesis.toml:4: no {port} in argv: the program would not know where to listen",
+        ),
+        (
+            COMMAND.format('["/opt/c", "{port}",\n "--host", "0.0.0.0"]'),
+            ('genesis.toml:5: "0.0.0.0" is refused: the address is always the appliance\'s: a backend '
+             "listens on loopback only"),
+        ),
+        (VLLM + '[order]\nafter = ["net"]\n', 'genesis.toml:6: "net" is not the name of a unit, such as network-online.target'),
+        (
+            VLLM + '[patch]\ncommand = ["python"]\n',
+            'genesis.toml:6: patch.command "python" is not an absolute path without ..',
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_names_its_line_and_the_remedy(text: str, fault: str) -> None:
+    """Each kind of mistake gets one sentence with the line of the key."""
+    assert fault in faults(text)
+
+
+def test_one_look_at_a_file_finds_everything() -> None:
+    """An unknown key does not hide a refused argument, nor the other way round."""
+    found = faults(VLLM + 'ctxsize = 1\nextra_args = ["--host", "0.0.0.0"]\nthinkin = "off"\n')
+    assert [line.split(":")[1] for line in found] == ["5", "6", "7"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        ('[unit]\n"Service.ExecStart" = "x"', 6),
+        ('[unit]\nService.ExecStart = "x"', 6),
+        ('[unit.Service]\nExecStart = "x"', 6),
+        ('unit = { "Service.ExecStart" = "x" }', 5),
+    ],
+)
+def test_a_refused_override_is_found_however_it_is_written(entry: str, line: int) -> None:
+    """Dotted, quoted and in a table of its own, a key of [unit] has its line."""
+    (found,) = faults(f"{VLLM}{entry}\n")
+    assert found.startswith(f"genesis.toml:{line}: Service.ExecStart: ")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "unit = 3",
+        "[unit]\nService = 3",
+        "[unit]\n'a\\u0001.B' = {}",
+        "[unit]\nService.Nice = []",
+        "[unit]\nService.Nice = [[1]]",
+        "[unit]\nService.Nice = 1979-05-27",
+        '[unit]\nService.Nice = 5\n"Service.Nice" = 6',
+        '[unit]\nService.Nice = "5\\nUser=root"',
+        "[unit]\nService.Nice = '5\\'",
+    ],
+)
+def test_an_override_that_could_break_out_of_its_line_is_refused(entry: str) -> None:
+    """No value of [unit] reaches a unit file as more than one value of one key."""
+    assert faults(f"{VLLM}{entry}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"\x7fELF\0\0", "contains a NUL byte: this is not text"),
+        (b"engine = 'vllm'\n\xff\xfe", "is not UTF-8 text: save it as UTF-8"),
+        (b"#" * (256 << 10) + b"\n", "larger than 256 KiB: this is no file of settings"),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
+    """Binary, wrongly encoded and huge files are refused, whoever reads them."""
+    file = tmp_path / "genesis.toml"
+    file.write_bytes(content)
+    with pytest.raises(ProfileError, match=fault):
+        load_profile(file)
+    with pytest.raises(ProfileError, match=fault):
+        parse_profile("genesis", content)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Pipes, directories, sockets, loops and dead links are errors, and nothing waits for them."""
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "directory.toml").mkdir()
+    (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
+    (tmp_path / "dead.toml").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "device.toml").symlink_to("/dev/zero")
+    (tmp_path / "short.toml").symlink_to(_socket_at(tmp_path / "s"))
+    assert {name: str(error) for name, error in load_profiles(tmp_path).errors.items()} == {
+        "pipe": "pipe.toml: is a pipe, not a file",
+        "directory": "directory.toml: is a directory, not a file",
+        "loop": "loop.toml: cannot be read: a loop of symbolic links",
+        "dead": "dead.toml: cannot be read: No such file or directory",
+        "device": "device.toml: is a device, not a file",
+        "short": "short.toml: cannot be read: No such device or address",
+    }
+
+
+def _socket_at(path: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ["Genesis", "-x", "a b", "a%b", "ä", "x" * 49, "a$b", "a@b"])
+def test_a_file_whose_name_is_no_profile_name_is_refused(tmp_path: Path, name: str) -> None:
+    """A profile's name is safe in unit names and paths, or its file is not read."""
+    (tmp_path / f"{name}.toml").write_text(VLLM)
+    errors = load_profiles(tmp_path).errors
+    assert "is no profile name" in str(errors[name])
+
+
+def test_a_name_with_control_characters_is_shown_safely(tmp_path: Path) -> None:
+    """An error about a file never carries the line breaks of its name."""
+    (tmp_path / "a\nb.toml").write_text(VLLM)
+    (error,) = load_profiles(tmp_path).errors.values()
+    assert len(str(error).splitlines()) == 1
