@@ -195,6 +195,7 @@ def test_a_removed_profile_takes_its_unit_along(box: Box) -> None:
     assert not box.unit("a").exists()
     assert list(read_manifest(box.settings.applied_dir)) == ["b"]
     assert unit_of("a") not in box.settings.polkit_rule.read_text()
+    assert unit_of("a") not in box.unit("b").read_text()
 
 
 def test_a_removed_profile_that_runs_keeps_its_unit(box: Box) -> None:
@@ -363,14 +364,19 @@ def test_a_foreign_unit_with_our_name_is_left(box: Box) -> None:
     assert list(read_manifest(box.settings.applied_dir)) == ["a"]
 
 
-def test_a_masked_unit_is_left(box: Box) -> None:
-    """`systemctl mask` is a decision of the operator; apply does not write through the link."""
+def test_a_masked_or_linked_unit_is_left(box: Box) -> None:
+    """`systemctl mask` and `link` are the operator's; apply does not write through the link."""
     box.profile("a")
-    box.unit("a").symlink_to("/dev/null")
-    assert box.apply(adopt=True) == Exit.FAILED
-    assert box.unit("a").is_symlink()
-    assert box.apply(discard=True) == Exit.OK
-    assert not box.unit("a").is_symlink()
+    box.apply()
+    elsewhere = box.unit("a").rename(box.settings.unit_dir.parent / "unit")
+    for target in ("/dev/null", str(elsewhere)):
+        box.unit("a").symlink_to(target)
+        assert box.apply(adopt=True) == Exit.FAILED
+        assert box.unit("a").is_symlink()
+        assert box.apply(discard=True) == Exit.OK
+        assert not box.unit("a").is_symlink()
+        box.unit("a").unlink()
+    assert elsewhere.exists()
 
 
 def test_an_edited_rule_is_left(box: Box) -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ProfileError
@@ -145,6 +145,7 @@ def test_paths_that_are_none_are_refused(path: str) -> None:
 
 
 @given(TEXT)
+@example("ends with \\ \\")
 def test_a_description_stays_on_its_line(text: str) -> None:
     """No description ends or joins a line, and none is expanded."""
     line = plain_line(text)
