@@ -190,7 +190,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
     strangers = dict(_unknown_variables(env))
     lines = list(strangers.values())
     try:
-        settings = _loader(env)(**document.table)
+        loaded = _loader(env)(**document.table)
     except ValidationError as error:
         lines += _lines(error, file, document, env, strangers)
         raise SettingsError("\n".join(lines)) from error
@@ -199,7 +199,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
         raise SettingsError("\n".join(lines)) from error
     if lines:
         raise SettingsError("\n".join(lines))
-    return settings
+    return Settings.model_construct(**dict(loaded))
 
 
 def _loader(env: Mapping[str, str]) -> type[Settings]:

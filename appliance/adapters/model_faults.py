@@ -34,6 +34,8 @@ _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "less_than_equal": ("le", "at most {}"),
 }
 
+MOST_FAULTS: Final = 40
+"""Reported of one file: a file of twenty thousand unknown keys is no profile with typing errors."""
 _CLOSE: Final = 0.6
 """Likeness from which a word is worth suggesting, as in difflib."""
 
@@ -48,10 +50,13 @@ class ModelFault(NamedTuple):
 def model_faults(
     error: ValidationError, model: type[BaseModel], table: Mapping[str, Any]
 ) -> Iterator[ModelFault]:
-    """Every complaint in `error`, which `model` had about `table`."""
-    for details in error.errors(include_url=False, include_context=True, include_input=False):
+    """The first complaints in `error`, which `model` had about `table`."""
+    found = error.errors(include_url=False, include_context=True, include_input=False)
+    for details in found[:MOST_FAULTS]:
         where = tuple(part for part in details["loc"] if part != "[key]")
         yield ModelFault(where=where, text=_sentence(details, where, model, table))
+    if len(found) > MOST_FAULTS:
+        yield ModelFault(where=(), text=f"and {len(found) - MOST_FAULTS} more faults")
 
 
 def _sentence(

@@ -13,7 +13,8 @@ from appliance.domain.quantities import duration_s, size_bytes
 from appliance.domain.spec import Gpus, KvCache, Override
 
 _MAX_TEXT: Final = 4096
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Also what breaks lines, or turns the direction of text around so that it reads as another."""
 _SERVED: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:/@+*?-]{0,127}\Z")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}\Z")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}\Z")

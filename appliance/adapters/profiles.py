@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from appliance.adapters.model_faults import ModelFault, model_faults
+from appliance.adapters.model_faults import MOST_FAULTS, ModelFault, model_faults
 from appliance.adapters.profile_build import build
 from appliance.adapters.profile_fields import shown
 from appliance.adapters.profile_schema import ProfileFile
@@ -166,7 +166,7 @@ def _checked(table: Mapping[str, Any]) -> tuple[ProfileFile | None, list[ModelFa
     except ValidationError as error:
         faults = list(model_faults(error, ProfileFile, table))
         kinds = [e["type"] for e in error.errors(include_input=False, include_url=False)]
-    if set(kinds) != {"extra_forbidden"}:
+    if set(kinds) != {"extra_forbidden"} or len(kinds) > MOST_FAULTS:
         return None, faults
     return ProfileFile.model_validate(_without(table, [f.where for f in faults])), faults
 

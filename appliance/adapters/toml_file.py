@@ -46,10 +46,17 @@ class FaultyFileError(Exception):
 
 
 def fault_lines(file: str, faults: Iterable[Fault]) -> str:
-    """``file:line: text``, a line each, in the order of the file."""
-    ordered = sorted(faults, key=lambda f: (f.line or 0, f.text))
+    """``file:line: text``, a line each, in the order of the file; nothing a terminal obeys."""
+    ordered = sorted(faults, key=lambda f: (f.line is None, f.line or 0, f.text))
     places = (f"{file}:" if f.line is None else f"{file}:{f.line}:" for f in ordered)
-    return "\n".join(f"{place} {f.text}" for place, f in zip(places, ordered, strict=True))
+    lines = (f"{place} {f.text}" for place, f in zip(places, ordered, strict=True))
+    return "\n".join(map(_printable, lines))
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 @dataclass(frozen=True, kw_only=True)
