@@ -1,0 +1,250 @@
+"""The gate as a real process, on real locks and the memory of this machine."""
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.unit.launch_rig import Manager, eventually, program, run, started
+
+ONE_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """The folders of one machine, and a systemctl that writes down what it is asked."""
+
+    root: Path
+
+    @property
+    def lease(self) -> Path:
+        return self.root / "leases" / "cpu"
+
+    @property
+    def refusal(self) -> Path:
+        return self.root / "gate" / "a.json"
+
+    @property
+    def systemctl_calls(self) -> str:
+        log = self.root / "systemctl.log"
+        return log.read_text() if log.exists() else ""
+
+    def gate(self, *arguments: object, deadline_s: float = 0.3) -> list[str]:
+        folders = ("--lease-dir", self.lease.parent, "--gate-dir", self.refusal.parent)
+        limits = ("--systemctl", self.root / "systemctl", "--deadline-s", deadline_s)
+        return program("gate", "--name", "a", *folders, *limits, *arguments)
+
+    def read_refusal(self) -> dict[str, object]:
+        document = json.loads(self.refusal.read_text())
+        assert isinstance(document, dict)
+        return document
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    script = tmp_path / "systemctl"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/systemctl.log\n')
+    script.chmod(0o755)
+    return Box(root=tmp_path)
+
+
+@contextmanager
+def held(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, how)
+        yield
+
+
+def available_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable"))
+
+
+LEASE = ("--lease", "cpu:exclusive")
+
+
+def test_a_free_claim_is_admitted_and_left_free(box: Box) -> None:
+    """Admission creates the lease, leaves it unlocked and forgets an old refusal."""
+    box.refusal.parent.mkdir()
+    box.refusal.write_text("{}")
+    result = run(box.gate(*LEASE, "--ram-bytes", ONE_GIB // 1024))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert stat.S_IMODE(box.lease.stat().st_mode) == 0o640
+    assert not box.refusal.exists()
+    assert box.systemctl_calls == ""
+    with held(box.lease, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        pass
+
+
+def test_a_rival_is_named_in_the_refusal(box: Box) -> None:
+    """A lease in other hands ends in status 75, a cleared start limit and a file with the name."""
+    with held(box.lease):
+        result = run(box.gate(*LEASE), environment={"INVOCATION_ID": "1234"})
+    assert result.returncode == 75
+    assert box.systemctl_calls == "reset-failed appliance-backend-a.service\n"
+    refusal = box.read_refusal()
+    reason = refusal.pop("reason")
+    assert isinstance(reason, str)
+    assert f"(pid {os.getpid()}" in reason
+    assert reason.startswith("cpu is held by ")
+    written = refusal.pop("unix_s")
+    assert isinstance(written, float)
+    assert abs(time.time() - written) < 60
+    assert refusal == {"verdict": "refused", "invocation_id": "1234"}
+    assert stat.S_IMODE(box.refusal.stat().st_mode) == 0o644
+    assert f"<3>a refused: {reason}" in result.stderr
+
+
+def test_a_rival_that_lets_go_is_waited_for(box: Box) -> None:
+    """A lock that is dropped within the grace does not end in a refusal."""
+    box.lease.parent.mkdir()
+    with box.lease.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with started(box.gate(*LEASE, deadline_s=10)) as gate:
+            time.sleep(0.3)
+            assert gate.poll() is None
+            fcntl.flock(file, fcntl.LOCK_UN)
+            assert gate.wait(timeout=5) == 0
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked", "status"),
+    [
+        (fcntl.LOCK_SH, "shared", 0),
+        (fcntl.LOCK_SH, "exclusive", 75),
+        (fcntl.LOCK_EX, "shared", 75),
+        (fcntl.LOCK_EX, "exclusive", 75),
+    ],
+)
+def test_shared_leases_go_together(box: Box, taken: int, asked: str, status: int) -> None:
+    """Only two shared holders of one lease get on."""
+    with held(box.lease, taken):
+        assert run(box.gate("--lease", f"cpu:{asked}")).returncode == status
+
+
+def test_two_gates_at_once_do_not_refuse_each_other(box: Box) -> None:
+    """Gates that look at the same lease at the same moment both admit."""
+    argv = box.gate(*LEASE, deadline_s=5)
+    for _ in range(3):
+        with started(argv) as one, started(argv) as two, started(argv) as three:
+            assert [g.wait(timeout=10) for g in (one, two, three)] == [0, 0, 0]
+
+
+def test_late_memory_names_the_largest_processes(box: Box) -> None:
+    """Memory that is not back by the deadline ends in status 255, so that Restart= applies."""
+    result = run(box.gate("--ram-bytes", available_bytes()))
+    assert result.returncode == 255
+    refusal = box.read_refusal()
+    assert refusal["verdict"] == "late"
+    assert " GiB of RAM free" in str(refusal["reason"])
+    assert box.systemctl_calls.startswith("reset-failed")
+
+
+def test_a_machine_that_is_too_small_is_not_waited_for(box: Box) -> None:
+    """A need beyond the whole memory is refused at once, without a restart."""
+    began = time.monotonic()
+    result = run(box.gate("--ram-bytes", 1 << 50, deadline_s=60))
+    assert time.monotonic() - began < 10
+    assert result.returncode == 75
+    assert "the machine has" in str(box.read_refusal()["reason"])
+
+
+def test_waiting_shows_and_keeps_the_start_alive(box: Box, tmp_path: Path) -> None:
+    """While waiting, the status says for what, and the start time-out moves on."""
+    manager = Manager(tmp_path / "notify")
+    argv = box.gate("--ram-bytes", available_bytes(), deadline_s=1.3)
+    with started(argv, environment=manager.environment):
+        message = manager.wait_for("STATUS=waiting for memory: ")
+        assert " GiB of RAM free" in message
+        assert "EXTEND_TIMEOUT_USEC=" in message
+        manager.wait_for("STATUS=late: ")
+    manager.close()
+    assert len(manager.messages) <= 4
+
+
+def test_a_stop_while_waiting_leaves_no_refusal(box: Box) -> None:
+    """SIGTERM ends a waiting gate at once and says nothing about the profile."""
+    argv = box.gate("--ram-bytes", available_bytes(), deadline_s=30)
+    with started(argv) as gate:
+        time.sleep(0.3)
+        gate.terminate()
+        assert gate.wait(timeout=2) != 0
+    assert not box.refusal.exists()
+
+
+def test_a_broken_systemctl_does_not_hide_the_refusal(box: Box) -> None:
+    """The refusal is written and its status kept when the start limit cannot be cleared."""
+    (box.root / "systemctl").unlink()
+    with held(box.lease):
+        assert run(box.gate(*LEASE)).returncode == 75
+    assert box.refusal.exists()
+
+
+def test_an_unwritable_folder_does_not_change_the_verdict(box: Box) -> None:
+    """Without a place for its file the gate still refuses, and logs why."""
+    box.refusal.parent.write_text("not a folder")
+    with held(box.lease):
+        result = run(box.gate(*LEASE))
+    assert result.returncode == 75
+    assert "cannot leave the refusal" in result.stderr
+
+
+def test_a_lease_that_is_a_link_is_not_followed(box: Box) -> None:
+    """A link in the lease folder is an error, not a lock on something else."""
+    box.lease.parent.mkdir()
+    target = box.root / "target"
+    target.touch()
+    box.lease.symlink_to(target)
+    assert run(box.gate(*LEASE)).returncode == 255
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--name", "../x"),
+        ("--name", ""),
+        ("--lease", "../x:shared"),
+        ("--lease", "gpu-0"),
+        ("--lease", "gpu-x:shared"),
+        ("--gpus", "all,1"),
+        ("--ram-bytes", "-1"),
+        ("--ram-bytes", "1e9"),
+        ("--deadline-s", "nan"),
+        ("--deadline-s", "soon"),
+        ("--surprise", "1"),
+        ("stray",),
+        ("--name",),
+    ],
+)
+def test_a_senseless_command_line_is_skipped_without_restart(
+    box: Box, arguments: Sequence[str]
+) -> None:
+    """A wrong argument ends in one sentence and a status that systemd does not retry."""
+    result = run(box.gate(*arguments))
+    assert result.returncode == 64
+    assert result.stderr.startswith("<3>gate: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_a_gate_that_admits_is_quick(box: Box) -> None:
+    """Deciding on leases and RAM takes no longer than 40 ms beside the interpreter's start."""
+    bare = program("names")
+
+    def median_s(argv: Sequence[str]) -> float:
+        times = []
+        for _ in range(7):
+            began = time.perf_counter()
+            run(argv)
+            times.append(time.perf_counter() - began)
+        return sorted(times)[3]
+
+    gate = box.gate(*LEASE, "--ram-bytes", 1)
+    assert eventually(lambda: median_s(gate) - median_s(bare) < 0.04, within_s=10)

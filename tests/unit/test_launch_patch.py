@@ -1,0 +1,179 @@
+"""The patch hook: what counts as proof, and what the wrapper does without it."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.launch.patch import missing
+from tests.unit.launch_rig import (
+    Manager,
+    control_group,
+    engine,
+    free_port,
+    inside,
+    program,
+    run,
+    started,
+)
+
+P4 = "P4 TurboQuant hybrid"
+GUARD = "TOLIST_CAPTURE_GUARD"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "P4 TurboQuant hybrid: applied",
+        "[patch] Applied P4 TurboQuant hybrid to model_runner.py",
+        "P4 TurboQuant hybrid already applied",
+        "P4 TurboQuant hybrid applied (3 anchors, 0 skipped, no errors, failed: 0)",
+        "P4 TurboQuant hybrid: anchor 2 skipped\nP4 TurboQuant hybrid: applied",
+        "P4 TurboQuant hybrid not applied\nretry\nP4 TurboQuant hybrid APPLIED",
+        "noise\n  P4 TurboQuant hybrid  ... applied\nnoise",
+    ],
+)
+def test_a_line_that_reports_it_as_applied_is_proof(output: str) -> None:
+    """A line with the expectation and the word applied proves it, unless it is denied."""
+    assert missing(output.splitlines(), [P4]) == []
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "P4 TurboQuant hybrid",
+        "applied",
+        "P4 TurboQuant hybrid: not applied",
+        "P4 TurboQuant hybrid: NOT APPLIED",
+        "P4 TurboQuant hybrid: unapplied",
+        "P4 TurboQuant hybrid skipped, anchors applied elsewhere",
+        "P4 TurboQuant hybrid failed to be applied",
+        "P4 TurboQuant hybrid isn't applied",
+        "P4 TurboQuant hybrid could not be applied",
+        "P4 TurboQuant hybrid would be applied (dry run)",
+        "P4 TurboQuant hybrid: applied=False",
+        "P4 TurboQuant hybrid: 0 hunks applied",
+        "P4 TurboQuant hybrid: applied\nP4 TurboQuant hybrid: FAILED, reverted",
+        "P4 TurboQuant hybrids applied",
+        "XP4 TurboQuant hybrid applied",
+        "p4 turboquant hybrid applied",
+        "misapplied P4 TurboQuant hybrid",
+    ],
+)
+def test_anything_else_is_no_proof(output: str) -> None:
+    """Silence, a denial, a skip or another patch's name proves nothing."""
+    assert missing(output.splitlines(), [P4]) == [P4]
+
+
+def test_what_is_missing_keeps_its_order() -> None:
+    """Only the expectations without proof are named, in the profile's order."""
+    lines = ["B applied", "D: skipped"]
+    assert missing(lines, ["D", "B", "C", "A"]) == ["D", "C", "A"]
+
+
+def test_the_name_of_a_patch_is_no_verdict() -> None:
+    """A patch whose own name sounds like a failure can be proved."""
+    assert missing(["failed-load guard: applied"], ["failed-load guard"]) == []
+    assert missing(["applied guard: found"], ["applied guard"]) == ["applied guard"]
+
+
+@given(st.lists(st.text()), st.text(min_size=1))
+def test_no_output_breaks_the_reading(lines: list[str], expectation: str) -> None:
+    """Any text is read without an error."""
+    assert missing(lines, [expectation]) in ([], [expectation])
+
+
+def wrapper(command: list[str], *arguments: object, engine_argv: list[str]) -> list[str]:
+    hook = ("--patch-command", json.dumps(command), *arguments)
+    return program("backend", "--name", "a", "--port", free_port(), *hook, "--", *engine_argv)
+
+
+def shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (f"echo {P4} applied", f"not reported as applied: {GUARD}"),
+        (f"echo {P4} applied; echo {GUARD} skipped", f"not reported as applied: {GUARD}"),
+        ("true", f"not reported as applied: {P4}, {GUARD}"),
+        (f"echo {P4} applied; echo {GUARD} applied; exit 3", "ended with status 3"),
+    ],
+)
+def test_without_proof_the_engine_is_not_started(tmp_path: Path, script: str, text: str) -> None:
+    """A missing expectation ends in status 78 and is named; the engine never runs."""
+    trace = tmp_path / "engine-ran"
+    expectations = ("--patch-expect", P4, "--patch-expect", GUARD)
+    result = run(wrapper(shell(script), *expectations, engine_argv=["/bin/touch", str(trace)]))
+    assert result.returncode == 78
+    assert text in result.stderr
+    assert not trace.exists()
+
+
+def test_with_proof_the_engine_starts(tmp_path: Path) -> None:
+    """The hook's output is passed on, from both streams, and the engine runs after it."""
+    trace = tmp_path / "engine-ran"
+    script = f"echo {P4} applied; echo {GUARD} applied >&2; test -z $NOTIFY_SOCKET || exit 9"
+    expectations = ("--patch-expect", P4, "--patch-expect", GUARD)
+    argv = wrapper(shell(script), *expectations, engine_argv=["/bin/touch", str(trace)])
+    result = run(argv, environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
+    assert result.returncode == 0
+    assert trace.exists()
+    assert P4 in result.stdout
+    assert GUARD in result.stdout
+
+
+def test_a_hook_that_cannot_run_is_named() -> None:
+    """A command that is not there ends in status 78."""
+    result = run(wrapper(["/nonexistent/patch"], engine_argv=["/bin/true"]))
+    assert result.returncode == 78
+    assert "/nonexistent/patch: No such file" in result.stderr
+
+
+def test_a_hook_that_hangs_is_ended(tmp_path: Path) -> None:
+    """A hook without progress is killed with its children, and the start refused."""
+    marker = f"{tmp_path}/sleeper"
+    command = [sys.executable, "-c", f"import time; time.sleep(60)  # {marker}"]
+    limit = ("--no-progress-s", 0.2)
+    began = time.monotonic()
+    argv = wrapper(command, *limit, engine_argv=["/bin/true"])
+    with control_group("appliance-patch-test") as group:
+        if group is None:
+            pytest.skip("needs root to make a control group; a hook that hangs stays unproved")
+        result = run(inside(group, argv))
+    assert result.returncode == 78
+    assert "made no progress" in result.stderr
+    assert time.monotonic() - began < 10
+    lines = [_command_line(p) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    assert not any(marker in line for line in lines)
+
+
+def _command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_a_hook_that_works_is_given_time(tmp_path: Path) -> None:
+    """Each line of output moves the start time-out, and the status says what is going on."""
+    manager = Manager(tmp_path / "notify")
+    port = free_port()
+    script = f"for i in 1 2; do sleep 0.9; echo step; done; echo {P4} applied"
+    hook = ("--patch-command", json.dumps(shell(script)), "--patch-expect", P4)
+    limit = ("--no-progress-s", 5)
+    argv = program(
+        "backend", "--name", "a", "--port", port, *limit, *hook, "--", *engine("--port", port)
+    )
+    with started(argv, environment=manager.environment):
+        assert "STATUS=applying patches" in str(manager.receive(within_s=5))
+        manager.wait_for("EXTEND_TIMEOUT_USEC=5000000")
+        manager.wait_for("READY=1")
+        manager.pass_barriers()
+    manager.close()
