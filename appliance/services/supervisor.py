@@ -18,7 +18,7 @@ anything started or stopped by hand     reports it
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from appliance.domain.errors import ApplianceError, StoreError
@@ -29,6 +29,7 @@ from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.goals import goal_of
 from appliance.planning.repair import WINDOW_S, to_repair
+from appliance.planning.wording import no_such_profile
 from appliance.ports import Profiles
 from appliance.services.transaction import Outside, Transaction, preflight
 
@@ -42,8 +43,8 @@ class BusyError(ApplianceError):
 class UnknownProfileError(ApplianceError):
     """No such profile is applied. `name` is the one that was asked for."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f'no profile "{name}"')
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(no_such_profile(name, known))
         self.name = name
 
 
@@ -215,7 +216,7 @@ class Supervisor:
     def _check_names(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._catalogue:
-                raise UnknownProfileError(name)
+                raise UnknownProfileError(name, self._catalogue)
 
     def _join(self, request: Request, running: Transaction) -> Running:
         operation = running.operation

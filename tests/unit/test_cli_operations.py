@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.domain.protocol import Verb
+from appliance.surfaces.cli.client import Conversation, ask
+from appliance.surfaces.cli.failure import UnreachableError
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story
 from tests.fakes.profiles import applied
@@ -26,6 +29,8 @@ DONE = {
     "event": "result",
     "exit": 0,
     "outcome": "done",
+    "kind": "switch",
+    "target": ["genesis"],
     "message": "genesis is serving on :8022",
     "ms": 47_900.0,
 }
@@ -291,11 +296,24 @@ def test_a_dead_socket_is_a_supervisor_that_does_not_run(box: CliBox) -> None:
 
 
 def test_a_supervisor_that_does_not_greet_is_given_up(box: CliBox) -> None:
-    """Systemd holds the socket open for a dead supervisor: the wait for a greeting ends."""
-    with FakeSupervisor(box.socket, {}, greeting=None):
-        ended = box.run("cancel")
-    assert ended.status == 69
-    assert "supervisor does not answer within 5 s" in ended.err
+    """The socket is systemd's and stays open for a dead supervisor: the wait for a greeting is bounded."""
+    with (
+        FakeSupervisor(box.socket, {}, greeting=None),
+        pytest.raises(UnreachableError, match="supervisor does not answer within 0 s"),
+    ):
+        Conversation(str(box.socket), Verb.CANCEL, {}, greeting_s=0.1)
+
+
+@pytest.mark.parametrize(
+    "greeting", [{"event": "hello", "filler": "x" * (3 << 20)}, {"event": "nonsense"}]
+)
+def test_noise_on_the_socket_is_no_supervisor(box: CliBox, greeting: Mapping[str, object]) -> None:
+    """Whatever else answers on the socket, the command ends with one sentence."""
+    with (
+        FakeSupervisor(box.socket, {"cancel": []}, greeting=greeting),
+        pytest.raises(UnreachableError),
+    ):
+        ask(str(box.socket), Verb.CANCEL)
 
 
 def test_versions_without_a_common_protocol(box: CliBox) -> None:

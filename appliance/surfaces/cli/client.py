@@ -22,12 +22,19 @@ class Conversation:
     """One request to the supervisor and the events that answer it.
 
     Raises:
-        UnreachableError: nobody listens, or nobody greets within `GREETING_S`.
+        UnreachableError: nobody listens, or nobody greets within `greeting_s`.
         NotAMemberError: the socket is not for this user.
         CliError: the supervisor speaks another version of the protocol.
     """
 
-    def __init__(self, path: str, verb: Verb, arguments: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        path: str,
+        verb: Verb,
+        arguments: Mapping[str, object],
+        *,
+        greeting_s: float = GREETING_S,
+    ) -> None:
         self.closed = False
         """A closing event was read."""
         self.last_line = ""
@@ -35,7 +42,7 @@ class Conversation:
         self._buffer = b""
         self._socket = _connected(path)
         try:
-            self._ask(verb, arguments)
+            self._ask(verb, arguments, greeting_s)
         except BaseException:
             self._socket.close()
             raise
@@ -76,7 +83,7 @@ class Conversation:
             if event is not None:
                 yield event
 
-    def _ask(self, verb: Verb, arguments: Mapping[str, object]) -> None:
+    def _ask(self, verb: Verb, arguments: Mapping[str, object], greeting_s: float) -> None:
         request = {
             "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
             "version": __version__,
@@ -87,10 +94,10 @@ class Conversation:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
             raise UnreachableError from error
-        greeting = self.next_event(GREETING_S)
+        greeting = self.next_event(greeting_s)
         if greeting is None:
             raise UnreachableError(
-                f"supervisor does not answer within {GREETING_S:.0f} s: "
+                f"supervisor does not answer within {greeting_s:.0f} s: "
                 "systemctl status appliance-supervisor"
             )
         if self.closed:

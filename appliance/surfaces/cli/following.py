@@ -4,6 +4,7 @@ import json
 import time
 from typing import Final
 
+from appliance.domain.operations import Kind
 from appliance.domain.protocol import Exit
 from appliance.planning.wording import duration, joined
 from appliance.surfaces.cli.client import Conversation, closing_status
@@ -27,6 +28,7 @@ def follower_of(
     )
 
 
+_TIMED: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART})
 _HOW_TO_GO_ON: Final = "appliance wait follows it, appliance cancel ends it"
 
 
@@ -162,5 +164,7 @@ def conclude(event: Json, streams: Streams) -> int:
 
 
 def _in_time(event: Json) -> str:
+    """How long it took until something served; anything else is quick or was waited for."""
     spent_ms = number_in(event, "ms")
-    return f" in {duration(spent_ms / 1000)}" if spent_ms else ""
+    timed = text_in(event, "kind") in _TIMED and texts_in(event, "target")
+    return f" in {duration(spent_ms / 1000)}" if spent_ms and timed else ""

@@ -1,0 +1,155 @@
+"""The command line and the real control server, over a real socket, on a box in virtual time.
+
+What the fake supervisor of the other tests promises is kept here by the real one.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import __version__
+from appliance.domain.profile import Catalogue
+from appliance.planning.status import build_status
+from appliance.services.supervisor import Supervisor
+from appliance.surfaces.control import ControlServer
+from tests.fakes.cli_box import CliBox, Ended
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+AEON = applied("aeon", "gpu-all", port=8023)
+GENESIS = applied("genesis", "gpu-all", port=8022)
+BOX = catalogue(AEON, GENESIS)
+
+
+class FakeProfiles:
+    """The port `Profiles`."""
+
+    def load(self) -> Catalogue:
+        return BOX
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A supervised box and the command line on it."""
+
+    box: CliBox
+    outside: FakeOutside
+
+    async def run(self, *arguments: str) -> Ended:
+        """Run a command while the supervisor does its work."""
+        return await asyncio.to_thread(self.box.run, *arguments)
+
+
+def status_of(supervisor: Supervisor, outside: FakeOutside) -> Any:
+    async def document() -> Mapping[str, Any]:
+        state = await supervisor.state()
+        return build_status(
+            catalogue=state.catalogue,
+            observed=state.observed,
+            committed=state.committed,
+            hold_until=state.hold_until,
+            marks=await outside.store.marks(),
+            operation=None,
+            last_operation=None,
+            memory=None,
+            supervisor={"state": "up", "uptime_s": 1.0},
+            host="garage",
+            version=__version__,
+            now=outside.clock.unix_s(),
+        )
+
+    return document
+
+
+@asynccontextmanager
+async def live(box: CliBox) -> AsyncIterator[Live]:
+    """A supervisor with aeon committed and serving, and its control socket."""
+    box.install(AEON, GENESIS, committed="aeon")
+    outside = FakeOutside(BOX, "aeon")
+    outside.units.patience = sys.maxsize
+    outside.serve("aeon")
+    supervisor = Supervisor(
+        outside.ports(), FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None
+    )
+    server = ControlServer(
+        supervisor,
+        status=status_of(supervisor, outside),
+        now_unix_s=outside.clock.unix_s,
+    )
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(box.socket))
+    listener.listen()
+    listener.settimeout(0)
+    tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(server.serve(listener))]
+    try:
+        yield Live(box, outside)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        listener.close()
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> CliBox:
+    return CliBox(tmp_path)
+
+
+async def test_a_switch_from_end_to_end(box: CliBox) -> None:
+    """A switch shows the server's phases, ends with its sentence, and commits."""
+    async with live(box) as it:
+        ended = await it.run("switch", "genesis")
+        assert ended.status == 0, ended.err
+        assert ended.out.startswith("genesis is serving")
+        labels = [line[3:24].strip() for line in ended.err.splitlines()[1:]]
+        assert ended.err.startswith("aeon → genesis")
+        assert labels[0] == "preflight"
+        assert labels[-1] == "committing"
+        assert it.outside.commitment.names == ("genesis",)
+        status = await it.run("status", "--json")
+        assert json.loads(status.out)["committed"] == ["genesis"]
+        assert status.status == 0
+
+
+async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:
+    """A switch that fails ends with 10 and names what serves again."""
+    async with live(box) as it:
+        it.outside.backend.cold.add("genesis")
+        ended = await it.run("switch", "genesis")
+        assert ended.status == 10, ended.err
+        assert "restored: aeon serves again" in ended.err
+        assert " ✗ warm-up" in ended.err
+        assert "back: " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "sentence"),
+    [
+        ("switch genisis", 4, 'no profile "genisis". Did you mean "genesis"?'),
+        ("switch genesis --dry-run", 0, "would stop   aeon"),
+        ("start genesis", 1, "aeon"),
+        ("cancel", 0, "nothing to cancel"),
+        ("wait", 0, "no operation is running"),
+        ("wait --for serving", 0, "aeon is serving"),
+        ("mark genesis retired", 0, "genesis is marked retired"),
+        ("stop", 0, "aeon"),
+        ("hold --for 2h", 0, ""),
+        ("restart aeon", 0, "aeon"),
+        ("version", 0, f"supervisor {__version__}"),
+    ],
+)
+async def test_verbs_from_end_to_end(box: CliBox, command: str, status: int, sentence: str) -> None:
+    """Every verb and the server understand each other."""
+    async with live(box) as it:
+        ended = await it.run(*command.split())
+    assert ended.status == status, ended
+    assert sentence in ended.out + ended.err
+    assert "Traceback" not in ended.err
