@@ -29,7 +29,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as SourceError
 
 from appliance.adapters.model_faults import model_faults, table_model
-from appliance.adapters.profile_fields import Duration, Port, Size, User, shown, wrong
+from appliance.adapters.profile_fields import Duration, Kind, Port, Size, User, shown, wrong
 from appliance.adapters.toml_file import (
     Document,
     Fault,
@@ -44,6 +44,8 @@ SETTINGS_FILE: Final = Path("/etc/appliance/appliance.toml")
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
 _NESTED: Final = "__"
+_CLOSE: Final = 0.75
+"""Likeness, as in difflib, from which a variable is taken for a setting written wrongly."""
 
 
 def _unit_name(text: str) -> str:
@@ -68,8 +70,8 @@ def _split(value: Any) -> Any:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
-Location = Annotated[Path, PlainValidator(_location)]
-UnitName = Annotated[str, AfterValidator(_unit_name)]
+Location = Annotated[Path, PlainValidator(_location), Kind("path")]
+UnitName = Annotated[str, AfterValidator(_unit_name), Kind("unit")]
 Units = Annotated[list[UnitName], NoDecode, BeforeValidator(_split)]
 
 
@@ -135,9 +137,6 @@ class Settings(BaseSettings):
     daemon_user: User = Field(default="appliance", description="who the supervisor runs as")
     backend_user: User = Field(
         default="appliance-backend", description="who engines run as, unless a profile says"
-    )
-    operators_group: User = Field(
-        default="appliance-operators", description="who may use the control socket"
     )
     foreign_units: Units = Field(
         default=[],
@@ -245,19 +244,23 @@ def _lines(
 
 
 def _unknown_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Complaints by variable."""
-    known = [*_variables(Settings), FILE_VARIABLE]
+    """Complaints by variable: those that look like a setting written wrongly.
+
+    Others with our prefix belong to somebody else: a script around us, or its tests.
+    """
+    known = [v.removeprefix(ENVIRONMENT_PREFIX) for v in (*_variables(Settings), FILE_VARIABLE)]
     for name in sorted(env):
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
-            close = get_close_matches(name[:128], known, n=1, cutoff=0.8)
-            hint = f'; did you mean "{close[0]}"?' if close else ""
-            yield name, f"{name}: no such setting{hint}"
+        word = name.removeprefix(ENVIRONMENT_PREFIX)
+        if word == name or word in known:
+            continue
+        if close := get_close_matches(word[:128], known, n=1, cutoff=_CLOSE):
+            yield name, f'{name}: no such setting; did you mean "{ENVIRONMENT_PREFIX}{close[0]}"?'
 
 
 def _variables(model: type[BaseModel], prefix: str = ENVIRONMENT_PREFIX) -> Iterator[str]:
     """Every variable that sets something."""
     for name, field in model.model_fields.items():
-        yield prefix + name.upper()
+        yield prefix + name.upper()  # a table as a whole, in JSON
         if inner := table_model(field.annotation):
             yield from _variables(inner, prefix + name.upper() + _NESTED)
 

@@ -4,6 +4,7 @@ Every validator raises `wrong`, so that a value has exactly one complaint, whate
 """
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
@@ -28,6 +29,13 @@ _MAX_SOCKET_BYTES: Final = 107
 _MAX_DURATION_S: Final = 7 * 86_400.0
 _MAX_BYTES: Final = 1 << 50
 _NO_LIMIT_MIB: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the reference calls a type of value."""
+
+    name: str
 
 
 def wrong(text: str) -> PydanticCustomError:
@@ -111,17 +119,19 @@ def _no_doubles(items: list[str]) -> list[str]:
     return items
 
 
-Text = Annotated[str, AfterValidator(_one_line)]
+Text = Annotated[str, AfterValidator(_one_line), Kind("text")]
 Line = Annotated[Text, AfterValidator(_no_final_backslash)]
 FullText = Annotated[Text, AfterValidator(_not_empty)]
-AbsolutePath = Annotated[Text, AfterValidator(_absolute)]
+AbsolutePath = Annotated[Text, AfterValidator(_absolute), Kind("path")]
 SocketPath = Annotated[AbsolutePath, AfterValidator(_socket)]
-Word = Annotated[str, _matching(_WORD, "a word of letters, digits, dots and dashes")]
-HealthPath = Annotated[str, _matching(_HEALTH, "a path such as /health")]
+Word = Annotated[str, _matching(_WORD, "a word of letters, digits, dots and dashes"), Kind("word")]
+HealthPath = Annotated[str, _matching(_HEALTH, "a path such as /health"), Kind("URL path")]
 ServedName = Annotated[
-    str, _matching(_SERVED, "a model name or pattern: letters, digits and ._:/@+*?-")
+    str,
+    _matching(_SERVED, "a model name or pattern: letters, digits and ._:/@+*?-"),
+    Kind("name or pattern"),
 ]
-User = Annotated[str, _matching(_USER, "a user's name"), AfterValidator(_not_root)]
+User = Annotated[str, _matching(_USER, "a user's name"), AfterValidator(_not_root), Kind("name")]
 VariableName = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 Served = Annotated[
     list[ServedName], Field(min_length=1, max_length=64), AfterValidator(_no_doubles)
@@ -160,8 +170,8 @@ def _positive(seconds: float) -> float:
     return seconds
 
 
-Size = Annotated[int, BeforeValidator(_size)]
-Duration = Annotated[float, BeforeValidator(_duration)]
+Size = Annotated[int, BeforeValidator(_size), Kind("size")]
+Duration = Annotated[float, BeforeValidator(_duration), Kind("duration")]
 Deadline = Annotated[Duration, AfterValidator(_positive)]
 
 
@@ -234,13 +244,15 @@ def _cache_mib(value: Any) -> int:
     return _NO_LIMIT_MIB if value == "unlimited" else _size(value) >> 20
 
 
-GpuChoice = Annotated[Gpus, PlainValidator(_gpus)]
-Kv = Annotated[KvCache, PlainValidator(_kv)]
-Cpus = Annotated[tuple[int, ...], PlainValidator(_numbers)]
-Layers = Annotated[Literal["all"] | int, PlainValidator(_layers)]
-Experts = Annotated[Literal["all"] | tuple[int, ...], PlainValidator(_experts)]
-OnOffAuto = Annotated[str, PlainValidator(_switch)]
-CacheMib = Annotated[int, PlainValidator(_cache_mib)]
+GpuChoice = Annotated[Gpus, PlainValidator(_gpus), Kind("all or list")]
+Kv = Annotated[KvCache, PlainValidator(_kv), Kind("word or pair")]
+Cpus = Annotated[tuple[int, ...], PlainValidator(_numbers), Kind("range or list")]
+Layers = Annotated[Literal["all"] | int, PlainValidator(_layers), Kind("all or number")]
+Experts = Annotated[
+    Literal["all"] | tuple[int, ...], PlainValidator(_experts), Kind("all, range or list")
+]
+OnOffAuto = Annotated[str, PlainValidator(_switch), Kind("true, false or auto")]
+CacheMib = Annotated[int, PlainValidator(_cache_mib), Kind("size or unlimited")]
 
 
 def _overrides(value: Any) -> tuple[Override, ...]:
@@ -277,4 +289,4 @@ def _directive(item: str | float) -> str:
     return _one_line(item) if isinstance(item, str) else shown(item)
 
 
-UnitOverrides = Annotated[tuple[Override, ...], PlainValidator(_overrides)]
+UnitOverrides = Annotated[tuple[Override, ...], PlainValidator(_overrides), Kind("table")]

@@ -198,7 +198,8 @@ class XllamacppTable(Table):
     """``[xllamacpp]``: the embedded engine."""
 
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="CPU threads that generate; unset: 2"
+        default=None,
+        description="CPU threads that generate; unset: as many as `appliance apply` finds useful",
     )
 
 

@@ -132,6 +132,12 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
         load_settings(tmp_path / "none.toml", {})
 
 
+def test_variables_of_others_are_left_alone(file: Path) -> None:
+    """Only what looks like one of our settings can be one written wrongly."""
+    env = {"APPLIANCE_RIG_DIR": "/x", "APPLIANCE_TESTS_REQUIRE_SYSTEM": "1", "APPLIANCE_": "x"}
+    assert load_settings(file, env) == load_settings(file, {})
+
+
 def test_every_setting_is_described() -> None:
     """No setting without a sentence for the reference."""
     assert all(field.description for field in Settings.model_fields.values())
