@@ -128,7 +128,7 @@ def wait_until_serving(box: Box) -> list[str]:
         if document["verdict"]["state"] == "serving":
             return serving(document)
         time.sleep(0.1)
-    raise RigError(f"nothing serves {BACK_WITHIN_S:.0f} s after the reboot:\n{box.journal('-n60')}")
+    raise RigError(f"nothing serves {BACK_WITHIN_S:.0f} s after the reboot")
 
 
 def story(box: Box, names: list[str]) -> Json:
@@ -185,7 +185,11 @@ def main() -> int:
         say("\n▶ boot a disposable machine")
         with Box(name="demo", read_only=sources(wheels)) as box:
             say(f"  {box.boot_s:.1f} s")
-            report = story(box, names)
+            try:
+                report = story(box, names)
+            except RigError:
+                say(box.journal("-n60"))
+                raise
             if arguments.keep:
                 keep(box)
     except RigError as error:

@@ -148,6 +148,14 @@ make_release() {
   touch "$1/.complete"
 }
 
+# The engine is compiled code: it is there and still may not load.
+check_embedded() { # RELEASE
+  local error
+  [[ $embedded == yes ]] || return 0
+  error=$("$1/bin/python" -I -c 'import xllamacpp' 2>&1) ||
+    say "The embedded engine does not load yet (${error##*$'\n'}); for libgomp: apt-get install libgomp1"
+}
+
 # What the wheel carries for the rest of the system: README.md, units/ and profiles/.
 installed_files() {
   "$1/bin/python" -I -c 'import appliance, os; print(os.path.dirname(appliance.__file__) + "/_installed")'
@@ -263,6 +271,7 @@ install_appliance() {
   release=$prefix/releases/$(release_name)
   install -d -m 755 "$prefix/releases"
   make_release "$release"
+  check_embedded "$release"
   activate "$release"
   prune
   say "Installed appliance ${release##*/} in $prefix."

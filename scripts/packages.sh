@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Sourced by the scripts that boot boxes: the Debian packages those need on this machine.
+# Boxes see this machine's /usr, so what the appliance needs itself is here too (libgomp1 is the
+# embedded engine's).
 
 # shellcheck disable=SC2034
-box_packages=(dbus e2fsprogs iproute2 mount polkitd procps python3 python3-venv systemd systemd-container util-linux)
+box_packages=(dbus e2fsprogs iproute2 libgomp1 mount polkitd procps python3 python3-venv systemd systemd-container util-linux)
 
 # need_packages NAME…: install those that are missing, and ask the network nothing when none is.
 need_packages() {
