@@ -21,7 +21,8 @@ from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import unit_files
 from appliance.planning.drift import Drift, comment_of, find_drift
 from appliance.planning.polkit import RULE_FILE, polkit_rule
-from appliance.planning.unit_files import Layout, StandIn, UnitSpec
+from appliance.planning.unit_commands import Layout, UnitSpec
+from appliance.planning.unit_files import StandIn
 from appliance.planning.unit_text import sealed_body
 
 

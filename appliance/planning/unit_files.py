@@ -7,17 +7,15 @@ Everything comes after appliance-hold.service, which has no After= of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from json import dumps
+from dataclasses import dataclass, replace
 from typing import Final
 
-from appliance.domain.claims import Lease
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import HOLD_UNIT, unit_of
-from appliance.domain.profile import Applied, Catalogue, Need
-from appliance.domain.spec import Gpus, Ordering, Override, Patch
+from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import sandbox
 from appliance.planning.overrides import check, merged
+from appliance.planning.unit_commands import BACKEND_USER, Layout, UnitSpec, backend_argv, gate_argv
 from appliance.planning.unit_text import (
     Section,
     command_line,
@@ -29,30 +27,12 @@ from appliance.planning.unit_text import (
     text_of,
 )
 
-BACKEND_USER: Final = "appliance-backend"
 CACHE_ROOT: Final = "/var/cache/appliance-backend"
 """Where CacheDirectory= puts a directory for every backend."""
-LEASE_DIR: Final = "/run/appliance-leases"
-GATE_DIR: Final = "/run/appliance-gate"
 _STEPPED_RESTARTS_SINCE: Final = 254
 """The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
 _START_SLACK_S: Final = 10.0
 """Between the gate's or the poller's own deadline and systemd's, so that ours speaks first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitSpec:
-    """Everything that one backend unit is made from."""
-
-    applied: Applied
-    argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    gpus: Gpus = ()
-    """The GPUs it uses, claimed or shared."""
-    user: str = BACKEND_USER
-    order: Ordering = field(default_factory=Ordering)
-    patch: Patch | None = None
-    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,28 +42,6 @@ class StandIn:
     applied: Applied
     after: frozenset[str] = frozenset()
     """Units it is already ordered after."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The box around the units."""
-
-    prefix: str = "/opt/appliance/current"
-    version: str
-    systemd: int
-    """Major version; 0 when unknown, which counts as oldest."""
-    foreign_units: tuple[str, ...] = ()
-    """Units that are not ours and must not run beside a backend."""
-    margin_bytes: int | None = None
-    """VRAM the gate wants free beyond the need; None: its own default."""
-
-    lease_dir: str = LEASE_DIR
-    gate_dir: str = GATE_DIR
-
-    @property
-    def python(self) -> str:
-        """The interpreter of the installed release."""
-        return f"{self.prefix}/bin/python"
 
 
 def stand_in(applied: Applied, installed_text: str) -> StandIn:
@@ -259,77 +217,6 @@ def _files(spec: UnitSpec) -> sandbox.Entries:
             *([socket.rpartition("/")[0]] if socket and outside else ()),
         ],
     )
-
-
-def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """The gate's command: it refuses, or waits, until the claim is free."""
-    applied = spec.applied
-    return (
-        *_program(layout, "gate", applied.name),
-        *_leases(applied.claim.leases()),
-        *_gpus(spec.gpus),
-        *_needs(applied.need, layout),
-        "--deadline-s",
-        f"{applied.deadlines.release_s:g}",
-        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
-        *_directory("--gate-dir", layout.gate_dir, GATE_DIR),
-    )
-
-
-def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """The wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
-    applied, patch = spec.applied, spec.patch
-    endpoint = applied.endpoint
-    where = (
-        ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
-    )
-    hook: tuple[str, ...] = ()
-    if patch is not None:
-        expected = (word for text in patch.expect for word in ("--patch-expect", text))
-        command = dumps(patch.command, ensure_ascii=False)
-        hook = ("--patch-command", command, *expected)
-    return (
-        *_program(layout, "backend", applied.name),
-        *_leases(applied.claim.leases()),
-        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
-        *where,
-        "--health",
-        applied.health_path,
-        "--no-progress-s",
-        f"{applied.deadlines.no_progress_s:g}",
-        *hook,
-        "--",
-        *spec.argv,
-    )
-
-
-def _program(layout: Layout, module: str, name: str) -> tuple[str, ...]:
-    return (layout.python, "-I", "-m", f"appliance.launch.{module}", "--name", name)
-
-
-def _directory(option: str, path: str, default: str) -> tuple[str, ...]:
-    return () if path == default else (option, path)
-
-
-def _leases(leases: Iterable[Lease]) -> Iterable[str]:
-    for lease in leases:
-        yield "--lease"
-        yield f"{lease.name}:{'exclusive' if lease.exclusive else 'shared'}"
-
-
-def _gpus(gpus: Gpus) -> Iterable[str]:
-    if not gpus:
-        return ()
-    return ("--gpus", gpus if isinstance(gpus, str) else ",".join(map(str, gpus)))
-
-
-def _needs(need: Need, layout: Layout) -> Iterable[str]:
-    options = {
-        "--vram-bytes": need.vram_bytes,
-        "--ram-bytes": need.ram_bytes,
-        "--margin-bytes": layout.margin_bytes,
-    }
-    return (w for key, value in options.items() if value is not None for w in (key, str(value)))
 
 
 def _seconds(seconds: float) -> str:

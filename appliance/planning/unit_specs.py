@@ -4,7 +4,7 @@ from appliance.domain.spec import Profile
 from appliance.planning.compile import Source, compile_applied
 from appliance.planning.engines import launch
 from appliance.planning.engines.rendering import LaunchContext
-from appliance.planning.unit_files import BACKEND_USER, UnitSpec
+from appliance.planning.unit_commands import BACKEND_USER, UnitSpec
 
 
 def spec_of(

@@ -10,7 +10,8 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of
 from appliance.planning.apply_plan import Installed
 from appliance.planning.drift import Adoption, Drift, Kind, adoption, drop_in, find_drift, owner_of
-from appliance.planning.unit_files import Layout, UnitSpec, render
+from appliance.planning.unit_commands import Layout, UnitSpec
+from appliance.planning.unit_files import render
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

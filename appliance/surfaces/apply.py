@@ -20,7 +20,7 @@ from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.profile import Catalogue
 from appliance.domain.protocol import Exit
 from appliance.planning.apply_plan import Action, ApplyPlan, Installed, plan_apply
-from appliance.planning.unit_files import Layout
+from appliance.planning.unit_commands import Layout
 from appliance.settings import Settings
 from appliance.surfaces.adoption import Adopted, adopt, take_back
 from appliance.surfaces.apply_report import ApplyReport, as_document, as_text

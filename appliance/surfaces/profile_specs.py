@@ -8,7 +8,8 @@ from typing import Final
 from appliance import __version__
 from appliance.adapters.profiles import load_profiles
 from appliance.planning.engines.rendering import LaunchContext
-from appliance.planning.unit_files import CACHE_ROOT, Layout, UnitSpec, problem
+from appliance.planning.unit_commands import Layout, UnitSpec
+from appliance.planning.unit_files import CACHE_ROOT, problem
 from appliance.planning.unit_specs import spec_of
 from appliance.settings import Settings
 

@@ -17,9 +17,9 @@ from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.spec import Override, Patch
 from appliance.planning.overrides import refusal
 from appliance.planning.polkit import RULE_FILE, polkit_rule
+from appliance.planning.unit_commands import UnitSpec
 from appliance.planning.unit_files import (
     StandIn,
-    UnitSpec,
     catalogue,
     problem,
     render,

@@ -13,7 +13,8 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of
 from appliance.domain.protocol import Exit
 from appliance.planning.compile import Source
-from appliance.planning.unit_files import Layout, UnitSpec, problem, render
+from appliance.planning.unit_commands import Layout, UnitSpec
+from appliance.planning.unit_files import problem, render
 from appliance.planning.unit_specs import spec_of
 from appliance.planning.wording import no_such_profile
 from appliance.settings import Settings, load_settings
