@@ -1,0 +1,49 @@
+"""The options we write for llama-server exist in a llama.cpp of today."""
+
+import importlib.util
+import mmap
+import re
+from pathlib import Path
+
+import pytest
+
+from appliance.planning.engines.llama_server import RULES
+
+GOLDEN = Path(__file__).parent / "golden" / "engines"
+OLD = {"--mlock"}
+"""Only builds that legacy_options is for know these."""
+
+
+def _library() -> Path | None:
+    spec = importlib.util.find_spec("xllamacpp")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        return max(Path(folder).glob("*.so"), key=lambda f: f.stat().st_size, default=None)
+    return None
+
+
+def _unknown(options: set[str]) -> set[str]:
+    """Options that the argument parser inside the wheel does not have as a word."""
+    library = _library()
+    if library is None:
+        pytest.skip("no xllamacpp here: that llama.cpp knows our options is not shown")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return {o for o in options if text.find(b"\0" + o.encode() + b"\0") < 0}
+
+
+def test_what_we_write_is_known() -> None:
+    """Every long option of a golden llama-server launch is in llama.cpp's own parser."""
+    launches = [g.read_text() for g in GOLDEN.glob("*.txt")]
+    written = {
+        option
+        for text in launches
+        if "llama-server\n" in text.partition("\n\n")[0]
+        for option in re.findall(r"^--[a-z-]+$", text, re.MULTILINE)
+    }
+    assert len(written) > 30
+    assert not _unknown(written - OLD)
+
+
+def test_what_we_refuse_is_known() -> None:
+    """A refusal is not void because an option was given another name since."""
+    options = {o for o in (*RULES.refused, *RULES.keys) if o.startswith("--")} - OLD
+    assert not _unknown(options)
