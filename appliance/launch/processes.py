@@ -47,16 +47,18 @@ def pids() -> Iterator[int]:
 
 
 def control_group(pid: int | str) -> str:
-    """The path of a process in systemd's control group tree; empty when it is gone."""
-    unified = ""
+    """The path of a process in systemd's control group tree; empty when it is gone.
+
+    A hybrid machine has two such trees, and within a container one of them may show only its
+    root: the longer path is the one that tells units apart.
+    """
+    paths = [""]
     for line in read(f"{PROC}/{pid}/cgroup").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers == "name=systemd":  # a hybrid tree: here systemd places its units
-            return path
-        if hierarchy == "0":
-            unified = path
-    return unified
+        if hierarchy == "0" or controllers == "name=systemd":
+            paths.append(path)
+    return max(paths, key=len)
 
 
 def members(group: str) -> Iterator[int]:

@@ -4,15 +4,17 @@ Sampled each second over all processes of our own control group. An engine that 
 silent: threads wake up to look at a queue, an event loop ticks. So what counts is not that a
 number changed but that it changed faster than idling does, in one second:
 
-=============  ==========================  ===============================================
-number         counts from                 an idle engine, measured
-=============  ==========================  ===============================================
-CPU time       50 ms                       llama.cpp server 0 ms; a Python thread that wakes
-                                           100 times a second 10 ms
-memory         1 MiB, either way           0
-bytes read     64 KiB                      0; page-ins of a mapped model count as reads
-bytes written  256 B                       80 B (ten wake-ups a second by eventfd)
-=============  ==========================  ===============================================
+=============  ===============  =====================================================
+number         counts from      most that idling did in any of ten seconds
+=============  ===============  =====================================================
+CPU time       50 ms            llama.cpp server 0 ms; Python: 20 Hz event loop 10 ms,
+                                thread that polls 1000 times a second 20 ms
+memory         1 MiB            0
+bytes read     64 KiB           80 B: ten wake-ups a second by eventfd
+bytes written  256 B            80 B: the same
+=============  ===============  =====================================================
+
+(Two cores, Linux 6.18. Memory counts either way; page-ins of a mapped model count as reads.)
 
 A log line of 256 bytes or a few short ones in a second count; a lone short line does not, as
 "still waiting" is what hung engines log. What busy-waits (NCCL spins) cannot be told from work.
