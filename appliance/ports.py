@@ -39,6 +39,11 @@ class Units(Protocol):
         """The units of the profiles `names`, the hold unit and the system's state."""
         ...
 
+    @property
+    def boot_id(self) -> str:
+        """Changes with every boot, also with that of a container."""
+        ...
+
     def change(self) -> Change:
         """Notices the next change of any unit of ours."""
         ...
@@ -87,11 +92,6 @@ class Gateway(Protocol):
 class Host(Protocol):
     """The machine. None of these raise: what cannot be read is said to be unknown."""
 
-    @property
-    def boot_id(self) -> str:
-        """Changes with every boot."""
-        ...
-
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
         ...
@@ -104,8 +104,8 @@ class Host(Protocol):
         """What the gate said when it last refused, by profile; admitted ones are absent."""
         ...
 
-    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
-        """The last lines that the unit of profile `name` logged."""
+    async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
+        """The last lines that the processes of profile `name` logged since then."""
         ...
 
 

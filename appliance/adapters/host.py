@@ -37,12 +37,6 @@ class LinuxHost:
 
     def __init__(self, *, gate_dir: Path) -> None:
         self._gate_dir = gate_dir
-        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-
-    @property
-    def boot_id(self) -> str:
-        """Changes with every boot."""
-        return self._boot_id
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
@@ -79,9 +73,10 @@ class LinuxHost:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
         return read_refusals(self._gate_dir)
 
-    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
-        """The last lines that the unit of profile `name` logged in this boot."""
-        argv = ("journalctl", "-u", unit_of(name), "-b", "-n", str(lines), "-o", "cat", "-q")
+    async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
+        """The last lines that the processes of profile `name` logged since then."""
+        match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{since_unix_s:.0f}")
+        argv = ("journalctl", *match, "-n", str(lines), "-o", "cat", "-q")
         try:
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
                 process = await asyncio.create_subprocess_exec(

@@ -52,6 +52,7 @@ class SystemdUnits:
     def __init__(self) -> None:
         self._bus: MessageBus | None = None
         self._pulse = Pulse()
+        self._boot_id = ""
         self._jobs: dict[str, asyncio.Future[str]] = {}
         self._early: dict[str, str] = {}
 
@@ -63,6 +64,7 @@ class SystemdUnits:
                 for rule in _match_rules():
                     await self._call(_BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", "s", rule)
                 await self._manager("Subscribe")
+                self._boot_id = await self._when_booted()
         except (OSError, TimeoutError, DBusError, _CallError) as error:
             raise UnitError(f"cannot talk to systemd: {error}") from error
         return self
@@ -80,6 +82,15 @@ class SystemdUnits:
         """Returns when the connection to the bus is lost."""
         if self._bus is not None:
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+
+    @property
+    def boot_id(self) -> str:
+        """When this systemd began: the kernel's boot id does not change with a container's boot."""
+        return self._boot_id
+
+    async def _when_booted(self) -> str:
+        times = ("UserspaceTimestamp", "UserspaceTimestampMonotonic")
+        return "-".join([str(await self._get(_PATH, _MANAGER, name)) for name in times])
 
     def change(self) -> PulseChange:
         """Notices the next change of any unit of ours."""

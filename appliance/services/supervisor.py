@@ -246,7 +246,7 @@ class Supervisor:
             kind=request.kind,
             target=request.names,
             goal=goal,
-            boot_id=self._out.host.boot_id,
+            boot_id=self._out.units.boot_id,
             requested_by=request.by,
             began_unix_s=self._out.clock.unix_s(),
             rollback=request.rollback,
@@ -279,7 +279,7 @@ class Supervisor:
         operation = await self._out.store.unfinished()
         if operation is None:
             return
-        if operation.boot_id == self._out.host.boot_id and self._is_known(operation):
+        if operation.boot_id == self._out.units.boot_id and self._is_known(operation):
             _log.warning("operation %d goes on from %s", operation.id, operation.phase)
             self._launch(operation)
             return

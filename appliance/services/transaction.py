@@ -195,7 +195,10 @@ class Transaction:
         self._timer.end(failed=reason)
         for name in self.operation.goal.start:
             if name in self._steps.started:
-                self._log_lines = tuple(await self._out.host.log_tail(name, _LOG_LINES))
+                tail = self._out.host.log_tail(
+                    name, _LOG_LINES, since_unix_s=self.operation.began_unix_s
+                )
+                self._log_lines = tuple(await tail)
         self._steps = Steps(held=True, drained=True)
         self.operation = replace(self.operation, rolling_back=True, reason=reason, phase=Phase.STOP)
         await self._out.store.update(self.operation)

@@ -52,6 +52,7 @@ class FakeUnits:
         self.version = 0
         self.idle_waits = 0
         self.patience = 10_000
+        self.boot_id = "boot-1"
         self.seen: dict[object, Observed] = {}
         self.rivals_at_start: list[tuple[str, str]] = []
 
@@ -122,7 +123,6 @@ class FakeHost:
 
     def __init__(self, systemd: FakeSystemd) -> None:
         self.systemd = systemd
-        self.boot_id = "boot-1"
         self.profile_facts: dict[str, ProfileFacts] = {}
         self.box_facts = BoxFacts(
             ram_total_bytes=32 << 30, gpu_total_bytes={0: 16 << 30, 1: 16 << 30}
@@ -137,7 +137,7 @@ class FakeHost:
     async def refusals(self) -> Mapping[str, str]:
         return dict(self.systemd.refusals)
 
-    async def log_tail(self, name: str, lines: int) -> Sequence[str]:
+    async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:  # noqa: ARG002
         return [f"last words of {name}"][:lines]
 
 

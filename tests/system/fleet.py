@@ -1,0 +1,124 @@
+"""Profiles, units and the CLI in a box: the words that system tests are written in."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.system.rig import Box, RigError
+
+ENGINE: Final = "/usr/local/lib/test-engine/engine.py"
+PROFILES: Final = "/etc/appliance/profiles"
+OPERATOR: Final = "ana"
+STRANGER: Final = "bob"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one run of the CLI said. `ms` is its wall time, process start and entering the box included."""
+
+    exit: int
+    events: Sequence[Mapping[str, Any]]
+    errors: str
+    ms: float
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """The closing event."""
+        return self.events[-1]
+
+
+class Fleet:
+    """A box with test profiles on it."""
+
+    def __init__(self, box: Box) -> None:
+        self.box = box
+        engine = Path(__file__).with_name("engine.py").read_text(encoding="utf-8")
+        box.write(ENGINE, engine, mode=0o755)
+        (box.root / "etc/appliance/profiles").mkdir(parents=True, exist_ok=True)
+
+    def profile(
+        self, name: str, port: int, *options: str, top: str = "gpus = []", tables: str = ""
+    ) -> None:
+        """Write a profile that runs the test engine."""
+        argv = json.dumps(["/usr/bin/python3", "-S", ENGINE, "{port}", *options])
+        self.box.write(
+            f"{PROFILES}/{name}.toml",
+            f'description = "test"\nengine = "command"\nport = {port}\n{top}\n'
+            f'[command]\nargv = {argv}\nhealth = "/health"\n{tables}\n',
+        )
+
+    def pair(self) -> None:
+        """Two profiles, a and b, that can never run together, applied."""
+        self.profile("a", 9001)
+        self.profile("b", 9002)
+        self.apply()
+
+    def people(self) -> None:
+        """An operator and a stranger."""
+        self.box.run(
+            f"id -u {OPERATOR} 2>/dev/null || useradd -G appliance-operators {OPERATOR};"
+            f" id -u {STRANGER} 2>/dev/null || useradd {STRANGER}"
+        )
+
+    def apply(self, *options: str, check: bool = True) -> str:
+        """Run `appliance apply`; its output."""
+        return self.box.run("appliance", "apply", *options, check=check).stdout
+
+    def cli(self, *argv: str, user: str | None = None, timeout_s: float = 60.0) -> Answer:
+        """Run a verb that tells its story as events."""
+        began = time.monotonic()
+        done = self.box.run(
+            "appliance", *argv, "--json", user=user, check=False, timeout_s=timeout_s
+        )
+        ms = (time.monotonic() - began) * 1000
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return Answer(exit=done.returncode, events=events, errors=done.stderr, ms=ms)
+
+    def switch(self, name: str, *options: str, user: str | None = None) -> Answer:
+        """Switch, and insist that it worked."""
+        answer = self.cli("switch", name, *options, user=user)
+        if answer.exit:
+            raise RigError(f"switch {name}: {answer}\n{self.box.journal('-n60')}")
+        return answer
+
+    def status(self) -> Mapping[str, Any]:
+        """The status document."""
+        out = self.box.run("appliance", "status", "--json", check=False).stdout
+        document: Mapping[str, Any] = json.loads(out)
+        return document
+
+    def active(self) -> list[str]:
+        """Profiles whose unit is active, by systemd's own word."""
+        listed = self.box.run(
+            "systemctl list-units --state=active --plain --no-legend 'appliance-backend-*'"
+        ).stdout
+        units = [line.split()[0] for line in listed.splitlines() if line.strip()]
+        return [u.removeprefix("appliance-backend-").removesuffix(".service") for u in units]
+
+    def main_pid(self, name: str) -> int:
+        """The engine's process id in the box; 0: none."""
+        return int(self.show(name, "MainPID"))
+
+    def show(self, name: str, prop: str) -> str:
+        """One property of a profile's unit."""
+        unit = f"appliance-backend-{name}.service"
+        return self.box.run("systemctl", "show", "-P", prop, unit).stdout.strip()
+
+    def committed(self) -> list[str]:
+        """What the file that a boot follows says."""
+        return self.box.run("cat /var/lib/appliance/active", check=False).stdout.split()
+
+    def wait_serving(self, *names: str, timeout_s: float = 10.0) -> float:
+        """Wait until exactly these are active; seconds it took."""
+        began = time.monotonic()
+        while self.active() != sorted(names):
+            if time.monotonic() - began > timeout_s:
+                raise RigError(
+                    f"{self.active()} instead of {names} after {timeout_s} s\n"
+                    f"{self.box.journal('-n60')}"
+                )
+            time.sleep(0.02)
+        return time.monotonic() - began

@@ -1,0 +1,151 @@
+"""The switch on a real systemd: what it ends with, whatever happens on the way."""
+
+import threading
+import time
+
+import pytest
+
+from tests.system.fleet import Fleet
+from tests.system.rig import Box
+
+
+@pytest.fixture
+def fleet(box: Box) -> Fleet:
+    """A box with the profiles a and b, a serving."""
+    fleet = Fleet(box)
+    fleet.pair()
+    fleet.switch("a")
+    return fleet
+
+
+def test_switch_serves_and_commits(fleet: Fleet) -> None:
+    """After a switch the new model answers, the old one is gone, and the file says so."""
+    answer = fleet.switch("b")
+    assert answer.result["message"] == "b is serving"
+    assert answer.result["committed"] == fleet.committed() == ["b"]
+    assert fleet.active() == ["b"]
+    phases = [e["phase"] for e in answer.events if e["event"] == "phase" and e["state"] == "done"]
+    assert phases[0] == "preflight"
+    assert phases[-2:] == ["warm-up", "commit"]
+    assert "hello from 9002" in fleet.box.run(ask(9002)).stdout
+
+
+def ask(port: int) -> str:
+    """A shell line that asks the model on a port one question."""
+    return (
+        f"curl -sf -m 60 http://127.0.0.1:{port}/v1/chat/completions"
+        ' -H "Content-Type: application/json"'
+        """ -d '{"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 16}'"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--die",), "the engine exited with status 3"),
+        (("--mute",), "answered 500"),
+        (("--delay", "60"), "no progress"),
+    ],
+    ids=["dies", "mute", "hangs"],
+)
+def test_failed_switch_restores_the_previous(
+    fleet: Fleet, options: tuple[str, ...], reason: str
+) -> None:
+    """An engine that dies, answers nonsense or hangs costs the old model a pause."""
+    fleet.profile("bad", 9003, *options, tables='[deadlines]\nno_progress = "3s"\n')
+    fleet.apply()
+    answer = fleet.cli("switch", "bad")
+    assert answer.exit == 10, answer
+    assert reason in answer.result["message"]
+    assert answer.result["restored"] == ["a"]
+    assert fleet.active() == ["a"]
+    assert fleet.committed() == ["a"]
+
+
+def test_failure_shows_the_backends_last_words(fleet: Fleet) -> None:
+    """The last lines that the failed engine logged come with the failure."""
+    fleet.profile("bad", 9003, "--die")
+    fleet.apply()
+    assert "weights: corrupt" in fleet.cli("switch", "bad").result["log"]
+
+
+def test_no_rollback_leaves_nothing_serving(fleet: Fleet) -> None:
+    """--no-rollback ends with nothing serving and says so by its exit status."""
+    fleet.profile("bad", 9003, "--die")
+    fleet.apply()
+    assert fleet.cli("switch", "bad", "--no-rollback").exit == 11
+    assert fleet.active() == []
+    assert fleet.committed() == ["a"]
+
+
+def test_loading_engine_is_waited_for(fleet: Fleet) -> None:
+    """An engine that loads for longer than its no-progress deadline, busily, is not cut."""
+    fleet.box.write(
+        "/usr/local/lib/test-engine/busy.py",
+        "import runpy, sys, time\n"
+        "end = time.monotonic() + 6\n"
+        "while time.monotonic() < end: pass\n"
+        f"sys.argv = ['engine.py', '9003']\nrunpy.run_path('{'/usr/local/lib/test-engine/engine.py'}', run_name='__main__')\n",
+    )
+    fleet.profile("busy", 9003, tables='[deadlines]\nno_progress = "2s"\n')
+    path = "/etc/appliance/profiles/busy.toml"
+    text = (fleet.box.root / path.lstrip("/")).read_text()
+    fleet.box.write(path, text.replace("engine.py", "busy.py"))
+    fleet.apply()
+    assert fleet.switch("busy").result["phases_ms"]["load"] > 3000
+
+
+def test_same_target_joins_and_another_is_busy(fleet: Fleet) -> None:
+    """Two operators at once: one operation, or a clear word about the other's."""
+    fleet.profile("slow", 9003, "--delay", "2")
+    fleet.apply()
+    first = threading.Thread(target=fleet.switch, args=("slow",))
+    first.start()
+    time.sleep(1.0)
+    busy = fleet.cli("switch", "b")
+    assert busy.exit == 75
+    assert "switch slow is running (" in (busy.errors or str(busy.events))
+    joined = fleet.switch("slow")
+    first.join()
+    assert [e["joined"] for e in joined.events if e["event"] == "accepted"] == [True]
+
+
+def test_cancel_brings_the_previous_back(fleet: Fleet) -> None:
+    """`cancel` turns a loading switch round."""
+    fleet.profile("slow", 9003, "--delay", "30")
+    fleet.apply()
+    assert fleet.cli("switch", "slow", "--no-wait").exit == 0
+    time.sleep(0.7)
+    assert fleet.cli("cancel").exit == 0
+    fleet.wait_serving("a")
+    assert fleet.committed() == ["a"]
+
+
+def test_refused_before_anything_is_stopped(fleet: Fleet) -> None:
+    """A missing model file, a taken port and a retired profile never touch the old model."""
+    pid = fleet.main_pid("a")
+    fleet.profile("gone", 9003, top='gpus = []\nmodel = "/models/gone.gguf"')
+    fleet.profile("taken", 9004)
+    fleet.apply()
+    listening = "/usr/bin/python3 -c 'import socket,time;s=socket.create_server((\"127.0.0.1\",9004));time.sleep(60)'"
+    with fleet.box.stream("sh", "-c", listening):
+        fleet.box.wait_for("grep -q :232C /proc/net/tcp")
+        taken = fleet.cli("switch", "taken")
+    gone = fleet.cli("switch", "gone")
+    fleet.box.run("appliance mark b retired")
+    retired = fleet.cli("switch", "b")
+    assert [taken.exit, gone.exit, retired.exit] == [1, 1, 1]
+    assert "port 9004 is in use by a process of user root" in taken.result["message"]
+    assert "model file missing: /models/gone.gguf" in gone.result["message"]
+    assert "b is retired: appliance mark b standby" in retired.result["message"]
+    assert fleet.main_pid("a") == pid
+
+
+def test_switch_without_a_drained_old_engine_still_ends(fleet: Fleet) -> None:
+    """An engine that ignores SIGTERM is killed at its stop deadline, and the switch goes on."""
+    fleet.profile("deaf", 9003, "--ignore-term", tables='[deadlines]\nstop = "1s"\n')
+    fleet.apply()
+    fleet.switch("deaf")
+    answer = fleet.switch("b")
+    assert answer.result["phases_ms"]["stop"] >= 900
+    assert fleet.active() == ["b"]
