@@ -14,7 +14,7 @@ state         exit  when
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypedDict
+from typing import Final
 
 from appliance.domain.claims import Claim
 from appliance.domain.names import is_profile_name
@@ -22,71 +22,18 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.domain.protocol import Exit
+from appliance.planning.status_document import (
+    ENDED_BADLY,
+    HoldRow,
+    ProfileRow,
+    ProfileState,
+    StatusDocument,
+    SupervisorRow,
+    Verdict,
+)
 from appliance.planning.wording import age, joined
 
 START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"
-
-ProfileState = Literal[
-    "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
-]
-VerdictState = Literal["serving", "degraded", "nothing"]
-
-
-class SupervisorRow(TypedDict):
-    """Whether the supervisor runs, and for how long; None: unknown."""
-
-    state: Literal["up", "down"]
-    uptime_s: float | None
-
-
-class HoldRow(TypedDict):
-    """A hold in force; None: until a switch or a start ends it."""
-
-    until_unix_s: float | None
-
-
-class ProfileRow(TypedDict):
-    """One profile and its unit."""
-
-    name: str
-    mark: str | None
-    description: str
-    engine: str
-    model: str
-    served: list[str]
-    endpoint: str
-    claim: list[str]
-    state: ProfileState
-    committed: bool
-    since_unix_s: float | None
-    status_text: str
-    main_pid: int | None
-    edited_since_apply: bool
-    note: str | None
-
-
-class Verdict(TypedDict):
-    """The answer to "is it all right?", the exit status it gives, and sentences saying why."""
-
-    state: VerdictState
-    exit: int
-    why: list[str]
-
-
-class StatusDocument(TypedDict):
-    """What ``appliance status --json`` prints."""
-
-    host: str
-    version: str
-    supervisor: SupervisorRow
-    committed: list[str]
-    hold: HoldRow | None
-    operation: Mapping[str, object] | None
-    last_operation: Mapping[str, object] | None
-    memory: Mapping[str, object] | None
-    profiles: list[ProfileRow]
-    verdict: Verdict
-
 
 _STATES: Final[Mapping[ActiveState, ProfileState]] = {
     ActiveState.ACTIVE: "serving",
@@ -97,7 +44,6 @@ _STATES: Final[Mapping[ActiveState, ProfileState]] = {
     ActiveState.INACTIVE: "stopped",
     ActiveState.MAINTENANCE: "stopped",
 }
-_ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"})
 
 
 def build_status(
@@ -196,15 +142,6 @@ def parse_hold(text: str) -> HoldUntil:
         return FOREVER
 
 
-def profile_exit(row: ProfileRow) -> Exit:
-    """The exit status of ``status NAME``."""
-    if row["state"] == "serving":
-        return Exit.OK
-    if row["state"] in _ENDED_BADLY or row["committed"]:
-        return Exit.FAILED
-    return Exit.NOTHING_SERVING
-
-
 def endpoint_of(applied: Applied) -> str:
     """Where clients of the backend connect: ``127.0.0.1:8022`` or ``unix:/run/…``."""
     if applied.endpoint.socket is not None:
@@ -256,7 +193,7 @@ def _note(
 ) -> str | None:
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
-    if state in _ENDED_BADLY:
+    if state in ENDED_BADLY:
         return refusal or _ending(unit)
     if state == "stopped" and committed and _stopped_by_hand(unit):
         return "stopped by hand"
@@ -351,7 +288,7 @@ def _missing_why(rows: Sequence[ProfileRow], missing: Sequence[str]) -> list[str
 
 def _why_missing(row: ProfileRow) -> str:
     name, note = row["name"], row["note"]
-    if row["state"] in _ENDED_BADLY:
+    if row["state"] in ENDED_BADLY:
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":
         reason = f" ({note})" if note else ""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.surfaces.cli.grammar import build_parser
+from appliance.domain.profile import Mark
+from appliance.surfaces.cli.grammar import MARKS, VERBS, Verb, build_parser
 from appliance.surfaces.cli.reference import reference
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor
@@ -16,10 +17,14 @@ from tests.fakes.profiles import applied
 HEAVY = {
     "argcomplete",
     "asyncio",
+    "dataclasses",
     "dbus_fast",
+    "inspect",
+    "pathlib",
     "pydantic",
     "pydantic_settings",
     "rich",
+    "shutil",
     "subprocess",
     "tomlkit",
     "tomllib",
@@ -64,7 +69,7 @@ def box(tmp_path: Path) -> CliBox:
 def test_usage_errors(command: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A usage error exits 2 with one line that says what to type next."""
     with pytest.raises(SystemExit) as ended:
-        build_parser().parse_args(command.split())
+        build_parser(command.split()).parse_args(command.split())
     error = capsys.readouterr().err
     assert ended.value.code == 2
     assert sentence in error
@@ -126,6 +131,22 @@ def test_verbs_are_imported_only_when_run() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert "appliance.surfaces.cli.verbs" not in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_a_verb_alone_is_the_verb_among_all(verb: Verb) -> None:
+    """Building one verb's grammar and building them all is the same to whoever asks for it."""
+    usages = []
+    for parser in (build_parser([verb.name]), build_parser()):
+        (choices,) = (a.choices for a in parser._actions if a.dest == "verb")
+        assert isinstance(choices, dict)
+        usages.append(choices[verb.name].format_help())
+    assert usages[0] == usages[1]
+
+
+def test_marks_are_the_domains() -> None:
+    """The grammar repeats the marks, to save an import; they are the same."""
+    assert list(MARKS) == list(Mark)
 
 
 def test_reference_is_current() -> None:

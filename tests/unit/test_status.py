@@ -12,14 +12,12 @@ from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Mark
 from appliance.domain.protocol import Exit
 from appliance.planning.status import (
-    StatusDocument,
-    SupervisorRow,
     build_status,
     parse_committed,
     parse_hold,
-    profile_exit,
     profile_state,
 )
+from appliance.planning.status_document import StatusDocument, SupervisorRow, profile_exit
 from tests.fakes.profiles import applied, catalogue
 
 NOW = 1_000_000.0

@@ -3,10 +3,8 @@
 from argparse import Namespace
 from typing import cast
 
-from appliance.domain.names import SUPERVISOR_UNIT, is_profile_name
-from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.protocol import Exit, Verb
-from appliance.planning.status import ProfileRow, StatusDocument
+from appliance.planning.status_document import ProfileRow, StatusDocument
 from appliance.planning.wording import no_such_profile
 from appliance.surfaces.cli.client import ask
 from appliance.surfaces.cli.failure import CliError, NotAMemberError, UnreachableError
@@ -28,28 +26,10 @@ def read_status(places: Places) -> StatusDocument:
     try:
         return cast("StatusDocument", ask(places.control_socket, Verb.STATUS)["status"])
     except (UnreachableError, NotAMemberError) as reason:
-        return _read_offline(places, reason)
+        # Its imports would double the time of a status that the supervisor answers.
+        from appliance.surfaces.cli.offline import status_without  # noqa: PLC0415
 
-
-def _read_offline(places: Places, reason: CliError) -> StatusDocument:
-    from appliance.surfaces.cli.offline import status_from_systemd  # noqa: PLC0415 - slow path
-
-    document = status_from_systemd(places, catalogue_of(places))
-    if document["supervisor"]["state"] == "up":
-        hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
-        document["verdict"]["why"].insert(0, hint)
-    return document
-
-
-def catalogue_of(places: Places) -> Catalogue:
-    """The applied profiles; none while nothing was applied.
-
-    Raises:
-        StoreError: the manifest is damaged.
-    """
-    from appliance.adapters.manifest import ManifestProfiles  # noqa: PLC0415 - slow path
-
-    return ManifestProfiles(places.applied_dir).load()
+        return status_without(places, reason)
 
 
 def row_of(document: StatusDocument, name: str) -> ProfileRow:
@@ -62,15 +42,3 @@ def row_of(document: StatusDocument, name: str) -> ProfileRow:
     if name not in rows:
         raise CliError(no_such_profile(name, rows), Exit.NO_SUCH_PROFILE)
     return rows[name]
-
-
-def applied_of(places: Places, name: str) -> Applied:
-    """Profile `name` as it is applied.
-
-    Raises:
-        CliError: there is no such profile.
-    """
-    catalogue = catalogue_of(places)
-    if not is_profile_name(name) or name not in catalogue:
-        raise CliError(no_such_profile(name, catalogue), Exit.NO_SUCH_PROFILE)
-    return catalogue[name]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from appliance.domain.errors import ApplianceError
-from appliance.surfaces.cli.box import catalogue_of
+from appliance.surfaces.cli.catalogue import catalogue_of
 from appliance.surfaces.cli.places import find_places
 
 

@@ -4,14 +4,12 @@ import json
 import time
 from typing import Final
 
-from appliance.domain.operations import Kind
 from appliance.domain.protocol import Exit
 from appliance.planning.wording import duration, joined
 from appliance.surfaces.cli.client import Conversation, closing_status
 from appliance.surfaces.cli.failure import CliError, TimedOutError, UnreachableError
 from appliance.surfaces.cli.progress import FRAME_S, Progress, SilentProgress, progress_on
 from appliance.surfaces.cli.reading import Json, number_in, text_in, texts_in
-from appliance.surfaces.cli.resuming import PATIENCE_S, find_again
 from appliance.surfaces.cli.terminal import Streams
 
 
@@ -28,7 +26,7 @@ def follower_of(
     )
 
 
-_TIMED: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART})
+_TIMED: Final = frozenset({"switch", "start", "restart"})
 _HOW_TO_GO_ON: Final = "appliance wait follows it, appliance cancel ends it"
 
 
@@ -112,6 +110,8 @@ class Follower:
             self._streams.out.line(line)
 
     def _find_again(self, accepted: Json, error: UnreachableError) -> Conversation | Json:
+        from appliance.surfaces.cli.resuming import PATIENCE_S, find_again  # noqa: PLC0415 - rare
+
         left = PATIENCE_S if self._deadline is None else self._deadline - time.monotonic()
         operation = number_in(accepted, "operation") or 0.0
         try:

@@ -29,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     if "_ARGCOMPLETE" in os.environ:
         _complete()
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = build_parser(words).parse_args(words)
     streams = standard_streams()
     try:
         status = _verb(arguments.runs)(arguments, streams)
@@ -78,7 +79,7 @@ def _complete() -> None:
 
     from appliance.surfaces.cli.completing import profile_names  # noqa: PLC0415
 
-    argcomplete.autocomplete(build_parser(profile_names))
+    argcomplete.autocomplete(build_parser(names=profile_names))
 
 
 if __name__ == "__main__":

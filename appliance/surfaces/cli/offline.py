@@ -14,13 +14,10 @@ from typing import Final
 from appliance import __version__
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
-from appliance.planning.status import (
-    StatusDocument,
-    SupervisorRow,
-    build_status,
-    parse_committed,
-    parse_hold,
-)
+from appliance.planning.status import build_status, parse_committed, parse_hold
+from appliance.planning.status_document import StatusDocument, SupervisorRow
+from appliance.surfaces.cli.catalogue import catalogue_of
+from appliance.surfaces.cli.failure import CliError
 from appliance.surfaces.cli.places import Places
 from appliance.surfaces.cli.systemctl import Blocks, observed_from, show_units, unit_from
 
@@ -28,19 +25,32 @@ _MOST_BYTES: Final = 65_536
 """Of a state file; they are a few lines."""
 
 
-def status_from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
+def status_without(places: Places, reason: CliError) -> StatusDocument:
     """The status document as far as systemd and the files tell it.
+
+    Args:
+        places: Of this box.
+        reason: Why the supervisor could not be asked.
 
     Raises:
         UnitError: systemd does not answer.
+        StoreError: the manifest is damaged.
     """
+    document = _from_systemd(places, catalogue_of(places))
+    if document["supervisor"]["state"] == "up":
+        hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
+        document["verdict"]["why"].insert(0, hint)
+    return document
+
+
+def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
     blocks = show_units(catalogue)
     now = time.time()
     return build_status(
         catalogue=catalogue,
         observed=observed_from(blocks),
-        committed=parse_committed(_text(places.state_dir / "active")),
-        hold_until=parse_hold(_text(places.state_dir / "hold")),
+        committed=parse_committed(_text(Path(places.state_dir, "active"))),
+        hold_until=parse_hold(_text(Path(places.state_dir, "hold"))),
         marks=None,
         operation=None,
         last_operation=None,
@@ -50,7 +60,7 @@ def status_from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         version=__version__,
         now=now,
         edited=_edited(catalogue),
-        refusals=_refusals(places.gate_dir, catalogue),
+        refusals=_refusals(Path(places.gate_dir), catalogue),
     )
 
 

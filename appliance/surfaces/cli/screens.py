@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from appliance.planning.status import ProfileRow, StatusDocument
+from appliance.planning.status_document import ProfileRow, StatusDocument
 from appliance.planning.wording import age, duration, joined, size, size_of_total
 from appliance.surfaces.cli.reading import Json, number_in, object_in, objects_in, text_in, texts_in
 from appliance.surfaces.cli.terminal import Style, Terminal

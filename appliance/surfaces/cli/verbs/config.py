@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from appliance.domain.protocol import Exit
 from appliance.settings import as_table, load_settings
@@ -12,7 +13,7 @@ from appliance.surfaces.cli.terminal import Streams
 
 def run(arguments: Namespace, streams: Streams) -> int:
     """Show the settings in force, check them, or say where they come from."""
-    path = settings_path()
+    path = Path(settings_path())
     if arguments.action == "path":
         return _say({"path": str(path)}, str(path), arguments, streams)
     table = as_table(load_settings())

@@ -7,7 +7,8 @@ from argparse import Namespace
 from appliance.domain.names import SUPERVISOR_UNIT, unit_of
 from appliance.domain.protocol import Exit
 from appliance.domain.quantities import duration_s
-from appliance.surfaces.cli.box import applied_of, places_of
+from appliance.surfaces.cli.box import places_of
+from appliance.surfaces.cli.catalogue import applied_of
 from appliance.surfaces.cli.failure import CliError
 from appliance.surfaces.cli.terminal import Streams
 

@@ -7,7 +7,7 @@ from appliance.domain.errors import StoreError
 from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.domain.protocol import Exit, Verb
 from appliance.planning.wording import joined
-from appliance.surfaces.cli.box import applied_of, places_of
+from appliance.surfaces.cli.box import places_of
 from appliance.surfaces.cli.client import Conversation, closing_status
 from appliance.surfaces.cli.failure import CliError, UnreachableError
 from appliance.surfaces.cli.following import Follower, conclude, follower_of
@@ -115,6 +115,8 @@ def _without_supervisor(
     error: UnreachableError, places: Places, arguments: Namespace, by_hand: str
 ) -> CliError:
     """What to do instead; a wrong name is still told as such where the manifest can be read."""
+    from appliance.surfaces.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
+
     for name in [arguments.name] if arguments.name else arguments.names:
         try:
             applied_of(places, name)

@@ -5,7 +5,7 @@ import time
 from argparse import Namespace
 from typing import Final
 
-from appliance.planning.status import StatusDocument, profile_exit
+from appliance.planning.status_document import StatusDocument, profile_exit
 from appliance.surfaces.cli.box import places_of, read_status, row_of
 from appliance.surfaces.cli.places import Places
 from appliance.surfaces.cli.screens import show_one, show_status

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Final, Literal
 
 from appliance.domain.protocol import Exit, Verb
-from appliance.planning.status import ProfileRow, StatusDocument
+from appliance.planning.status_document import ProfileRow, StatusDocument
 from appliance.planning.wording import duration, joined
 from appliance.surfaces.cli.box import places_of, read_status, row_of
 from appliance.surfaces.cli.client import Conversation, closing_status

@@ -1,4 +1,4 @@
-"""`appliance list` and `appliance show`."""
+"""`appliance show`."""
 
 import dataclasses
 import json
@@ -7,49 +7,24 @@ from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
+from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.domain.protocol import Exit
-from appliance.planning.status import ProfileRow, StatusDocument
 from appliance.planning.wording import duration, size
-from appliance.surfaces.cli.box import applied_of, places_of, read_status, row_of
+from appliance.surfaces.cli.box import places_of, read_status, row_of
+from appliance.surfaces.cli.catalogue import applied_of
 from appliance.surfaces.cli.failure import CliError, need_root
-from appliance.surfaces.cli.screens import show_list, show_one
+from appliance.surfaces.cli.screens import show_one
 from appliance.surfaces.cli.terminal import Streams, Terminal
 
 
-def run_list(arguments: Namespace, streams: Streams) -> int:
-    """Print one line a profile; retired ones only when asked for."""
-    document = read_status(places_of(arguments))
-    rows = [row for row in document["profiles"] if _wanted(row, arguments)]
-    if arguments.json:
-        streams.out.line(json.dumps(rows, indent=2, ensure_ascii=False))
-    else:
-        show_list(rows, streams.out)
-        _explain_absence(document, rows, streams.err)
-    return int(Exit.OK)
-
-
-def _wanted(row: ProfileRow, arguments: Namespace) -> bool:
-    if arguments.mark is not None:
-        return bool(row["mark"] == arguments.mark)
-    return bool(arguments.all) or row["mark"] != "retired" or row["state"] != "stopped"
-
-
-def _explain_absence(document: StatusDocument, rows: Iterable[ProfileRow], err: Terminal) -> None:
-    if not document["profiles"]:
-        err.line("no profile is applied: sudo appliance apply")
-    elif all(row["mark"] is None for row in document["profiles"]):
-        err.line("marks are not known while the supervisor does not answer")
-    elif not list(rows):
-        err.line("no such profile: appliance list --all")
-
-
-def run_show(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Namespace, streams: Streams) -> int:
     """Print everything about one profile, its unit, or its file."""
     places = places_of(arguments)
     applied = applied_of(places, arguments.name)
     if arguments.unit or arguments.config:
-        path = places.unit_file(applied.name) if arguments.unit else Path(applied.source_path)
+        unit = Path(places.unit_dir, unit_of(applied.name))
+        path = unit if arguments.unit else Path(applied.source_path)
         return _file(path, arguments, streams.out)
     row = row_of(read_status(places), applied.name)
     if arguments.json:

@@ -1,0 +1,84 @@
+"""The shape of the status document, apart from how it is made.
+
+Imports no dataclass: `appliance status` reads a finished document from the supervisor, and
+making dataclasses would be half of the time that takes.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypedDict
+
+from appliance.domain.protocol import Exit
+
+ProfileState = Literal[
+    "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
+]
+VerdictState = Literal["serving", "degraded", "nothing"]
+
+
+class SupervisorRow(TypedDict):
+    """Whether the supervisor runs, and for how long; None: unknown."""
+
+    state: Literal["up", "down"]
+    uptime_s: float | None
+
+
+class HoldRow(TypedDict):
+    """A hold in force; None: until a switch or a start ends it."""
+
+    until_unix_s: float | None
+
+
+class ProfileRow(TypedDict):
+    """One profile and its unit."""
+
+    name: str
+    mark: str | None
+    description: str
+    engine: str
+    model: str
+    served: list[str]
+    endpoint: str
+    claim: list[str]
+    state: ProfileState
+    committed: bool
+    since_unix_s: float | None
+    status_text: str
+    main_pid: int | None
+    edited_since_apply: bool
+    note: str | None
+
+
+class Verdict(TypedDict):
+    """The answer to "is it all right?", the exit status it gives, and sentences saying why."""
+
+    state: VerdictState
+    exit: int
+    why: list[str]
+
+
+class StatusDocument(TypedDict):
+    """What ``appliance status --json`` prints."""
+
+    host: str
+    version: str
+    supervisor: SupervisorRow
+    committed: list[str]
+    hold: HoldRow | None
+    operation: Mapping[str, object] | None
+    last_operation: Mapping[str, object] | None
+    memory: Mapping[str, object] | None
+    profiles: list[ProfileRow]
+    verdict: Verdict
+
+
+ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"})
+"""States of a profile that was meant to run and could not."""
+
+
+def profile_exit(row: ProfileRow) -> Exit:
+    """The exit status of ``status NAME``."""
+    if row["state"] == "serving":
+        return Exit.OK
+    if row["state"] in ENDED_BADLY or row["committed"]:
+        return Exit.FAILED
+    return Exit.NOTHING_SERVING
