@@ -22,12 +22,28 @@ _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0
 """A small model answers within a second; later 50 ms more or less are not noticed."""
 _PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.5
+_PAUSE_SHARE = 0.05
 _SAMPLE_EVERY_S = 1.0
 _QUIET_S = 10.0
 """Without progress for this long, the status text says so."""
 _HTTP_OK = 200
 _HTTP_LOADING = 503
 """What engines answer while they load."""
+
+
+def pause_s(elapsed_s: float, *, answered: bool) -> float:
+    """How long to wait before asking again.
+
+    An engine that answers, but not yet well, is asked ever more rarely: it may log a line for
+    each question, and our asking must never look like its progress. Two such lines a second
+    stay below what counts (`appliance.launch.progress`).
+    """
+    if elapsed_s < _QUICK_FOR_S:
+        return _QUICK_PAUSE_S
+    if not answered:
+        return _PAUSE_S
+    return min(max(_PAUSE_S, elapsed_s * _PAUSE_SHARE), _LONGEST_PAUSE_S)
 
 
 class Poller:
@@ -51,6 +67,7 @@ class Poller:
         self._ended = select.poll()
         self._ended.register(main, select.POLLIN)
         self._problem = ""
+        self._answered = False
 
     def run(self) -> bool:
         """Whether the engine became ready; False: it ended before."""
@@ -61,8 +78,8 @@ class Poller:
             if now_s >= next_sample_s:
                 next_sample_s = now_s + _SAMPLE_EVERY_S
                 self._report()
-            quick = now_s - self._started_s < _QUICK_FOR_S
-            if self._ended.poll((_QUICK_PAUSE_S if quick else _PAUSE_S) * 1000):
+            pause = pause_s(now_s - self._started_s, answered=self._answered)
+            if self._ended.poll(pause * 1000):
                 return False
         text = f"serving on {self._endpoint}, ready after {self._elapsed_s():.2f} s"
         notify("READY=1", f"STATUS={text}")
@@ -75,6 +92,7 @@ class Poller:
 
     def _is_ready(self) -> bool:
         status = self._endpoint.ask()
+        self._answered = status is not None
         if status == _HTTP_OK and self._endpoint.belongs_to(self._group):
             return True
         if status == _HTTP_OK:

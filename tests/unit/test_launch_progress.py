@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.launch.progress import CPU_S, MEMORY_BYTES, READ_BYTES, WRITTEN_BYTES, Sample
+from appliance.launch.readiness import pause_s
 from tests.unit.launch_rig import eventually
 
 
@@ -38,6 +39,28 @@ def test_each_number_counts_from_its_rate(
     before = sample(10.0, **{name: 7 * threshold})
     after = sample(10.0 + span_s, **{name: (7 + share) * threshold})
     assert after.is_ahead_of(before) is is_progress
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "answered", "expected_s"),
+    [
+        (0.0, True, 0.005),
+        (0.9, False, 0.005),
+        (1.0, False, 0.05),
+        (600.0, False, 0.05),
+        (1.0, True, 0.05),
+        (4.0, True, 0.2),
+        (600.0, True, 0.5),
+    ],
+)
+def test_an_engine_that_answers_is_asked_ever_more_rarely(
+    elapsed_s: float, expected_s: float, *, answered: bool
+) -> None:
+    """What is asked costs at most a twentieth of the load, and stays below what is progress."""
+    assert pause_s(elapsed_s, answered=answered) == pytest.approx(expected_s)
+    access_log_line_bytes = 120
+    if elapsed_s > 10 and answered:
+        assert access_log_line_bytes / expected_s < WRITTEN_BYTES
 
 
 def test_memory_that_shrinks_is_progress_and_other_numbers_are_not() -> None:
