@@ -260,6 +260,19 @@ def test_an_operation_that_ended_meanwhile(
     assert "so it was" in ended.out + ended.err
 
 
+def test_another_operation_is_not_followed_by_mistake(box: CliBox) -> None:
+    """After a restart of the supervisor only the same operation is followed."""
+    document = {"last_operation": {"id": 12, "outcome": "done", "message": "it was done"}}
+    stories: dict[str, Story] = {
+        "switch": [ACCEPTED, HangUp()],
+        "attach": [ACCEPTED | {"operation": 13}, RESTORED],
+        "status": [{"event": "result", "exit": 0, "status": document}],
+    }
+    with FakeSupervisor(box.socket, stories):
+        ended = box.run("switch", "genesis")
+    assert (ended.status, ended.out) == (0, "it was done\n")
+
+
 @pytest.mark.parametrize(
     ("command", "instead"),
     [
