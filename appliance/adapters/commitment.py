@@ -5,39 +5,17 @@ Both are plain text, because a root program that must not fail reads them (launc
 - ``active``: profile names, one a line;
 - ``hold``: one line, ``forever`` or the Unix second at which the hold ends.
 
-Written as: temporary file, fsync, rename, fsync of the directory. Without the fsync a power
-cut can boot the previous model although the switch said it was done.
+Written durably (durable_files): without the fsync a power cut can boot the previous model
+although the switch said it was done.
 """
 
 import asyncio
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from appliance.domain.errors import StoreError
+from appliance.adapters.durable_files import remove_file, write_file
 from appliance.domain.names import is_profile_name
 from appliance.domain.operations import FOREVER, HoldUntil
-
-
-def write_durably(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace a file so that a power cut leaves the old or the new text. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make renames and removals in a directory durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class FileCommitment:
@@ -63,34 +41,16 @@ class FileCommitment:
 
     async def commit(self, names: Iterable[str]) -> None:
         """Replace the names. Raises `StoreError`; the old names then still stand."""
-        await self._write(self._active, "".join(f"{name}\n" for name in sorted(names)))
+        text = "".join(f"{name}\n" for name in sorted(names))
+        await asyncio.to_thread(write_file, self._active, text)
 
     async def set_hold(self, until: HoldUntil) -> None:
         """Replace the hold; None removes it. Raises `StoreError`."""
         if until is None:
-            await self._remove(self._hold)
+            await asyncio.to_thread(remove_file, self._hold)
         else:
             text = until if isinstance(until, str) else f"{until:.0f}"
-            await self._write(self._hold, f"{text}\n")
-
-    @staticmethod
-    async def _write(path: Path, text: str) -> None:
-        try:
-            await asyncio.to_thread(write_durably, path, text)
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error.strerror}") from error
-
-    @staticmethod
-    async def _remove(path: Path) -> None:
-        def remove() -> None:
-            if path.exists():
-                path.unlink()
-                sync_directory(path.parent)
-
-        try:
-            await asyncio.to_thread(remove)
-        except OSError as error:
-            raise StoreError(f"cannot remove {path}: {error.strerror}") from error
+            await asyncio.to_thread(write_file, self._hold, f"{text}\n")
 
 
 def _lines(path: Path) -> list[str]:

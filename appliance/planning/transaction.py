@@ -145,9 +145,12 @@ def next_action(
     )
 
 
+def _is_untouched(operation: Operation) -> bool:
+    return operation.phase is Phase.PREFLIGHT and not operation.rolling_back
+
+
 def _preflight(operation: Operation, steps: Steps) -> Action | None:
-    due = operation.phase is Phase.PREFLIGHT and not operation.rolling_back
-    return Check() if due and not steps.checked else None
+    return Check() if _is_untouched(operation) and not steps.checked else None
 
 
 def _come_down(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
@@ -203,7 +206,8 @@ def _next_start(operation: Operation, steps: Steps, observed: Observed) -> Actio
         if unit.serving:
             continue
         if name in steps.started or (_is_coming_up(unit) and not unit.waits_to_restart):
-            return Wait(_start_phase(unit), unit.status_text or f"{name} is {unit.sub}")
+            phase = _start_phase(unit)
+            return Wait(phase, unit.status_text or f"{name}: {_NO_STATUS[phase]}")
         return Start(name)
     return None
 
@@ -227,16 +231,18 @@ def _failure(
     refusals: Mapping[str, str],
 ) -> Action | None:
     """How a failure changes the course; None: nothing failed."""
-    started = operation.phase is not Phase.PREFLIGHT or operation.rolling_back
+    untouched = _is_untouched(operation)
+    if untouched and steps.failure:
+        return Finish(Outcome.REFUSED, steps.failure)
     rival = _rival(operation, observed, catalogue)
-    if rival and started and not steps.committed:
+    if rival and not steps.committed and (steps.checked or not untouched):
         return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     if steps.cancelled and not operation.rolling_back and not steps.committed:
         reason = "cancelled"
     if not reason:
         return None
-    if operation.phase is Phase.PREFLIGHT and not operation.rolling_back:
+    if untouched:
         return Finish(Outcome.REFUSED, reason)
     if not operation.rolling_back:
         return TurnRound(reason)
@@ -280,6 +286,11 @@ def why_down(unit: ObservedUnit, refusal: str) -> str:
 
 _BEFORE_THE_ENGINE: Final = frozenset({"success", "exec-condition", "exit-code"})
 """Results of a run that the gate ended: the engine has no exit status."""
+_NO_STATUS: Final = {
+    Phase.RELEASE: "waiting for the gate",
+    Phase.START: "starting the engine",
+    Phase.LOAD: "loading",
+}
 _WHY: Final = {
     "oom-kill": "the engine ran out of memory",
     "start-limit-hit": "it crashed too often",

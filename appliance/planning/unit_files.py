@@ -31,7 +31,7 @@ CACHE_ROOT: Final = "/var/cache/appliance-backend"
 """Where CacheDirectory= puts a directory for every backend."""
 _STEPPED_RESTARTS_SINCE: Final = 254
 """The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
-_START_SLACK_S: Final = 10.0
+_START_SLACK_S: Final = 5.0
 """Between the gate's or the poller's own deadline and systemd's, so that ours speaks first."""
 
 
@@ -186,9 +186,8 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
 
 
 def _start_deadline_s(spec: UnitSpec) -> float:
-    """A new time-out is armed for the gate and for the engine; the poller extends the latter."""
-    deadlines = spec.applied.deadlines
-    return max(deadlines.release_s, deadlines.no_progress_s) + _START_SLACK_S
+    """The longest silence of a start: the gate, the patch hook and the poller each extend it."""
+    return spec.applied.deadlines.no_progress_s + _START_SLACK_S
 
 
 def _back_off(systemd: int) -> sandbox.Entries:
