@@ -38,6 +38,7 @@ class Box(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.outside = FakeOutside(BOX, "both")
         self.outside.units.patience = 10**9
+        self.outside.serve("both")
         self.task: asyncio.Task[None] | None = None
         self.supervisor: Supervisor | None = None
         self.boot_supervisor()
@@ -66,7 +67,10 @@ class Box(RuleBasedStateMachine):
         name=NAMES,
         rollback=st.booleans(),
     )
-    def ask(self, kind: Kind, name: str, rollback: bool) -> None:  # noqa: FBT001
+    def request(self, kind: Kind, name: str, rollback: bool) -> None:  # noqa: FBT001
+        self.ask(kind, name, rollback=rollback)
+
+    def ask(self, kind: Kind, name: str, *, rollback: bool) -> None:
         async def submit() -> None:
             assert self.supervisor is not None
             try:
@@ -75,6 +79,11 @@ class Box(RuleBasedStateMachine):
                 return
 
         self.run(submit())
+
+    @rule(name=NAMES, count=st.integers(1, 60))
+    def switch(self, name: str, count: int) -> None:
+        self.ask(Kind.SWITCH, name, rollback=True)
+        self.turns(count)
 
     @rule(until=st.sampled_from([FOREVER, 30.0]))
     def hold(self, until: float | str) -> None:
@@ -192,4 +201,4 @@ class Box(RuleBasedStateMachine):
 
 
 TestBox = Box.TestCase
-TestBox.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestBox.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
