@@ -214,6 +214,10 @@ class Supervisor:
     # --- operations ------------------------------------------------------------------
 
     def _check_names(self, names: Sequence[str]) -> None:
+        # An apply may have ended before its signal is here. A damaged manifest is the reload's
+        # to report: what was read before still holds.
+        with contextlib.suppress(StoreError):
+            self._catalogue = self._profiles.load()
         for name in names:
             if name not in self._catalogue:
                 raise UnknownProfileError(name, self._catalogue)

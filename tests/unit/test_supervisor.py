@@ -26,15 +26,23 @@ BOX = catalogue(
 class FakeProfiles:
     """The port `Profiles`."""
 
+    def __init__(self, applied: Catalogue = BOX) -> None:
+        self.applied = applied
+
     def load(self) -> Catalogue:
-        return BOX
+        return self.applied
 
 
 @asynccontextmanager
-async def supervising(outside: FakeOutside) -> AsyncIterator[Supervisor]:
+async def supervising(
+    outside: FakeOutside, profiles: FakeProfiles | None = None
+) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
     supervisor = Supervisor(
-        outside.ports(), FakeProfiles(), look_every_s=10.0, on_look=lambda _line: None
+        outside.ports(),
+        profiles or FakeProfiles(),
+        look_every_s=10.0,
+        on_look=lambda _line: None,
     )
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
@@ -81,6 +89,16 @@ async def test_unknown_profile_is_an_error() -> None:
         with pytest.raises(UnknownProfileError, match='no profile "genisis"'):
             await supervisor.submit(Request(kind=Kind.SWITCH, names=("genisis",)))
     assert outside.store.rows == {}
+
+
+async def test_profile_applied_a_moment_ago_is_known() -> None:
+    """A switch right after an apply does not need the signal that announces it."""
+    outside = FakeOutside(BOX)
+    profiles = FakeProfiles({})
+    async with supervising(outside, profiles) as supervisor:
+        profiles.applied = BOX
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await until(outside, "genesis")
 
 
 async def test_crashed_committed_profile_is_repaired() -> None:
