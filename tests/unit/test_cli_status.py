@@ -146,6 +146,14 @@ def test_status_tells_the_last_operation(box: CliBox) -> None:
     assert "last: switch to aeon 2 h ago: rolled-back (aeon did not start) in 9.0 s" in ended.out
 
 
+def test_status_tells_gpus_that_cannot_be_read(box: CliBox) -> None:
+    """A driver that does not answer is on the screen, not only in the document."""
+    memory = {"gpus": [], "gpu_error": "driver/library mismatch after an upgrade: reboot needed"}
+    with FakeSupervisor(box.socket, answers(document(GENESIS, memory=memory))):
+        ended = box.run("status")
+    assert "GPUs cannot be read: driver/library mismatch" in ended.out
+
+
 def test_json_is_the_document(box: CliBox) -> None:
     """--json prints the supervisor's document unchanged."""
     with FakeSupervisor(box.socket, answers(FULL)):

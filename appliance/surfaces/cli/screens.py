@@ -6,7 +6,7 @@ from typing import Final
 
 from appliance.planning.status_document import ProfileRow, StatusDocument
 from appliance.planning.wording import age, duration, joined, size, size_of_total
-from appliance.surfaces.cli.reading import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.surfaces.cli.reading import Json, number_in, objects_in, text_in, texts_in
 from appliance.surfaces.cli.terminal import Style, Terminal
 
 _GLYPHS: Final = {
@@ -45,7 +45,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     widths = _widths(rows)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
-    closing = [*_operations(document, now), *_why(document, terminal)]
+    closing = [*_operations(document, now), *_unread(document), *_why(document, terminal)]
     if closing and rows:
         terminal.line()
     for line in closing:
@@ -186,6 +186,8 @@ def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
         yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
 
 
-def memory_error(document: StatusDocument) -> str:
-    """Why the GPUs could not be read; empty when they could."""
-    return text_in(object_in(document, "memory"), "gpu_error")
+def _unread(document: StatusDocument) -> Iterable[str]:
+    """GPUs that the supervisor could not read; without one nobody asked them."""
+    error = text_in(document["memory"] or {}, "gpu_error")
+    if error and document["supervisor"]["state"] == "up":
+        yield f"GPUs cannot be read: {error}"
