@@ -96,8 +96,8 @@ class Host(Protocol):
         """What speaks for or against starting this profile."""
         ...
 
-    async def box(self) -> BoxFacts:
-        """How much memory there is."""
+    async def box(self, *, with_gpus: bool) -> BoxFacts:
+        """How much memory there is; the GPUs are asked only when they matter."""
         ...
 
     async def refusals(self) -> Mapping[str, str]:

@@ -42,9 +42,10 @@ class LinuxHost:
         """What speaks for or against starting this profile."""
         return await asyncio.to_thread(_facts, applied)
 
-    async def box(self) -> BoxFacts:
-        """How much memory there is."""
-        ram, gpus = await asyncio.gather(asyncio.to_thread(read_host_memory), _gpus())
+    async def box(self, *, with_gpus: bool) -> BoxFacts:
+        """How much memory there is; the GPUs are asked only when they matter."""
+        ram = await asyncio.to_thread(read_host_memory)
+        gpus = await _gpus() if with_gpus else GpuMemory()
         return BoxFacts(
             ram_total_bytes=ram.total_bytes, gpu_total_bytes=gpus.totals(), gpu_error=gpus.reason
         )

@@ -30,7 +30,7 @@ from appliance.planning.admission import Finding
 from appliance.planning.goals import goal_of
 from appliance.planning.repair import WINDOW_S, to_repair
 from appliance.planning.wording import no_such_profile
-from appliance.ports import Profiles
+from appliance.ports import Change, Profiles
 from appliance.services.transaction import Outside, Transaction, preflight
 
 _log = logging.getLogger(__name__)
@@ -108,6 +108,7 @@ class Supervisor:
         self._hold_seen = False
         self._serving: tuple[str, ...] | None = None
         self._accepting = asyncio.Lock()
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Tend the box for ever. Raises `UnitError` when systemd cannot be reached."""
@@ -116,11 +117,23 @@ class Supervisor:
             while True:
                 change = self._out.units.change()
                 observed = await self._out.units.observe(self._catalogue)
-                self._note_changes(observed)
-                self._on_look(self._summary(observed))
+                self._look_at(observed)
                 if self._running is None and not observed.going_down:
                     await self._tend(observed)
-                await change.wait(self._look_every_s)
+                await self._wait(change)
+
+    async def _wait(self, change: Change) -> None:
+        """Until something changes; an operation does its own looking and tells us."""
+        if self._running is None:
+            await change.wait(self._look_every_s)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._look_every_s):
+                await self._ended.wait()
+
+    def _look_at(self, observed: Observed) -> None:
+        self._note_changes(observed)
+        self._on_look(self._summary(observed))
 
     # --- requests --------------------------------------------------------------------
 
@@ -258,7 +271,10 @@ class Supervisor:
         )
 
     def _launch(self, operation: Operation) -> Transaction:
-        transaction = self._running = Transaction(operation, self._catalogue, self._out)
+        transaction = self._running = Transaction(
+            operation, self._catalogue, self._out, on_look=self._look_at
+        )
+        self._ended.clear()
         if self._tasks is None:
             raise RuntimeError("the supervisor does not run")
         self._tasks.create_task(self._live(transaction))
@@ -269,6 +285,7 @@ class Supervisor:
             finished = await transaction.run()
         finally:
             self._running = None
+            self._ended.set()
         level = logging.INFO if finished.outcome is Outcome.DONE else logging.WARNING
         _log.log(
             level,

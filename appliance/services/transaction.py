@@ -7,7 +7,7 @@ go on, because each step is harmless when repeated.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
@@ -71,18 +71,26 @@ async def preflight(
         observed=observed,
         marks=await outside.store.marks(),
         facts=dict(zip(goal.start, facts, strict=True)),
-        box=await host.box(),
+        box=await host.box(with_gpus=any(catalogue[name].claim.gpus for name in goal.start)),
     )
 
 
 class Transaction:
     """One operation on its way. `feed` tells its story; `run` lives it."""
 
-    def __init__(self, operation: Operation, catalogue: Catalogue, outside: Outside) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        catalogue: Catalogue,
+        outside: Outside,
+        *,
+        on_look: Callable[[Observed], None] = lambda _observed: None,
+    ) -> None:
         self.operation = operation
         self.feed = Feed()
         self._catalogue = catalogue
         self._out = outside
+        self._on_look = on_look
         self._steps = Steps()
         self._timer = PhaseTimer(self.feed, outside.clock)
         self._cancel = asyncio.Event()
@@ -105,6 +113,7 @@ class Transaction:
         while True:
             change = self._out.units.change()
             observed = await self._out.units.observe(self._catalogue)
+            self._on_look(observed)
             refusals = await self._out.host.refusals() if self._steps.started else {}
             self._steps = replace(self._steps, cancelled=self._cancel.is_set())
             action = next_action(self.operation, self._steps, observed, self._catalogue, refusals)

@@ -131,7 +131,7 @@ class FakeHost:
     async def facts(self, applied: Applied) -> ProfileFacts:
         return self.profile_facts.get(applied.name, ProfileFacts())
 
-    async def box(self) -> BoxFacts:
+    async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
         return self.box_facts
 
     async def refusals(self) -> Mapping[str, str]:
