@@ -205,7 +205,10 @@ def _next_start(operation: Operation, steps: Steps, observed: Observed) -> Actio
         unit = observed.unit(name)
         if unit.serving:
             continue
-        if name in steps.started or (_is_coming_up(unit) and not unit.waits_to_restart):
+        if unit.waits_to_restart and name not in steps.started:
+            # systemd leaves a start job waiting behind the pause after a crash; a stop ends it.
+            return Stop(name)
+        if name in steps.started or _is_coming_up(unit):
             phase = _start_phase(unit)
             return Wait(phase, unit.status_text or f"{name}: {_NO_STATUS[phase]}")
         return Start(name)

@@ -234,6 +234,19 @@ async def test_restart_comes_back_with_another_process() -> None:
     assert serving(outside) == ("aeon",)
 
 
+@pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.START, Kind.RESTART])
+async def test_a_crashed_profile_is_started_without_its_pause(kind: Kind) -> None:
+    """What systemd would restart later is started at once, not told to have failed."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.crash("aeon")
+    began_s = outside.systemd.now_s
+    outcome, _, _ = await run(transaction(outside, kind, "aeon"))
+    assert outcome is Outcome.DONE
+    assert serving(outside) == ("aeon",)
+    assert outside.systemd.now_s - began_s <= outside.systemd.behaviour["aeon"].load_s
+
+
 async def test_hold_stops_everything_and_is_kept() -> None:
     """`hold` leaves nothing running and says so on disk; the boot choice stays."""
     outside = FakeOutside(BOX, "left", "right")
