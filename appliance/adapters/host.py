@@ -76,7 +76,8 @@ class LinuxHost:
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
         """The last lines that the processes of profile `name` logged since then."""
-        match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{since_unix_s:.0f}")
+        # Rounded down: rounded up it would be later than an engine's only line.
+        match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{int(since_unix_s)}")
         argv = ("journalctl", *match, "-n", str(lines), "-o", "cat", "-q")
         try:
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
