@@ -14,6 +14,8 @@ _DECIMAL_BELOW_S: Final = 100
 _DAYS_FROM_S: Final = 2 * _DAY_S
 _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
+_SHORT: Final = 64
+"""Characters; a profile's name has at most 48."""
 
 
 def duration(seconds: float) -> str:
@@ -88,9 +90,17 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
+def short(text: str) -> str:
+    """What somebody typed or sent, as a message may show it: on one line, and not for ever."""
+    if len(text) > _SHORT:
+        text = f"{text[:_SHORT]}…"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def no_such_profile(name: str, known: Iterable[str]) -> str:
     """The sentence for a profile that is not applied, with a suggestion where one is close."""
     names = sorted(known)
+    name = short(name)
     if not names:
         return f'no profile "{name}": none is applied yet (sudo appliance apply)'
     meant = closest(name, names)

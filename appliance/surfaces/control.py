@@ -91,9 +91,7 @@ class ControlServer:
 
     async def _answers(self, reader: asyncio.StreamReader, peer: str) -> AsyncIterator[Message]:
         try:
-            async with asyncio.timeout(_FIRST_LINE_TIMEOUT_S):
-                line = await reader.readline()
-            request = _parsed(line)
+            request = _parsed(await _first_line(reader))
             yield {
                 "event": "hello",
                 "protocol": _common_protocol(request),
@@ -224,6 +222,16 @@ def _peer(writer: asyncio.StreamWriter) -> str:
     return f"{name} (uid {uid}, pid {pid})"
 
 
+async def _first_line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(_FIRST_LINE_TIMEOUT_S):
+            return await reader.readline()
+    except ValueError as error:
+        raise BadRequestError(
+            f"the request is too long: {MAX_LINE_BYTES} bytes are the most"
+        ) from error
+
+
 def _parsed(line: bytes) -> Message:
     try:
         request = json.loads(line)
@@ -238,7 +246,7 @@ def _common_protocol(request: Message) -> int:
     offered: Any = request.get("protocol")
     try:
         lowest, highest = int(offered["min"]), int(offered["max"])
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:  # int(Infinity)
         raise BadRequestError("the request names no protocol versions") from error
     common = min(highest, PROTOCOL_MAX)
     if common < max(lowest, PROTOCOL_MIN):

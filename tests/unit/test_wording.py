@@ -88,6 +88,8 @@ def test_joined(names: list[str], text: str) -> None:
         ("genisis", ["genesis", "aeon"], 'no profile "genisis". Did you mean "genesis"?'),
         ("zzz", ["genesis"], 'no profile "zzz": appliance list --all'),
         ("zzz", [], 'no profile "zzz": none is applied yet (sudo appliance apply)'),
+        ("a\n\x1b[2J\ud800", ["z"], r'no profile "a\n\x1b[2J\ud800": appliance list --all'),
+        ("n" * 99_999, ["z"], f'no profile "{"n" * 64}…": appliance list --all'),
     ],
 )
 def test_unknown_profile(name: str, known: list[str], text: str) -> None:
