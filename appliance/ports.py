@@ -35,8 +35,13 @@ class Change(Protocol):
 class Units(Protocol):
     """The systemd units of this appliance. Every method may raise `UnitError`."""
 
-    async def observe(self, names: Iterable[str]) -> Observed:
-        """The units of the profiles `names`, the hold unit and the system's state."""
+    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
+        """The units of the profiles `names`, the hold unit and whether the system goes down.
+
+        Args:
+            names: Profiles.
+            full: Also what only a person wants to know: what it says, since when.
+        """
         ...
 
     @property
@@ -48,8 +53,12 @@ class Units(Protocol):
         """Notices the next change of any unit of ours."""
         ...
 
+    async def clear_start_limit(self, name: str) -> None:
+        """Make systemd forget earlier starts of profile `name`; needed before each start."""
+        ...
+
     async def start(self, name: str) -> None:
-        """Clear the start limit of profile `name` and queue its start; does not wait."""
+        """Queue a start of profile `name`; does not wait."""
         ...
 
     async def stop(self, name: str) -> None:
@@ -136,8 +145,8 @@ class Store(Protocol):
         """Add a row; returns the operation with its id."""
         ...
 
-    async def update(self, operation: Operation) -> None:
-        """Replace the row's phase, direction and reason."""
+    def update(self, operation: Operation) -> None:
+        """Replace the row's phase, direction and reason, soon and in order; does not wait."""
         ...
 
     async def finish(self, finished: Finished) -> None:

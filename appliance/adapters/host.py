@@ -9,6 +9,7 @@ import importlib.util
 import json
 import logging
 import pwd
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -160,6 +161,21 @@ def _engine_presence(applied: Applied) -> Presence:
 
 def port_user(port: int) -> str | None:
     """User whose process listens on a TCP port, on any address; None: nobody does."""
+    return _listening_user(port) if _is_taken(port) else None
+
+
+def _is_taken(port: int) -> bool:
+    """Whether a listener keeps us from this port: microseconds, where the tables take 7 ms."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+def _listening_user(port: int) -> str | None:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = Path(table).read_text("ascii").splitlines()[1:]

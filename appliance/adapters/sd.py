@@ -2,11 +2,13 @@
 
 import os
 import socket
+import time
 from typing import Final
 
 import sdnotify
 
 _FIRST_FD: Final = 3
+_FEED_EVERY_S: Final = 1.0
 
 
 class Readiness:
@@ -16,6 +18,7 @@ class Readiness:
         # The library leaks a socket when there is nobody to talk to.
         self._to = sdnotify.SystemdNotifier() if os.environ.get("NOTIFY_SOCKET") else None
         self._last = ""
+        self._fed_s = 0.0
 
     def ready(self) -> None:
         """The daemon answers now."""
@@ -23,9 +26,12 @@ class Readiness:
 
     def alive(self, status: str) -> None:
         """Feed the watchdog, and say what `systemctl status` shows."""
-        news = f"\nSTATUS={status}" if status != self._last else ""
-        self._last = status
-        self._send(f"WATCHDOG=1{news}")
+        news = status != self._last
+        now_s = time.monotonic()
+        if not news and now_s - self._fed_s < _FEED_EVERY_S:
+            return  # each message costs systemd time just when it starts a model
+        self._last, self._fed_s = status, now_s
+        self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
 
     def stopping(self) -> None:
         """The daemon ends on purpose."""

@@ -78,8 +78,8 @@ class SqliteStore:
 
         return replace(operation, id=await self._run(insert, 0))
 
-    async def update(self, operation: Operation) -> None:
-        """Replace the row's phase, direction and reason."""
+    def update(self, operation: Operation) -> None:
+        """Replace the row's phase, direction and reason, soon and in order; does not wait."""
         values = (
             operation.phase.value,
             int(operation.rolling_back),
@@ -87,7 +87,8 @@ class SqliteStore:
             operation.id,
         )
         sql = "UPDATE operations SET phase=?, rolling_back=?, reason=? WHERE id=?"
-        await self._run(lambda db: db.execute(sql, values), None)
+        if self._db is not None:
+            self._thread.submit(self._try, lambda db: db.execute(sql, values), self._db)
 
     async def finish(self, finished: Finished) -> None:
         """Close the row."""
@@ -175,14 +176,21 @@ class SqliteStore:
 
     async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run a job in the store's thread; `default` when the store cannot do it."""
-        db = self._db
-        if db is None:
+        if self._db is None:
             return default
+        loop = asyncio.get_running_loop()
+        done, result = await loop.run_in_executor(self._thread, self._try, job, self._db)
+        return default if not done or result is None else result
+
+    def _try(
+        self, job: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
+    ) -> tuple[bool, T | None]:
+        """In the store's thread: whether it could be done, and the result."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, job, db)
+            return True, job(db)
         except _DAMAGED as error:
             _log.warning("state not kept in %s: %s", self._path, error)
-            return default
+            return False, None
 
     def _open(self) -> sqlite3.Connection:
         try:

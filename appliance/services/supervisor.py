@@ -126,10 +126,10 @@ class Supervisor:
         """Until something changes; an operation does its own looking and tells us."""
         if self._running is None:
             await change.wait(self._look_every_s)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._look_every_s):
-                await self._ended.wait()
+        if self._running is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._look_every_s):
+                    await self._ended.wait()
 
     def _look_at(self, observed: Observed) -> None:
         self._note_changes(observed)
@@ -208,7 +208,7 @@ class Supervisor:
 
     async def state(self) -> State:
         """The box as it is now."""
-        observed = await self._out.units.observe(self._catalogue)
+        observed = await self._out.units.observe(self._catalogue, full=True)
         return State(
             catalogue=self._catalogue,
             observed=observed,

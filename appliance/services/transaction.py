@@ -63,15 +63,20 @@ async def preflight(
     """Every finding on `operation` as the box is now. Changes nothing."""
     goal = operation.goal
     host = outside.host
-    facts = await asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start))
+    with_gpus = any(catalogue[name].claim.gpus for name in goal.start)
+    box, marks, facts = await asyncio.gather(
+        host.box(with_gpus=with_gpus),
+        outside.store.marks(),
+        asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start)),
+    )
     return findings(
         operation.kind,
         goal,
         catalogue=catalogue,
         observed=observed,
-        marks=await outside.store.marks(),
+        marks=marks,
         facts=dict(zip(goal.start, facts, strict=True)),
-        box=await host.box(with_gpus=any(catalogue[name].claim.gpus for name in goal.start)),
+        box=box,
     )
 
 
@@ -95,6 +100,7 @@ class Transaction:
         self._timer = PhaseTimer(self.feed, outside.clock)
         self._cancel = asyncio.Event()
         self._log_lines: tuple[str, ...] = ()
+        self._cleared: set[str] = set()
 
     @property
     def text(self) -> str:
@@ -110,9 +116,10 @@ class Transaction:
 
     async def run(self) -> Finished:
         """Live the operation to its end. Raises `UnitError` when systemd cannot be read."""
+        look_closer = False
         while True:
             change = self._out.units.change()
-            observed = await self._out.units.observe(self._catalogue)
+            observed = await self._out.units.observe(self._catalogue, full=look_closer)
             self._on_look(observed)
             refusals = await self._out.host.refusals() if self._steps.started else {}
             self._steps = replace(self._steps, cancelled=self._cancel.is_set())
@@ -121,8 +128,10 @@ class Transaction:
                 return await self._finish(action, observed)
             if isinstance(action, Wait):
                 await self._enter(action.phase, action.text)
-                await self._unless_cancelled(change.wait(_LOOK_AGAIN_S))
+                # What an engine says about itself is asked for only while nothing happens.
+                look_closer = await self._unless_cancelled(change.wait(_LOOK_AGAIN_S)) is False
                 continue
+            look_closer = False
             try:
                 await self._do(action, observed)
             except ApplianceError as error:
@@ -144,6 +153,7 @@ class Transaction:
                 self._steps = replace(self._steps, stopped=self._steps.stopped | {name})
             case Start(name):
                 await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
+                await self._clear_start_limits((name,))
                 await self._out.units.start(name)
                 self._steps = replace(self._steps, started=self._steps.started | {name})
             case WarmUp(name):
@@ -159,11 +169,20 @@ class Transaction:
 
     async def _check(self, observed: Observed) -> None:
         self._timer.enter(Phase.PREFLIGHT)
-        found = await preflight(self.operation, self._catalogue, observed, self._out)
+        found, _ = await asyncio.gather(
+            preflight(self.operation, self._catalogue, observed, self._out),
+            self._clear_start_limits(self.operation.goal.start),
+        )
         for finding in found:
             if finding.level is not Level.REFUSE:
                 self._timer.tell(finding.text)
         self._steps = replace(self._steps, checked=True, failure=refusal(found))
+
+    async def _clear_start_limits(self, names: tuple[str, ...]) -> None:
+        """Once for each profile and direction; early, while there is something to wait for."""
+        names = tuple(name for name in names if name not in self._cleared)
+        self._cleared |= set(names)
+        await asyncio.gather(*(self._out.units.clear_start_limit(name) for name in names))
 
     async def _drain(self, names: tuple[str, ...]) -> None:
         await self._enter(Phase.DRAIN)
@@ -209,15 +228,16 @@ class Transaction:
                 )
                 self._log_lines = tuple(await tail)
         self._steps = Steps(held=True, drained=True)
+        self._cleared.clear()
         self.operation = replace(self.operation, rolling_back=True, reason=reason, phase=Phase.STOP)
-        await self._out.store.update(self.operation)
+        self._out.store.update(self.operation)
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
         """Be in `phase`; a new one is stored before its first step is taken."""
         self._timer.enter(phase, text, rolling_back=self.operation.rolling_back)
         if phase is not self.operation.phase:
             self.operation = replace(self.operation, phase=phase)
-            await self._out.store.update(self.operation)
+            self._out.store.update(self.operation)
 
     def _told(self, text: str | None) -> None:
         if text is None:

@@ -53,16 +53,20 @@ class FakeUnits:
         self.idle_waits = 0
         self.patience = 10_000
         self.boot_id = "boot-1"
+        self.cleared: list[str] = []
         self.seen: dict[object, Observed] = {}
         self.rivals_at_start: list[tuple[str, str]] = []
 
-    async def observe(self, names: Iterable[str]) -> Observed:
+    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
         await asyncio.sleep(0)
         seen = self.seen[asyncio.current_task()] = self.systemd.observed(names)
         return seen
 
     def change(self) -> FakeChange:
         return FakeChange(self, self.version)
+
+    async def clear_start_limit(self, name: str) -> None:
+        self.cleared.append(name)
 
     async def start(self, name: str) -> None:
         for rival in in_the_way(name, self.systemd.catalogue):
@@ -177,7 +181,7 @@ class FakeStore:
         self.rows[begun.id] = begun
         return begun
 
-    async def update(self, operation: Operation) -> None:
+    def update(self, operation: Operation) -> None:
         self.rows[operation.id] = operation
 
     async def finish(self, finished: Finished) -> None:

@@ -1,12 +1,13 @@
 """The command `appliance`: parse, run one verb, turn every ending into an exit status."""
 
+import contextlib
 import importlib
 import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 from appliance.domain.errors import (
     ApplianceError,
@@ -82,5 +83,14 @@ def _complete() -> None:
     argcomplete.autocomplete(build_parser(names=profile_names))
 
 
+def run() -> NoReturn:
+    """The console script: ends at once, without taking the interpreter apart (3 ms)."""
+    status = main()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -1,0 +1,153 @@
+"""The system bus, as far as talking to systemd needs it: calls, properties, signals.
+
+The only module that knows dbus-fast. Errors become `CallError` or `UnitError`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from dbus_fast import BusType, Message, MessageType
+from dbus_fast.aio import MessageBus
+from dbus_fast.errors import DBusError
+
+from appliance.domain.errors import UnitError
+
+SYSTEMD: Final = "org.freedesktop.systemd1"
+MANAGER_PATH: Final = "/org/freedesktop/systemd1"
+MANAGER: Final = f"{SYSTEMD}.Manager"
+_PROPERTIES: Final = "org.freedesktop.DBus.Properties"
+_BUS: Final = "org.freedesktop.DBus"
+_TIMEOUT_S: Final = 25.0
+_MOST_CALLS: Final = 64
+"""At once: dbus-daemon ends a connection's 129th pending call with an error (dbus-daemon(1))."""
+NO_SUCH_UNIT: Final = f"{SYSTEMD}.NoSuchUnit"
+DENIED: Final = frozenset(
+    {f"{_BUS}.Error.AccessDenied", f"{_BUS}.Error.InteractiveAuthorizationRequired"}
+)
+
+OnChanged = Callable[[str, Mapping[str, Any]], None]
+"""Told about an object's new property values: its path, the values by name."""
+OnJobRemoved = Callable[[str, str, str], None]
+"""Told about a job that ended: its path, its unit, its result."""
+
+
+class CallError(Exception):
+    """systemd answered a call with an error. `name` is the error's D-Bus name."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{text} [{name}]")
+        self.name = name
+
+
+class SystemBus:
+    """One connection. Use it as an async context manager.
+
+    Args:
+        on_changed: Called for objects that `watch` names.
+        on_job_removed: Called for units that `watch` names.
+    """
+
+    def __init__(self, *, on_changed: OnChanged, on_job_removed: OnJobRemoved) -> None:
+        self._on_changed = on_changed
+        self._on_job_removed = on_job_removed
+        self._bus: MessageBus | None = None
+        self._turns = asyncio.Semaphore(_MOST_CALLS)
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                self._bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
+                self._bus.add_message_handler(self._on_message)
+                await self.manager("Subscribe")
+        except (OSError, TimeoutError, DBusError, CallError) as error:
+            raise UnitError(f"cannot talk to systemd: {error}") from error
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bus is not None:
+            self._bus.disconnect()
+
+    async def closed(self) -> None:
+        """Returns when the connection is lost."""
+        if self._bus is not None:
+            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+
+    async def watch(self, unit: str) -> None:
+        """Be told when a unit changes state or a job of it ends, and of no other unit.
+
+        Only the properties that every unit has: those of a service come with each of its
+        messages, and reading them all costs more than asking for the one that matters.
+        """
+        sender = f"type='signal',sender='{SYSTEMD}'"
+        for rule in (
+            f"{sender},interface='{MANAGER}',member='JobRemoved',arg2='{unit}'",
+            f"{sender},interface='{_PROPERTIES}',path='{unit_path(unit)}',arg0='{SYSTEMD}.Unit'",
+        ):
+            await self._call(_BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", "s", rule)
+
+    async def manager(self, member: str, signature: str = "", *body: object) -> Sequence[Any]:
+        """Call a method of systemd's manager. Raises `CallError` or TimeoutError."""
+        return await self._call(SYSTEMD, MANAGER_PATH, MANAGER, member, signature, *body)
+
+    async def get(self, path: str, interface: str, names: Sequence[str]) -> dict[str, Any]:
+        """Properties of one object. Raises `CallError` or TimeoutError."""
+        replies = await asyncio.gather(
+            *(
+                self._call(SYSTEMD, path, _PROPERTIES, "Get", "ss", f"{SYSTEMD}.{interface}", name)
+                for name in names
+            )
+        )
+        return {name: reply[0].value for name, reply in zip(names, replies, strict=True)}
+
+    def _on_message(self, message: Message) -> None:
+        if message.message_type is not MessageType.SIGNAL:
+            return
+        if message.member == "JobRemoved":
+            _id, path, unit, result = message.body
+            self._on_job_removed(path, unit, result)
+        elif message.member == "PropertiesChanged":
+            values = {name: variant.value for name, variant in message.body[1].items()}
+            self._on_changed(message.path or "", values)
+
+    async def _call(
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        *body: object,
+    ) -> Sequence[Any]:
+        if self._bus is None:
+            raise UnitError("not connected to systemd")
+        async with asyncio.timeout(_TIMEOUT_S), self._turns:
+            reply = await self._bus.call(
+                Message(
+                    destination=destination,
+                    path=path,
+                    interface=interface,
+                    member=member,
+                    signature=signature,
+                    body=list(body),
+                )
+            )
+        if reply.message_type is MessageType.ERROR:
+            text = str(reply.body[0]) if reply.body else member
+            raise CallError(reply.error_name or "unknown error", text)
+        return reply.body
+
+
+def unit_path(unit: str) -> str:
+    """The object path of a unit: what is no letter or digit becomes _ and two hex digits."""
+    escaped = "".join(
+        c if c.isascii() and c.isalnum() and not (i == 0 and c.isdigit()) else f"_{ord(c):02x}"
+        for i, c in enumerate(unit)
+    )
+    return f"{MANAGER_PATH}/unit/{escaped}"
