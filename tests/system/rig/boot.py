@@ -85,9 +85,12 @@ class Boot:
             os.kill(self.leader, signal.SIGKILL)
             self.process.wait(30)
 
-    def wait(self, timeout_s: float = 90.0) -> int:
-        """Wait for the box to go down by itself; `REBOOT` or `POWER_OFF`."""
-        return self.process.wait(timeout_s)
+    def poll(self, timeout_s: float) -> int | None:
+        """Wait for the box to go down by itself; `REBOOT` or `POWER_OFF`, None: not yet."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
 
 
 def _command(name: str, stage: Stage, slot: Slot, arguments: Sequence[str]) -> list[str]:

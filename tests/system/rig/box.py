@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -60,6 +61,7 @@ class Box:
         self._stage: Stage | None = None
         self._boot: Boot | None = None
         self._kept = False
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     # --- its life ------------------------------------------------------------------------
 
@@ -121,7 +123,12 @@ class Box:
         return self
 
     def _expect_exit(self, status: int, timeout_s: float) -> None:
-        ended = self._running.wait(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while (ended := self._running.poll(0.1)) is None:
+            for stream in [*self._streams]:
+                stream.resume()
+            if time.monotonic() > deadline:
+                raise RigError(f"{self.name} still runs after {timeout_s} s:\n{self.console()}")
         if ended != status:
             raise RigError(f"{self.name} ended with {ended}, not {status}:\n{self.console()}")
 
@@ -241,7 +248,7 @@ class Box:
             env: added to the small environment that every command gets.
             timeout_s: after this it is killed and `subprocess.TimeoutExpired` raised.
         """
-        with Stream(self._entering(argv, user, env)) as stream:
+        with self.stream(*argv, user=user, env=env) as stream:
             out, _ = stream.process.communicate(stdin or "", timeout=timeout_s)
             done = subprocess.CompletedProcess(
                 argv, stream.process.returncode, out, stream.errors()
@@ -258,7 +265,9 @@ class Box:
         tty: bool = False,
     ) -> Stream:
         """Start a command in the box and go on; see `run` and `Stream`."""
-        return Stream(self._entering(argv, user, env), tty=tty)
+        stream = Stream(self._entering(argv, user, env), tty=tty)
+        self._streams.add(stream)
+        return stream
 
     def _entering(
         self, argv: Sequence[str], user: str | None, env: Mapping[str, str] | None

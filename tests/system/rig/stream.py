@@ -54,6 +54,15 @@ class Stream:
         """Wait for its end; the exit status."""
         return self.process.wait(timeout_s)
 
+    def resume(self) -> None:
+        """Let what entered the box go on. It stops itself when its command is stopped.
+
+        A shutdown stops every process before it kills them; a stopped nsenter would never
+        reap its command, and the shutdown would wait for that one.
+        """
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """End it if it still runs, and let go of its pipes."""
         if self.process.poll() is None:
