@@ -46,9 +46,12 @@ class LinuxHost:
     async def box(self, *, with_gpus: bool) -> BoxFacts:
         """How much memory there is; the GPUs are asked only when they matter."""
         ram = await asyncio.to_thread(read_host_memory)
-        gpus = await _gpus() if with_gpus else GpuMemory()
+        gpus = await _gpus(with_holders=True) if with_gpus else GpuMemory()
         return BoxFacts(
-            ram_total_bytes=ram.total_bytes, gpu_total_bytes=gpus.totals(), gpu_error=gpus.reason
+            ram_total_bytes=ram.total_bytes,
+            gpu_total_bytes=gpus.totals(),
+            gpu_holders={d.index: d.holders for d in gpus.devices if d.holders is not None},
+            gpu_error=gpus.reason,
         )
 
     async def memory(self, *, with_gpus: bool) -> Mapping[str, object]:
@@ -96,10 +99,10 @@ class LinuxHost:
         return tuple(output.decode(errors="replace").splitlines()[-lines:])
 
 
-async def _gpus() -> GpuMemory:
+async def _gpus(*, with_holders: bool = False) -> GpuMemory:
     """The GPUs; a driver that does not answer is a reason, not an error, to whoever looks."""
     try:
-        return await asyncio.to_thread(read_gpus)
+        return await asyncio.to_thread(read_gpus, with_holders=with_holders)
     except GpuError as error:
         return GpuMemory(reason=str(error))
 

@@ -1,11 +1,13 @@
 """Preflight: everything that speaks against a change, before anything is touched."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from appliance.domain.claims import ALL_GPUS
+from appliance.domain.memory import Holder
+from appliance.domain.names import profile_of, unit_of
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -57,6 +59,8 @@ class BoxFacts:
     ram_total_bytes: int
     gpu_total_bytes: Mapping[int, int] = field(default_factory=dict)
     """By NVML index."""
+    gpu_holders: Mapping[int, Sequence[Holder]] = field(default_factory=dict)
+    """Processes with memory on a GPU, by NVML index; a GPU whose list cannot be read is absent."""
     gpu_error: str | None = None
     """Why the GPUs cannot be read; None: they can (or there is no driver and none is needed)."""
 
@@ -154,6 +158,7 @@ def _gpu_findings(applied: Applied, box: BoxFacts) -> Iterable[Finding]:
     if missing := sorted(wanted - set(present)):
         yield _refuse(f"{applied.name} claims GPU {missing[0]}, the box has {len(present)}")
         return
+    yield from _foreign_findings(applied, wanted, box)
     total = sum(present[i] for i in wanted)
     need = applied.need.vram_bytes
     if need is not None and need > total:
@@ -162,6 +167,40 @@ def _gpu_findings(applied: Applied, box: BoxFacts) -> Iterable[Finding]:
         yield Finding(
             level=Level.OK, text=f"needs ≈{need / GIB:.1f} GiB of VRAM, {total / GIB:.1f} total"
         )
+
+
+def _foreign_findings(applied: Applied, wanted: set[int], box: BoxFacts) -> Iterable[Finding]:
+    """Memory held by processes that no switch will end."""
+    foreign = [
+        holder
+        for index in sorted(wanted)
+        for holder in box.gpu_holders.get(index, ())
+        if profile_of(holder.unit) is None
+    ]
+    held = sum(holder.held_bytes or 0 for holder in foreign)
+    total = sum(box.gpu_total_bytes[i] for i in wanted)
+    need = applied.need.vram_bytes
+    level = Level.REFUSE if need is not None and need > total - held else Level.WARN
+    for holder in foreign:
+        amount = "memory" if holder.held_bytes is None else f"{holder.held_bytes / GIB:.1f} GiB"
+        yield Finding(
+            level=level,
+            text=f"{amount} held by {holder.comm} (pid {holder.pid}, user {holder.user}):"
+            " stop it or wait",
+        )
+
+
+def misplaced(applied: Applied, box: BoxFacts) -> str | None:
+    """Why a model that answers is not where its profile says; None: it is, or nobody can tell."""
+    gpus = applied.claim.gpus
+    if not gpus or not box.gpu_holders or set(box.gpu_holders) != set(box.gpu_total_bytes):
+        return None
+    unit = unit_of(applied.name)
+    on = {i for i, holders in box.gpu_holders.items() if any(h.unit == unit for h in holders)}
+    if on and (ALL_GPUS in gpus or on <= {int(g.removeprefix("gpu-")) for g in gpus}):
+        return None
+    where = f"on GPU {min(on)}, which it does not claim" if on else "on no GPU: it runs on the CPU"
+    return f"{applied.name} answers, but it sits {where}"
 
 
 def _ram_findings(

@@ -11,13 +11,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.events import Ended
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
 from appliance.domain.protocol import Exit
-from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.admission import Finding, Level, findings, misplaced, refusal
 from appliance.planning.transaction import (
     Action,
     Check,
@@ -200,6 +200,10 @@ class Transaction:
         if told is None:
             return
         self._timer.tell(told)
+        if applied.claim.gpus:
+            problem = misplaced(applied, await self._out.host.box(with_gpus=True))
+            if problem is not None:
+                raise BackendError(problem)
         self._steps = replace(self._steps, warm=self._steps.warm | {name})
 
     async def _commit(self, observed: Observed) -> None:

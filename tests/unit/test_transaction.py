@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
+from appliance.domain.memory import Holder
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Mark
+from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.admission import Presence, ProfileFacts
 from appliance.planning.goals import goal_of
 from appliance.services.transaction import Transaction
@@ -30,12 +31,13 @@ def transaction(
     rollback: bool = True,
     drain_s: float | None = None,
     hold_until: float | str | None = None,
+    box: Catalogue = BOX,
 ) -> Transaction:
     goal = goal_of(
         kind,
         names,
-        catalogue=BOX,
-        observed=outside.systemd.observed(BOX),
+        catalogue=box,
+        observed=outside.systemd.observed(box),
         committed=outside.commitment.names,
         hold_until=hold_until,
     )
@@ -51,7 +53,7 @@ def transaction(
         drain_s=drain_s,
     )
     outside.store.rows[1] = operation
-    return Transaction(operation, BOX, outside.ports())
+    return Transaction(operation, box, outside.ports())
 
 
 async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]:
@@ -369,3 +371,56 @@ async def test_the_planner_never_starts_beside_a_rival() -> None:
     await run(transaction(outside, Kind.SWITCH, "genesis"))
     assert outside.systemd.starts == ["left", "right", "genesis"]
     assert outside.units.rivals_at_start == []
+
+
+def holder(unit: str, held_bytes: int | None = 10 << 30) -> Holder:
+    return Holder(pid=4121, held_bytes=held_bytes, comm="python3", user="ana", unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("need", "outcome"), [(8 << 30, Outcome.DONE), (30 << 30, Outcome.REFUSED)]
+)
+async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
+    need: int, outcome: Outcome
+) -> None:
+    """Memory that no switch will free is seen before the old model is stopped."""
+    box = catalogue(
+        applied("aeon", "gpu-all"), applied("genesis", "gpu-all", need=Need(vram_bytes=need))
+    )
+    outside = FakeOutside(box, "aeon")
+    outside.serve("aeon")
+    facts = outside.host.box_facts
+    outside.host.box_facts = replace(
+        facts,
+        gpu_holders={0: [holder("session-3.scope"), holder("appliance-backend-aeon.service")]},
+    )
+    finished = await transaction(outside, Kind.SWITCH, "genesis", box=box).run()
+    assert finished.outcome is outcome
+    if outcome is Outcome.REFUSED:
+        text = "10.0 GiB held by python3 (pid 4121, user ana): stop it or wait"
+        assert finished.message == text
+        assert outside.systemd.observed(box).serving() == ("aeon",)
+
+
+@pytest.mark.parametrize(
+    ("holders", "problem"),
+    [
+        ({0: ["appliance-backend-left.service"], 1: []}, ""),
+        ({0: [], 1: []}, "on no GPU: it runs on the CPU"),
+        ({0: [], 1: ["appliance-backend-left.service"]}, "on GPU 1, which it does not claim"),
+        ({0: []}, ""),
+        ({}, ""),
+    ],
+)
+async def test_model_must_sit_where_its_profile_says(
+    holders: dict[int, list[str]], problem: str
+) -> None:
+    """A model that answers from the CPU or from another GPU is not committed."""
+    outside = FakeOutside(BOX, "right")
+    outside.host.box_facts = replace(
+        outside.host.box_facts,
+        gpu_holders={i: [holder(unit, 1 << 20) for unit in units] for i, units in holders.items()},
+    )
+    finished = await transaction(outside, Kind.SWITCH, "left").run()
+    assert (finished.outcome is Outcome.DONE) == (not problem)
+    assert problem in finished.message
