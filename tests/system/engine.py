@@ -1,6 +1,6 @@
 """A model server that is ready at once and does what a test asks. Standard library only.
 
-usage: engine.py PORT [--delay S] [--die] [--mute] [--ignore-term] [--where A]
+usage: engine.py PORT [--delay S] [--think S] [--die] [--mute] [--ignore-term] [--where A]
 """
 
 import argparse
@@ -24,6 +24,7 @@ def answer(connection: socket.socket, options: argparse.Namespace) -> None:
         elif b'"stream": true' in request or b'"stream":true' in request:
             stream(connection)
         else:
+            time.sleep(options.think if b"/completions" in request else 0)
             text = f"hello from {options.port}"
             choice = {"text": text, "message": {"role": "assistant", "content": text}}
             reply(connection, b"200 OK", json.dumps({"choices": [choice]}).encode())
@@ -51,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--think", type=float, default=0.0)
     parser.add_argument("--where", default="127.0.0.1")
     for flag in ("--die", "--mute", "--ignore-term"):
         parser.add_argument(flag, action="store_true")
@@ -59,10 +61,10 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    print("weights: loading", flush=True)
+    print("weights: loading", flush=True)  # noqa: T201  # what an engine logs
     time.sleep(options.delay)
     if options.die:
-        print("weights: corrupt", flush=True)
+        print("weights: corrupt", flush=True)  # noqa: T201  # what an engine logs
         os._exit(3)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

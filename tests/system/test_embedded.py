@@ -1,0 +1,81 @@
+"""The two shipped embedded profiles: a real model, real answers, nothing to install."""
+
+import json
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.chat import ask, ask_streaming, pieces
+from tests.system.fleet import PROFILES, Fleet
+from tests.system.rig import Box, Image
+from tests.system.rig.appliance import CHECKOUT
+
+NAMES = ("smol", "smol-long")
+TEXTS = {name: (CHECKOUT / f"profiles/{name}.toml").read_text() for name in NAMES}
+PORTS = {name: tomllib.loads(text)["port"] for name, text in TEXTS.items()}
+USER = "appliance-backend"
+QUESTION = "Tell me about the sea."
+
+
+@pytest.fixture(scope="module")
+def fleet(image: Image) -> Iterator[Fleet]:
+    """A box with both profiles as they are shipped, applied."""
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        for name, text in TEXTS.items():
+            box.write(f"{PROFILES}/{name}.toml", text)
+        fleet.apply()
+        yield fleet
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_answers(fleet: Fleet, name: str) -> None:
+    """After a switch the model answers in one piece and, with the same words, as a stream."""
+    answer = fleet.switch(name)
+    assert answer.result["message"] == f"{name} is serving"
+    assert fleet.active() == fleet.committed() == [name]
+    same = {"max_tokens": 24, "temperature": 0, "seed": 1, "cache_prompt": False}
+    whole = ask(fleet.box, PORTS[name], QUESTION, **same)
+    assert len(whole.split()) > 3
+    with ask_streaming(fleet.box, PORTS[name], QUESTION, **same) as stream:
+        parts = [piece["choices"][0]["delta"].get("content") for piece in pieces(stream)]
+        assert stream.wait() == 0
+    assert len(parts) > 3
+    assert "".join(filter(None, parts)) == whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_the_name_and_the_window_of_its_profile(fleet: Fleet, name: str) -> None:
+    """Clients see the served name, and the context that the profile gives."""
+    fleet.switch(name)
+    port, ctx = PORTS[name], tomllib.loads(TEXTS[name])["ctx"]
+    listed = fleet.box.run(f"curl -sf http://127.0.0.1:{port}/v1/models").stdout
+    assert json.loads(listed)["data"][0]["id"] == name
+    props = json.loads(fleet.box.run(f"curl -sf http://127.0.0.1:{port}/props").stdout)
+    assert props["default_generation_settings"]["n_ctx"] == ctx
+
+
+def test_it_is_an_ordinary_service(fleet: Fleet) -> None:
+    """The model runs as the backends' user in its unit's control group, without privileges."""
+    fleet.switch("smol")
+    pid = fleet.main_pid("smol")
+    group = fleet.show("smol", "ControlGroup")
+    assert fleet.box.run(f"grep -c '^0::{group}$' /proc/{pid}/cgroup").stdout == "1\n"
+    pids = fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()
+    assert str(pid) in pids
+    users = fleet.box.run(f"ps -o user:32= -p {','.join(pids)}").stdout.split()
+    assert set(users) == {USER}
+    status = fleet.box.run(f"cat /proc/{pid}/status").stdout
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+
+
+def test_it_is_back_after_a_reboot(fleet: Fleet) -> None:
+    """The committed one, and only that, answers again after a reboot and after a power cut."""
+    fleet.switch("smol-long")
+    for boot_again in (fleet.box.reboot, fleet.box.power_cut):
+        boot_again()
+        fleet.wait_serving("smol-long", timeout_s=30)
+        assert ask(fleet.box, PORTS["smol-long"], QUESTION, max_tokens=8).strip()
+        assert fleet.committed() == ["smol-long"]

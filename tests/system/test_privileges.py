@@ -1,0 +1,223 @@
+"""Who may do what: operators switch, strangers look, the daemon tends its own units, root applies."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.chat import ask
+from tests.system.fleet import OPERATOR, PROFILES, STRANGER, Fleet
+from tests.system.rig import Box, Image
+from tests.system.rig.appliance import CHECKOUT
+
+DAEMON = "appliance"
+BACKEND = "appliance-backend"
+NOT_A_MEMBER = "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
+SLEEP = "[Service]\nExecStart=/bin/sleep 600\n"
+FOREIGN = ("ssh.service", "appliance-backend-evil.service", "appliance-backend-a-evil.service")
+"""Not ours: an ordinary service, and two whose names only begin like those of backends."""
+CANARY = "xylophonist"
+
+MUTATIONS = [
+    ("switch", "b"),
+    ("switch", "b", "--dry-run"),
+    ("start", "b"),
+    ("stop", "a"),
+    ("stop",),
+    ("restart", "a"),
+    ("hold",),
+    ("hold", "--for", "1s"),
+    ("cancel",),
+    ("mark", "b", "live"),
+]
+
+
+@pytest.fixture(scope="module")
+def fleet(image: Image) -> Iterator[Fleet]:
+    """A box with an operator, a stranger, foreign units, and the profile a serving."""
+    with Box(image) as box:
+        fleet = Fleet(box)
+        fleet.people()
+        for unit in FOREIGN:
+            box.write(f"/usr/local/lib/systemd/system/{unit}", SLEEP)
+        fleet.pair()
+        box.run("systemctl", "start", *FOREIGN)
+        fleet.switch("a")
+        yield fleet
+
+
+def state(fleet: Fleet) -> str:
+    """Everything that a person without rights must not be able to change."""
+    return fleet.box.run(
+        "systemctl show -P MainPID -P ActiveState appliance-backend-a ssh appliance-hold;"
+        "systemctl show -P MainPID appliance-supervisor;"
+        "systemctl list-units --plain --no-legend 'appliance-backend-*' 'run-*' | sort;"
+        "cat /etc/systemd/system/*.service /var/lib/appliance/active | sha256sum;"
+        "cat /etc/polkit-1/rules.d/* /var/lib/appliance-applied/manifest.json | sha256sum"
+    ).stdout
+
+
+def serving(fleet: Fleet) -> list[str]:
+    """Profiles that serve; foreign units with names like theirs are none."""
+    return sorted({"a", "b"} & set(fleet.active()))
+
+
+def test_operator_needs_no_root(fleet: Fleet) -> None:
+    """A member of appliance-operators runs every verb that changes what serves."""
+    for words in (
+        ("mark", "b", "live"),
+        ("switch", "b", "--dry-run"),
+        ("switch", "b"),
+        ("restart", "b"),
+        ("stop", "b"),
+        ("start", "b"),
+        ("hold",),
+        ("cancel",),
+        ("start",),
+        ("wait",),
+    ):
+        answer = fleet.cli(*words, user=OPERATOR)
+        assert answer.exit == 0, (words, answer)
+    assert serving(fleet) == fleet.committed() == ["b"]
+    fleet.switch("a", user=OPERATOR)
+
+
+@pytest.mark.parametrize("words", MUTATIONS, ids=" ".join)
+def test_stranger_changes_nothing(fleet: Fleet, words: tuple[str, ...]) -> None:
+    """Somebody who is not a member is told how to become one, with status 77."""
+    before = state(fleet)
+    answer = fleet.cli(*words, user=STRANGER)
+    assert (answer.exit, answer.errors) == (77, f"{NOT_A_MEMBER}\n")
+    assert answer.result == {"event": "error", "exit": 77, "message": NOT_A_MEMBER}
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize("words", ["status", "list", "show a", "wait a --timeout 5s"])
+def test_stranger_may_look(fleet: Fleet, words: str) -> None:
+    """What systemd tells everybody needs no membership."""
+    done = fleet.box.run(f"appliance {words}", user=STRANGER, check=False)
+    assert (done.returncode, done.stdout.count("serving") > 0) == (0, True), done
+
+
+def test_daemon_tends_our_units(fleet: Fleet) -> None:
+    """The daemon's user may start, stop, restart and reset our backends and the hold."""
+    for command in (
+        "restart appliance-backend-a.service",
+        "reset-failed appliance-backend-a.service",
+        "stop appliance-backend-a.service",
+        "start appliance-hold.service",
+        "stop appliance-hold.service",
+        "start appliance-backend-a.service",
+    ):
+        fleet.box.run(f"systemctl {command}", user=DAEMON)
+    assert serving(fleet) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            f"systemctl {verb} {unit}"
+            for unit in FOREIGN
+            for verb in ("start", "stop", "restart", "reset-failed", "kill")
+        ),
+        "systemctl start appliance-backend-x.service",
+        "systemctl restart appliance-supervisor.service",
+        "systemctl start appliance-boot.service",
+        "systemctl start reboot.target",
+        "systemctl isolate rescue.target",
+        "systemctl kill appliance-backend-a.service",
+        "systemctl set-property --runtime appliance-backend-a.service CPUQuota=1%",
+        "systemctl enable ssh.service",
+        "systemctl mask --runtime appliance-backend-b.service",
+        "systemctl link /dev/shm/appliance-backend-b.service",
+        "systemctl daemon-reload",
+        "systemctl daemon-reexec",
+        "systemctl set-environment LD_PRELOAD=/dev/shm/x.so",
+        "systemd-run /bin/true",
+        "systemd-run --unit=appliance-backend-b.service /bin/true",
+        "systemd-run --unit=appliance-hold.service /bin/true",
+        "systemd-run --scope /bin/true",
+    ],
+)
+def test_daemon_touches_nothing_else(fleet: Fleet, command: str) -> None:
+    """No other unit, no other verb, no transient unit, not the manager itself."""
+    before = state(fleet)
+    done = fleet.box.run(command, user=DAEMON, check=False)
+    assert done.returncode != 0
+    refusal = ("interactive authentication", "access denied", "not found", "permission denied")
+    assert any(words in done.stderr.lower() for words in refusal), done.stderr
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize("user", [BACKEND, OPERATOR, STRANGER])
+def test_nobody_else_has_the_daemons_rights(fleet: Fleet, user: str) -> None:
+    """Engines, operators and strangers command no unit past the supervisor."""
+    before = state(fleet)
+    for command in (
+        "systemctl stop appliance-backend-a.service",
+        "systemctl start appliance-hold.service",
+        "systemctl start appliance-apply.service",
+    ):
+        assert fleet.box.run(command, user=user, check=False).returncode != 0, command
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize("user", [DAEMON, BACKEND])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/systemd/system/appliance-backend-a.service",
+        "/etc/systemd/system/appliance-backend-a.service.d",
+        "/etc/polkit-1/rules.d/50-appliance.rules",
+        f"{PROFILES}/a.toml",
+        f"{PROFILES}/new.toml",
+        "/etc/appliance/appliance.toml",
+        "/var/lib/appliance-applied/manifest.json",
+        "/var/lib/appliance-applied/units",
+        "/run/appliance-leases/cpu",
+        "/run/appliance-gate/b.json",
+    ],
+)
+def test_services_write_nothing_that_root_reads(fleet: Fleet, user: str, path: str) -> None:
+    """What apply, the gate and systemd take orders from can be neither changed nor replaced."""
+    try_it = f"touch {path} || mv {path} {path}.old || echo x >>{path} || mkdir {path}"
+    assert fleet.box.run(try_it, user=user, check=False).returncode != 0
+
+
+@pytest.mark.parametrize("user", [OPERATOR, STRANGER, DAEMON, BACKEND])
+def test_only_root_applies(fleet: Fleet, user: str) -> None:
+    """Nobody else installs units, with any option, nor edits a profile; 77 and the command to use."""
+    before = state(fleet)
+    for words in ("apply", "apply --discard", "apply --adopt-changes", "edit a --yes"):
+        done = fleet.box.run(f"EDITOR=true appliance {words}", user=user, check=False)
+        assert done.returncode == 77, words
+        assert done.stderr == f"permission denied: sudo appliance {words.split(' --')[0]}\n"
+    assert state(fleet) == before
+
+
+def test_journal_names_who_asked(fleet: Fleet) -> None:
+    """Who switched and who marked is logged by the kernel's word: name, uid and process id."""
+    uid = fleet.box.run(f"id -u {OPERATOR}").stdout.strip()
+    for words, told in (
+        ("switch a", "switch a for"),
+        ("mark b standby", "b is marked standby by"),
+    ):
+        shell = f"echo $$; exec appliance {words}"
+        pid = fleet.box.run(shell, user=OPERATOR).stdout.split()[0]
+        journal = fleet.box.journal("-u", "appliance-supervisor.service")
+        assert f"{told} {OPERATOR} (uid {uid}, pid {pid})" in journal
+
+
+def test_journal_tells_no_conversation(fleet: Fleet) -> None:
+    """Neither a prompt nor its answer nor a variable of the profile reaches the journal."""
+    text = (CHECKOUT / "profiles/smol.toml").read_text()
+    fleet.box.write(f"{PROFILES}/smol.toml", f'{text}\n[env]\nTOKEN = "{CANARY}-variable"\n')
+    fleet.apply()
+    fleet.switch("smol")
+    answer = ask(fleet.box, 8031, f"Tell me about the {CANARY}.", max_tokens=48, temperature=0)
+    journal = fleet.box.journal("--output=cat")
+    assert "smol is serving" in journal
+    assert CANARY not in journal
+    for sentence in filter(None, map(str.strip, answer.replace("\n", ".").split("."))):
+        assert sentence not in journal
+    fleet.switch("a")
