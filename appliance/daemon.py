@@ -22,8 +22,8 @@ from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
 from appliance.domain.errors import ApplianceError, UnitError
 from appliance.domain.protocol import Exit
+from appliance.services.outside import Outside
 from appliance.services.supervisor import Supervisor
-from appliance.services.transaction import Outside
 from appliance.settings import Settings, load_settings
 from appliance.surfaces.box_status import BoxStatus
 from appliance.surfaces.control import ControlServer
@@ -31,7 +31,7 @@ from appliance.surfaces.control import ControlServer
 _log = logging.getLogger(__name__)
 
 
-class _ToldToEnd(Exception):
+class _ToldToEndError(Exception):
     """SIGTERM or SIGINT."""
 
 
@@ -71,7 +71,7 @@ async def run(settings: Settings) -> None:
                     tasks.create_task(control.serve(listener))
                 readiness.ready()
                 tasks.create_task(_until_told(supervisor, readiness))
-        except* _ToldToEnd:
+        except* _ToldToEndError:
             _log.info("the supervisor ends; models keep running")
         finally:
             await store.close()
@@ -86,7 +86,7 @@ async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, supervisor)
     await told.wait()
     readiness.stopping()
-    raise _ToldToEnd
+    raise _ToldToEndError
 
 
 def _reload(supervisor: Supervisor) -> None:

@@ -135,13 +135,14 @@ def next_action(
     """
     if observed.going_down:
         return Wait(operation.phase, "the system is going down")
+    if steps.committed:
+        return _finish(operation)
     return (
         _failure(operation, steps, observed, catalogue, refusals)
         or _preflight(operation, steps)
         or _come_down(operation, steps, observed)
         or _come_up(operation, steps, observed)
-        or (None if steps.committed else Commit())
-        or _finish(operation)
+        or Commit()
     )
 
 
@@ -238,10 +239,10 @@ def _failure(
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure)
     rival = _rival(operation, observed, catalogue)
-    if rival and not steps.committed and (steps.checked or not untouched):
+    if rival and (steps.checked or not untouched):
         return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
-    if steps.cancelled and not operation.rolling_back and not steps.committed:
+    if steps.cancelled and not operation.rolling_back:
         reason = "cancelled"
     if not reason:
         return None

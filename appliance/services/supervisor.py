@@ -1,18 +1,8 @@
 """The only writer of ownership: takes requests, runs one operation at a time, tends the box.
 
 Level-triggered: every look at the box leads to the same decision whatever happened before,
-so a supervisor that was killed goes on where the box is.
-
-======================================  =============================================
-what it finds                           what it does
-======================================  =============================================
-an operation of this boot left open     goes on with it
-an operation of an earlier boot         closes the row; that boot's choice was followed
-a timed hold that has passed            ends it and starts the committed profiles
-a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
-a committed profile that crashed        starts it, with growing pauses (planning.repair)
-anything started or stopped by hand     reports it
-======================================  =============================================
+so a supervisor that was killed goes on where the box is. An operation of this boot that was
+left open goes on; one of an earlier boot is closed, because that boot's choice was followed.
 """
 
 import asyncio
@@ -28,10 +18,12 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.goals import goal_of
-from appliance.planning.repair import WINDOW_S, to_repair
+from appliance.planning.summary import changes, described, summary
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Profiles
-from appliance.services.transaction import Outside, Transaction, preflight
+from appliance.services.outside import Outside
+from appliance.services.tending import Tender
+from appliance.services.transaction import Transaction, preflight
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +73,7 @@ class State:
 
 
 class Supervisor:
-    """See the module's table.
+    """Owns the one running operation.
 
     Args:
         outside: What operations act on.
@@ -105,8 +97,8 @@ class Supervisor:
         self._catalogue: Catalogue = profiles.load()
         self._running: Transaction | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._hold_seen = False
-        self._serving: tuple[str, ...] | None = None
+        self._tender = Tender(outside)
+        self._serving: tuple[str, ...] = ()
         self._accepting = asyncio.Lock()
         self._ended = asyncio.Event()
 
@@ -130,10 +122,6 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._look_every_s):
                     await self._ended.wait()
-
-    def _look_at(self, observed: Observed) -> None:
-        self._note_changes(observed)
-        self._on_look(self._summary(observed))
 
     # --- requests --------------------------------------------------------------------
 
@@ -240,9 +228,8 @@ class Supervisor:
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind is Kind.HOLD:
             elapsed_s = self._out.clock.unix_s() - operation.began_unix_s
-            what = f"{operation.kind} {' '.join(operation.target)}".strip()
             raise BusyError(
-                f"{what} is running ({operation.phase}, {elapsed_s:.0f} s):"
+                f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
                 " appliance wait, or appliance cancel"
             )
         return Running(
@@ -318,84 +305,24 @@ class Supervisor:
         goal = operation.goal
         return all(n in self._catalogue for n in (*goal.start, *goal.restore))
 
-    # --- tending ---------------------------------------------------------------------
+    # --- looking ---------------------------------------------------------------------
 
     async def _tend(self, observed: Observed) -> None:
+        names = await self._tender.tend(observed, self._catalogue)
+        if names:
+            with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
+                await self.submit(Request(kind=Kind.REPAIR, names=names))
+
+    def _look_at(self, observed: Observed) -> None:
+        """Tell the journal and systemd what is new."""
         committed = self._out.commitment.committed()
-        now = self._out.clock.unix_s()
-        until = self._out.commitment.hold_until()
-        if isinstance(until, float) and until <= now:
-            _log.info("the hold has ended")
-            await self._end_hold(observed)
-            await self._repair(tuple(n for n in committed if n in self._catalogue), observed)
-            return
-        await self._keep_hold(observed, until)
-        names = to_repair(
-            committed=committed,
-            observed=observed,
-            catalogue=self._catalogue,
-            refusals=await self._out.host.refusals() if committed else {},
-            attempts=await self._out.store.repairs(now - WINDOW_S) if committed else {},
-            now_unix_s=now,
-        )
-        await self._repair(names, observed)
-
-    async def _repair(self, names: tuple[str, ...], observed: Observed) -> None:
-        if not names or observed.busy():
-            return
-        with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
-            await self.submit(Request(kind=Kind.REPAIR, names=names))
-
-    async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
-        """Make the hold's unit and its file agree: what people did by hand wins."""
-        if observed.hold_active:
-            self._hold_seen = True
-        elif until is not None and (self._hold_seen or observed.busy()):
-            _log.info("the hold was ended by hand")
-            self._hold_seen = False
-            await self._forget_hold()
-        elif until is not None:
-            await self._out.units.start_hold()
-
-    async def _end_hold(self, observed: Observed) -> None:
-        await self._forget_hold()
-        self._hold_seen = False
-        if observed.hold_active:
-            await self._out.units.stop_hold()
-
-    async def _forget_hold(self) -> None:
-        try:
-            await self._out.commitment.set_hold(None)
-        except StoreError as error:
-            _log.error("%s", error)
-
-    def _note_changes(self, observed: Observed) -> None:
+        operation = None if self._running is None else self._running.operation
         serving = observed.serving()
-        if serving == self._serving:
-            return
-        uncommitted = set(serving) - set(self._out.commitment.committed())
-        for name in sorted(set(serving) - set(self._serving or ())):
-            by_hand = name in uncommitted and self._running is None
-            _log.info("%s serves%s", name, " (not committed)" if by_hand else "")
-        for name in sorted(set(self._serving or ()) - set(serving)):
-            _log.info("%s no longer serves", name)
+        operating = operation is not None
+        for sentence in changes(self._serving, serving, committed, operating=operating):
+            _log.info("%s", sentence)
         self._serving = serving
-
-    def _summary(self, observed: Observed) -> str:
-        """One line for `systemctl status`."""
-        serving = ", ".join(observed.serving()) or "nothing"
-        parts = [f"serving {serving}"]
-        if self._running is not None:
-            operation = self._running.operation
-            what = f"{operation.kind} {' '.join(operation.target)}".strip()
-            turned = ", rolling back" if operation.rolling_back else ""
-            parts.append(f"{what}: {operation.phase}{turned}")
-        committed = ", ".join(self._out.commitment.committed()) or "nothing"
-        if committed != serving:
-            parts.append(f"after a boot {committed}")
-        if observed.hold_active:
-            parts.append("on hold")
-        return "; ".join(parts)
+        self._on_look(summary(observed, committed, operation))
 
 
 def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> Accepted:

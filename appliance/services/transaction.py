@@ -8,7 +8,7 @@ go on, because each step is harmless when repeated.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
 from appliance.domain.errors import ApplianceError, BackendError
@@ -33,8 +33,8 @@ from appliance.planning.transaction import (
     WarmUp,
     next_action,
 )
-from appliance.ports import Backend, Clock, Commitment, Gateway, Host, Store, Units
 from appliance.services.feed import Feed
+from appliance.services.outside import Outside
 from appliance.services.phases import PhaseTimer
 
 _log = logging.getLogger(__name__)
@@ -42,19 +42,6 @@ _log = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 1.0
 _LOG_LINES = 5
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """Everything that operations act on."""
-
-    units: Units
-    backend: Backend
-    gateway: Gateway
-    host: Host
-    commitment: Commitment
-    store: Store
-    clock: Clock
 
 
 async def preflight(

@@ -10,7 +10,7 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
 from appliance.planning.goals import in_the_way
-from appliance.services.transaction import Outside
+from appliance.services.outside import Outside
 from tests.fakes.systemd import FakeSystemd
 
 

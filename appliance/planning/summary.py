@@ -1,0 +1,44 @@
+"""What the supervisor says about the box: one line for `systemctl status`, one a change."""
+
+from collections.abc import Sequence
+
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Operation
+
+
+def described(operation: Operation) -> str:
+    """An operation in a few words: ``switch genesis``."""
+    return f"{operation.kind} {' '.join(operation.target)}".strip()
+
+
+def summary(observed: Observed, committed: Sequence[str], operation: Operation | None) -> str:
+    """The box in one line."""
+    serving = ", ".join(observed.serving()) or "nothing"
+    parts = [f"serving {serving}"]
+    if operation is not None:
+        turned = ", rolling back" if operation.rolling_back else ""
+        parts.append(f"{described(operation)}: {operation.phase}{turned}")
+    after_boot = ", ".join(committed) or "nothing"
+    if after_boot != serving:
+        parts.append(f"after a boot {after_boot}")
+    if observed.hold_active:
+        parts.append("on hold")
+    return "; ".join(parts)
+
+
+def changes(
+    before: Sequence[str], after: Sequence[str], committed: Sequence[str], *, operating: bool
+) -> tuple[str, ...]:
+    """A sentence for every profile that began or ceased to serve.
+
+    Args:
+        before: Profiles that served.
+        after: Profiles that serve.
+        committed: Names that a boot starts.
+        operating: An operation runs, so that what is not committed is not by hand.
+    """
+    came = tuple(
+        f"{name} serves{'' if operating or name in committed else ' (not committed)'}"
+        for name in sorted(set(after) - set(before))
+    )
+    return came + tuple(f"{name} no longer serves" for name in sorted(set(before) - set(after)))

@@ -1,0 +1,73 @@
+"""What the supervisor does unasked: ends holds, keeps them, brings crashed profiles back.
+
+======================================  =============================================
+what it finds                           what it does
+======================================  =============================================
+a timed hold that has passed            ends it and starts the committed profiles
+a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
+a committed profile that crashed        starts it, with growing pauses (planning.repair)
+anything started or stopped by hand     nothing
+======================================  =============================================
+"""
+
+import logging
+
+from appliance.domain.errors import StoreError
+from appliance.domain.observed import Observed
+from appliance.domain.operations import HoldUntil
+from appliance.domain.profile import Catalogue
+from appliance.planning.repair import WINDOW_S, to_repair
+from appliance.services.outside import Outside
+
+_log = logging.getLogger(__name__)
+
+
+class Tender:
+    """Looks after a box that nobody operates on at the moment."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._out = outside
+        self._hold_seen = False
+
+    async def tend(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
+        """Make the hold right; returns the profiles to start now. Raises `UnitError`."""
+        committed = tuple(n for n in self._out.commitment.committed() if n in catalogue)
+        now = self._out.clock.unix_s()
+        until = self._out.commitment.hold_until()
+        if isinstance(until, float) and until <= now:
+            _log.info("the hold has ended")
+            await self._end_hold(observed)
+            return tuple(name for name in committed if not observed.unit(name).serving)
+        await self._keep_hold(observed, until)
+        if not committed:
+            return ()
+        return to_repair(
+            committed=committed,
+            observed=observed,
+            catalogue=catalogue,
+            refusals=await self._out.host.refusals(),
+            attempts=await self._out.store.repairs(now - WINDOW_S),
+            now_unix_s=now,
+        )
+
+    async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
+        """Make the hold's unit and its file agree: what people did by hand wins."""
+        if observed.hold_active:
+            self._hold_seen = True
+        elif until is not None and (self._hold_seen or observed.busy()):
+            _log.info("the hold was ended by hand")
+            await self._forget_hold()
+        elif until is not None:
+            await self._out.units.start_hold()
+
+    async def _end_hold(self, observed: Observed) -> None:
+        await self._forget_hold()
+        if observed.hold_active:
+            await self._out.units.stop_hold()
+
+    async def _forget_hold(self) -> None:
+        self._hold_seen = False
+        try:
+            await self._out.commitment.set_hold(None)
+        except StoreError as error:
+            _log.error("%s", error)
