@@ -211,9 +211,9 @@ def _opened(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
     try:
         db.row_factory = sqlite3.Row
+        version = _checked_version(db, path)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
-        version = _checked_version(db, path)
         if version == 0:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
     except BaseException:

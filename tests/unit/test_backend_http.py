@@ -1,0 +1,137 @@
+"""The warm-up asks a real HTTP server, on a port and on a unix socket."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.backend_http import HttpBackend
+from appliance.domain.errors import BackendError
+from appliance.domain.profile import Applied, Endpoint, WarmUp
+from tests.fakes.profiles import applied
+
+Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+class Server:
+    """Answers every request with `reply`; keeps what it was asked."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self.asked: list[tuple[str, dict[str, object]]] = []
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(
+            int(line.split(":")[1])
+            for line in head.splitlines()
+            if line.lower().startswith("content-length")
+        )
+        self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
+        await self._reply(writer)
+        writer.close()
+
+
+def sends(status: str, body: object) -> Reply:
+    async def reply(writer: asyncio.StreamWriter) -> None:
+        raw = json.dumps(body).encode() if not isinstance(body, bytes) else body
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
+        await writer.drain()
+
+    return reply
+
+
+async def silent(_writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(30)
+
+
+@asynccontextmanager
+async def serving(
+    reply: Reply, *, socket: Path | None = None
+) -> AsyncIterator[tuple[Server, Applied]]:
+    answering = Server(reply)
+    if socket is None:
+        server = await asyncio.start_server(answering.converse, "127.0.0.1", 0)
+        endpoint = Endpoint(port=server.sockets[0].getsockname()[1])
+    else:
+        server = await asyncio.start_unix_server(answering.converse, socket)
+        endpoint = Endpoint(socket=str(socket))
+    async with server:
+        yield answering, replace(applied("genesis", "gpu-all"), endpoint=endpoint)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "answer", "key"),
+    [
+        (WarmUp.COMPLETION, "/v1/completions", {"choices": [{"text": "hi"}]}, "prompt"),
+        (WarmUp.CHAT, "/v1/chat/completions", {"choices": [{"message": {}}]}, "messages"),
+        (WarmUp.EMBEDDING, "/v1/embeddings", {"data": [{"embedding": [0.1]}]}, "input"),
+    ],
+)
+async def test_each_kind_asks_its_own_path(
+    kind: WarmUp, path: str, answer: object, key: str
+) -> None:
+    """A completion, a chat and an embedding each ask for what the model promises."""
+    async with serving(sends("200 OK", answer)) as (server, profile):
+        text = await HttpBackend().warm_up(
+            replace(profile, warm_up=kind, served=("qwen-*", "qwen")), timeout_s=5
+        )
+    assert text.startswith("answered in ")
+    ((asked, body),) = server.asked
+    assert asked == path
+    assert body["model"] == "qwen"
+    assert key in body
+
+
+async def test_unix_socket_is_asked_too(tmp_path: Path) -> None:
+    """A backend on a unix socket is warmed up there."""
+    reply = sends("200 OK", {"choices": [{}]})
+    async with serving(reply, socket=tmp_path / "s") as (server, profile):
+        await HttpBackend().warm_up(profile, timeout_s=5)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (sends("500 Oops", {"error": "secret prompt"}), "answered 500 Oops"),
+        (sends("200 OK", {"choices": []}), "answered 200 without a result"),
+        (sends("200 OK", b"<html>"), "no proper answer"),
+        (sends("200 OK", ["choices"]), "answered 200 without a result"),
+    ],
+    ids=["500", "empty", "html", "list"],
+)
+async def test_wrong_answers_are_errors_without_their_text(reply: Reply, problem: str) -> None:
+    """A wrong answer says what was wrong with it, never what was in it."""
+    async with serving(reply) as (_server, profile):
+        with pytest.raises(BackendError, match=problem) as caught:
+            await HttpBackend().warm_up(profile, timeout_s=5)
+    assert "secret" not in str(caught.value)
+
+
+async def test_silence_ends_at_the_deadline() -> None:
+    """A mute engine costs the deadline, and the thread that waits is let go at once."""
+    async with serving(silent) as (_server, profile):
+        began = time.monotonic()
+        with pytest.raises(BackendError, match="no answer within 0 s"):
+            await HttpBackend().warm_up(profile, timeout_s=0.2)
+        await asyncio.to_thread(lambda: None)
+        assert time.monotonic() - began < 5
+
+
+async def test_nobody_there_is_an_error() -> None:
+    """A refused connection is an error, not an exception of the HTTP library."""
+    profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=1))
+    with pytest.raises(BackendError, match="no proper answer"):
+        await HttpBackend().warm_up(profile, timeout_s=5)
+
+
+async def test_nothing_is_asked_where_nothing_is_promised() -> None:
+    """``warm_up = "none"`` asks nothing."""
+    profile = replace(applied("genesis", "gpu-all"), warm_up=WarmUp.NONE)
+    assert await HttpBackend().warm_up(profile, timeout_s=5) == "not asked for"

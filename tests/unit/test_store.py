@@ -1,0 +1,151 @@
+"""Operations and marks in SQLite: kept over a death, never in the way of a switch."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.sqlite import SqliteStore
+from appliance.domain.errors import StoreError
+from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.profile import Mark
+from appliance.ports import Store
+from tests.fakes.outside import FakeStore
+
+OPERATION = Operation(
+    id=0,
+    kind=Kind.SWITCH,
+    target=("genesis",),
+    goal=Goal(stop=("aeon",), start=("genesis",), restore=("aeon",), commit=("genesis",)),
+    boot_id="boot-1",
+    requested_by="ana (uid 1000, pid 7)",
+    began_unix_s=1000.0,
+    drain_s=5.0,
+)
+
+
+def ended(operation: Operation, *, ms: float = 500.0, outcome: Outcome = Outcome.DONE) -> Finished:
+    return Finished(
+        operation=operation,
+        outcome=outcome,
+        message="genesis is serving",
+        finished_unix_s=operation.began_unix_s + ms / 1000,
+        phases_ms={"stop": 12.5},
+    )
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "state.sqlite", keep_rows=20)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=["sqlite", "fake"])
+def either(request: pytest.FixtureRequest, store: SqliteStore) -> Store:
+    """The contract holds for the real store and for the one that tests use."""
+    return store if request.param == "sqlite" else FakeStore()
+
+
+async def test_unfinished_operation_is_found_as_it_was(either: Store) -> None:
+    """What a killed process left open comes back equal, with its last phase."""
+    begun = await either.begin(OPERATION)
+    moved = replace(begun, phase=Phase.LOAD, rolling_back=True, reason="cancelled")
+    either.update(moved)
+    assert await either.unfinished() == moved
+    assert await either.last() is None
+    await either.finish(ended(moved))
+    assert await either.unfinished() is None
+    assert await either.last() == ended(moved)
+
+
+@pytest.mark.parametrize("until", [None, FOREVER, 1234.5])
+async def test_every_goal_survives(either: Store, until: float | str | None) -> None:
+    """A goal without a commit, and each kind of hold, comes back equal."""
+    operation = replace(OPERATION, goal=Goal(hold_until=until), kind=Kind.HOLD, target=())
+    begun = await either.begin(operation)
+    assert await either.unfinished() == begun
+
+
+async def test_usual_time_is_the_median_of_those_that_were_done(either: Store) -> None:
+    """Failed ones and other targets say nothing about how long a switch takes."""
+    assert await either.usual_ms(OPERATION) is None
+    for ms in (100.0, 900.0, 300.0):
+        await either.finish(ended(await either.begin(OPERATION), ms=ms))
+    failed = ended(await either.begin(OPERATION), ms=9e6, outcome=Outcome.FAILED)
+    await either.finish(failed)
+    other = replace(OPERATION, target=("aeon",))
+    await either.finish(ended(await either.begin(other), ms=8e6))
+    assert await either.usual_ms(OPERATION) == pytest.approx(300.0)
+
+
+async def test_repairs_are_counted_by_profile(either: Store) -> None:
+    """Only repairs count, and only those since the given time."""
+    for began, kind in ((10.0, Kind.REPAIR), (20.0, Kind.REPAIR), (30.0, Kind.SWITCH)):
+        await either.begin(replace(OPERATION, kind=kind, began_unix_s=began))
+    assert await either.repairs(15.0) == {"genesis": [20.0]}
+
+
+async def test_mark_is_replaced(either: Store) -> None:
+    """The last mark counts."""
+    await either.set_mark("genesis", Mark.LIVE, by="ana")
+    await either.set_mark("genesis", Mark.RETIRED, by="ana")
+    assert await either.marks() == {"genesis": Mark.RETIRED}
+
+
+async def test_rows_are_bounded(store: SqliteStore) -> None:
+    """Old operations make room for new ones."""
+    for _ in range(50):
+        await store.finish(ended(await store.begin(OPERATION)))
+    with sqlite3.connect(store._path) as db:
+        assert db.execute("SELECT count(*) FROM operations").fetchone() == (20,)
+    db.close()
+
+
+async def test_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    """A file that is no database is kept under another name, and the store works."""
+    path = tmp_path / "state.sqlite"
+    path.write_bytes(b"not a database" * 1000)
+    store = SqliteStore(path, keep_rows=20)
+    await store.open()
+    assert (await store.begin(OPERATION)).id == 1
+    await store.close()
+    assert path.with_suffix(".damaged").read_bytes().startswith(b"not a database")
+
+
+async def test_unwritable_directory_only_forgets(tmp_path: Path) -> None:
+    """Where no file can be made the store forgets; nothing fails."""
+    store = SqliteStore(tmp_path / "gone" / "state.sqlite", keep_rows=20)
+    await store.open()
+    begun = await store.begin(OPERATION)
+    store.update(begun)
+    await store.finish(ended(begun))
+    await store.close()
+
+
+async def test_damage_at_run_time_only_forgets(store: SqliteStore) -> None:
+    """A table that is gone costs the memory of operations, and a mark says so."""
+    db = sqlite3.connect(store._path)
+    db.executescript("DROP TABLE operations; DROP TABLE marks;")
+    db.close()
+    begun = await store.begin(OPERATION)
+    assert begun.id == 0
+    store.update(begun)
+    assert await store.unfinished() is None
+    with pytest.raises(StoreError, match="could not be stored"):
+        await store.set_mark("genesis", Mark.LIVE, by="ana")
+
+
+async def test_newer_file_is_refused(tmp_path: Path) -> None:
+    """A downgrade is refused with the version that is needed, and touches nothing."""
+    path = tmp_path / "state.sqlite"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version=99")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"newer appliance \(schema 99"):
+        await SqliteStore(path, keep_rows=20).open()
+    assert path.read_bytes() == before
