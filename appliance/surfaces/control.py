@@ -34,6 +34,8 @@ from appliance.services.supervisor import (
 _log = logging.getLogger(__name__)
 
 _FIRST_LINE_TIMEOUT_S: Final = 10.0
+_MOST_SECONDS: Final = 1e9
+"""Thirty years: more is a mistake, and no clock may overflow."""
 _NAMES: Final = {Accepted: "accepted", PhaseChanged: "phase", Ended: "result"}
 _KINDS: Final = {
     Verb.SWITCH: Kind.SWITCH,
@@ -296,6 +298,7 @@ def _seconds(args: Message, key: str) -> float | None:
     value = args.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value < _MOST_SECONDS:
         raise BadRequestError(f"{key} is not a number of seconds")
     return float(value)

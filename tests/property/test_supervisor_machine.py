@@ -201,4 +201,6 @@ class Box(RuleBasedStateMachine):
 
 
 TestBox = Box.TestCase
-TestBox.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+TestBox.settings = settings(
+    max_examples=4 * settings().max_examples, stateful_step_count=50, deadline=None
+)

@@ -77,7 +77,7 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert serving(outside) == ("genesis",)
     assert outside.commitment.names == ("genesis",)
     done = [e.phase for e in phases if e.state is PhaseState.DONE]
-    assert done == list(Phase)[:5] + [Phase.LOAD, Phase.WARM_UP, Phase.COMMIT]
+    assert done == [*list(Phase)[:5], Phase.LOAD, Phase.WARM_UP, Phase.COMMIT]
     assert outside.gateway.calls == ["hold", "drain aeon 30", "release genesis"]
 
 
@@ -221,8 +221,7 @@ async def test_start_without_names_starts_the_committed_ones() -> None:
     outcome, _, _ = await run(transaction(outside, Kind.START))
     assert outcome is Outcome.DONE
     assert serving(outside) == ("left", "right")
-    assert outside.commitment.until is None
-    assert not outside.systemd.hold_active
+    assert (outside.commitment.until, outside.systemd.hold_active) == (None, False)
 
 
 async def test_restart_comes_back_with_another_process() -> None:
