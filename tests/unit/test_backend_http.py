@@ -15,7 +15,7 @@ from appliance.domain.errors import BackendError
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from tests.fakes.profiles import applied
 
-Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
@@ -23,6 +23,7 @@ class Server:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
+        self.answered = asyncio.Event()
         self.asked: list[tuple[str, dict[str, object]]] = []
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,12 +34,14 @@ class Server:
             if line.lower().startswith("content-length")
         )
         self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
-        await self._reply(writer)
+        await self._reply(reader, writer)
         writer.close()
+        await writer.wait_closed()
+        self.answered.set()
 
 
 def sends(status: str, body: object) -> Reply:
-    async def reply(writer: asyncio.StreamWriter) -> None:
+    async def reply(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         raw = json.dumps(body).encode() if not isinstance(body, bytes) else body
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
         await writer.drain()
@@ -46,8 +49,8 @@ def sends(status: str, body: object) -> Reply:
     return reply
 
 
-async def silent(_writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(30)
+async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    await reader.read()
 
 
 @asynccontextmanager
@@ -63,6 +66,7 @@ async def serving(
         endpoint = Endpoint(socket=str(socket))
     async with server:
         yield answering, replace(applied("genesis", "gpu-all"), endpoint=endpoint)
+        await answering.answered.wait()
 
 
 @pytest.mark.parametrize(
