@@ -3,7 +3,6 @@
 import contextlib
 import os
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,20 +49,20 @@ class Observer:
         """Ports of the engines that run in the box now."""
         found = []
         with contextlib.suppress(OSError):
-            inside = os.readlink(f"/proc/{self._box.leader}/ns/pid")
+            inside = namespace(self._box.leader)
             for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - often
                 with contextlib.suppress(OSError):
                     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    if is_engine(words) and os.readlink(f"/proc/{pid}/ns/pid") == inside:
+                    if is_engine(words) and namespace(pid) == inside:
                         found.append(words[3].decode())
         return found
+
+
+def namespace(pid: int | str) -> Path:
+    """The process namespace of a process. Raises OSError when it is gone."""
+    return Path(f"/proc/{pid}/ns/pid").readlink()
 
 
 def is_engine(words: list[bytes]) -> bool:
     """Whether a command line is a test engine's own, not that of the wrapper before it."""
     return words[1:3] == [b"-S", ENGINE.encode()]
-
-
-def pause(seconds: float) -> None:
-    """Let the box go on by itself."""
-    time.sleep(seconds)
