@@ -28,9 +28,9 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as SourceError
 
-from appliance.adapters.model_faults import model_faults, table_model
-from appliance.adapters.profile_fields import Duration, Kind, Port, Size, User, shown, wrong
-from appliance.adapters.toml_file import (
+from appliance.adapters.profile_files.fields import Duration, Kind, Port, Size, User, shown, wrong
+from appliance.adapters.toml.faults import model_faults, table_model
+from appliance.adapters.toml.file import (
     Document,
     Fault,
     FaultyFileError,

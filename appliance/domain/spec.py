@@ -1,6 +1,6 @@
 """A profile as its owner writes it: the common options, and those of its engine.
 
-Text enters through `appliance.adapters.profiles`; everything here is already checked for type
+Text enters through `appliance.adapters.profile_files.loading`; everything here is already checked for type
 and range. What the daemon acts on is the compiled form, `appliance.domain.profile.Applied`.
 """
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.adapters.durable_files import read_regular, write_file
-from appliance.adapters.profile_edit import adopted, described
+from appliance.adapters.profile_files.editing import adopted, described
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of
 from appliance.planning.apply_plan import Installed

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance import __version__
-from appliance.adapters.profiles import load_profiles
+from appliance.adapters.profile_files.loading import load_profiles
 from appliance.planning.engines.rendering import LaunchContext
 from appliance.planning.unit_commands import Layout, UnitSpec
 from appliance.planning.unit_files import CACHE_ROOT, problem

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from appliance.adapters.model_faults import table_model
-from appliance.adapters.profile_fields import Kind
-from appliance.adapters.profile_schema import ProfileFile
+from appliance.adapters.profile_files.fields import Kind
+from appliance.adapters.profile_files.schema import ProfileFile
+from appliance.adapters.toml.faults import table_model
 from appliance.settings import ENVIRONMENT_PREFIX, Settings
 
 _NOTE: Final = (

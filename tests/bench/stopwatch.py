@@ -22,7 +22,7 @@ def main() -> None:
         times.append((time.monotonic() - began) * 1000)
         if done.returncode:
             sys.exit(f"{line} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    print(json.dumps(times))
+    sys.stdout.write(json.dumps(times) + "\n")
 
 
 if __name__ == "__main__":

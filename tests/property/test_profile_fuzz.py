@@ -11,8 +11,8 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.adapters.profiles import parse_profile
-from appliance.adapters.toml_lines import key_lines
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.adapters.toml.lines import key_lines
 from appliance.domain.errors import ProfileError
 from appliance.domain.quantities import duration_s, size_bytes
 from appliance.domain.spec import Profile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.adapters.profile_edit import adopted
+from appliance.adapters.profile_files.editing import adopted
 from appliance.domain.errors import ProfileError
 from appliance.domain.spec import Override
 from appliance.planning.drift import Adoption, Kind, adoption, diff, drop_in, find_drift, owner_of

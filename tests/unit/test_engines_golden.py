@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profiles import load_profile
+from appliance.adapters.profile_files.loading import load_profile
 from appliance.planning import engines
 
 SHIPPED = Path(__file__).parents[2] / "profiles"

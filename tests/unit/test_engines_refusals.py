@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.adapters.profiles import parse_profile
+from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
 from tests.fakes.profile_texts import MINIMAL
 

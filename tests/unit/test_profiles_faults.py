@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profiles import load_profile, load_profiles, parse_profile
+from appliance.adapters.profile_files.loading import load_profile, load_profiles, parse_profile
 from appliance.domain.errors import ProfileError
 from tests.fakes.profile_texts import MINIMAL
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.adapters.toml_lines import Where, key_lines
+from appliance.adapters.toml.lines import Where, key_lines
 
 
 @pytest.mark.parametrize(

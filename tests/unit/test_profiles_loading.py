@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.profiles import load_profile, load_profiles, parse_profile
+from appliance.adapters.profile_files.loading import load_profile, load_profiles, parse_profile
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.domain.errors import ProfileError
 from appliance.domain.profile import Deadlines, Endpoint, Mark, Need, WarmUp

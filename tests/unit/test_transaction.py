@@ -23,6 +23,10 @@ BOX = catalogue(
     applied("embedder", port=8040),
 )
 
+CRASHED = ObservedUnit(
+    active=ActiveState.ACTIVATING, sub="auto-restart", result="exit-code", exit_status=1
+)
+
 
 def transaction(
     outside: FakeOutside,
@@ -135,6 +139,70 @@ async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason
     assert outside.commitment.names == ("aeon",)
 
 
+@pytest.mark.parametrize(
+    ("unit", "phase", "told"),
+    [
+        (CRASHED, Phase.RELEASE, Phase.START),
+        (replace(CRASHED, sub="failed", active=ActiveState.FAILED), Phase.RELEASE, Phase.START),
+        (CRASHED, Phase.LOAD, None),
+        (replace(CRASHED, exit_status=0), Phase.RELEASE, None),
+        (replace(CRASHED, sub="dead", result="exec-condition"), Phase.RELEASE, None),
+        (ObservedUnit(exit_status=15), Phase.RELEASE, None),
+    ],
+)
+def test_an_engine_that_ran_did_not_fail_in_the_gate(
+    unit: ObservedUnit, phase: Phase, told: Phase | None
+) -> None:
+    """An engine that came and went between two looks failed in its start, not while waiting."""
+    operation = replace(
+        transaction(FakeOutside(BOX), Kind.SWITCH, "genesis").operation, phase=phase
+    )
+    steps = Steps(checked=True, started=frozenset({"genesis"}))
+    action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
+    assert isinstance(action, TurnRound)
+    assert action.phase is told
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("genesis",), "genesis is serving on :8022"),
+        (("left", "right"), "left (:8030) and right (:8031) are serving"),
+    ],
+)
+async def test_the_end_says_where(names: tuple[str, ...], message: str) -> None:
+    """The closing sentence names the port that clients want to know."""
+    outside = FakeOutside(BOX)
+    _outcome, ended, _ = await run(transaction(outside, Kind.START, *names))
+    assert ended.message == message
+
+
+@pytest.mark.parametrize(
+    ("beside", "sentence"),
+    [
+        ((), "aeon needs ≈9.0 GiB of RAM, the box has 8.0"),
+        (("embedder",), "aeon and embedder need ≈10.0 GiB of RAM together, the box has 8.0"),
+    ],
+)
+def test_want_of_memory_is_told_for_who_needs_it(beside: tuple[str, ...], sentence: str) -> None:
+    """One profile that is too large is not blamed on several."""
+    box = catalogue(
+        replace(BOX["aeon"], need=Need(ram_bytes=9 << 30)),
+        replace(BOX["embedder"], need=Need(ram_bytes=1 << 30)),
+    )
+    up = ObservedUnit(active=ActiveState.ACTIVE, main_pid=1)
+    found = findings(
+        Kind.SWITCH,
+        Goal(start=("aeon",)),
+        catalogue=box,
+        observed=Observed(units={"aeon": ObservedUnit(), **dict.fromkeys(beside, up)}),
+        marks={},
+        facts={},
+        box=BoxFacts(ram_total_bytes=8 << 30, gpu_total_bytes={0: 1}),
+    )
+    assert refusal(found) == sentence
+
+
 async def test_no_rollback_leaves_nothing() -> None:
     """With rollback switched off a failed target is stopped and nothing is restored."""
     outside = FakeOutside(BOX, "aeon")
@@ -221,7 +289,8 @@ async def test_start_without_names_starts_the_committed_ones() -> None:
     outcome, _, _ = await run(transaction(outside, Kind.START))
     assert outcome is Outcome.DONE
     assert serving(outside) == ("left", "right")
-    assert (outside.commitment.until, outside.systemd.hold_active) == (None, False)
+    kept: tuple[object, bool] = (outside.commitment.hold_until(), outside.systemd.hold_active)
+    assert kept == (None, False)
 
 
 async def test_restart_comes_back_with_another_process() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.durable_files import read_regular, write_file
-from appliance.adapters.profiles import SUFFIX
+from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemctl import Systemctl
 from appliance.domain.names import is_profile_name
 from appliance.domain.protocol import Exit

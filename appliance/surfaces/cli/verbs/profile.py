@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.profiles import SUFFIX, load_profile
+from appliance.adapters.profile_files.loading import SUFFIX, load_profile
 from appliance.adapters.systemctl import Systemctl
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of

@@ -1,4 +1,4 @@
-"""The keys of a profile. One model a table; what they hold is in `profile_fields`.
+"""The keys of a profile. One model a table; what they hold is in `fields`.
 
 Descriptions end up in docs/reference/profiles.md.
 """
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from appliance.adapters.profile_fields import (
+from appliance.adapters.profile_files.fields import (
     AbsolutePath,
     CacheMib,
     Command,

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from appliance.adapters.toml_tokens import Token, tokens
+from appliance.adapters.toml.tokens import Token, tokens
 
 Where = tuple[str | int, ...]
 """Keys from the top of the document down; integers are places in an array."""

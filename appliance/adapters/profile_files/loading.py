@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from appliance.adapters.model_faults import MOST_FAULTS, ModelFault, model_faults
-from appliance.adapters.profile_build import build
-from appliance.adapters.profile_fields import shown
-from appliance.adapters.profile_schema import ProfileFile
-from appliance.adapters.toml_file import (
+from appliance.adapters.profile_files.building import build
+from appliance.adapters.profile_files.fields import shown
+from appliance.adapters.profile_files.schema import ProfileFile
+from appliance.adapters.toml.faults import MOST_FAULTS, ModelFault, model_faults
+from appliance.adapters.toml.file import (
     Document,
     Fault,
     FaultyFileError,
@@ -23,7 +23,7 @@ from appliance.adapters.toml_file import (
     parse_document,
     read_document,
 )
-from appliance.adapters.toml_lines import Where
+from appliance.adapters.toml.lines import Where
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
 from appliance.domain.spec import Engine, Profile

@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.toml_lines import Where, key_lines
-from appliance.adapters.toml_tokens import tokens, too_deep
+from appliance.adapters.toml.lines import Where, key_lines
+from appliance.adapters.toml.tokens import tokens, too_deep
 
 MAX_BYTES: Final = 256 << 10
 _TOO_LARGE: Final = f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings"

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from appliance.adapters.profile_schema import (
+from appliance.adapters.profile_files.schema import (
     CommandTable,
     DeadlinesTable,
     LlamaServerTable,
