@@ -22,6 +22,7 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.domain.protocol import Exit
+from appliance.planning.goals import in_the_way
 from appliance.planning.status_document import (
     ENDED_BADLY,
     HoldRow,
@@ -44,6 +45,8 @@ _STATES: Final[Mapping[ActiveState, ProfileState]] = {
     ActiveState.INACTIVE: "stopped",
     ActiveState.MAINTENANCE: "stopped",
 }
+
+_IDLE: Final = frozenset[ProfileState]({"stopped", "failed", "refused"})
 
 
 def build_status(
@@ -105,7 +108,13 @@ def build_status(
         memory=memory,
         profiles=rows,
         verdict=_verdict(
-            rows, wanted, hold=hold, operation=operation, supervisor=supervisor, now=now
+            rows,
+            wanted,
+            catalogue=catalogue,
+            hold=hold,
+            operation=operation,
+            supervisor=supervisor,
+            now=now,
         ),
     )
 
@@ -223,9 +232,9 @@ def _stopped_by_hand(unit: ObservedUnit) -> bool:
 
 def _hold_row(hold_until: HoldUntil, *, active: bool) -> HoldRow | None:
     if isinstance(hold_until, (int, float)):
-        return HoldRow(until_unix_s=float(hold_until))
+        return HoldRow(until_unix_s=float(hold_until), kept=True)
     if hold_until is not None or active:
-        return HoldRow(until_unix_s=None)
+        return HoldRow(until_unix_s=None, kept=hold_until is not None)
     return None
 
 
@@ -233,6 +242,7 @@ def _verdict(
     rows: Sequence[ProfileRow],
     committed: Sequence[str],
     *,
+    catalogue: Catalogue,
     hold: HoldRow | None,
     operation: Mapping[str, object] | None,
     supervisor: SupervisorRow,
@@ -245,7 +255,7 @@ def _verdict(
         *([f"supervisor not running: {START_SUPERVISOR}"] if down else ()),
         *_hold_why(hold, now),
         *_operation_why(operation),
-        *([] if hold or operation else _missing_why(rows, missing)),
+        *([] if hold or operation else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
         *_uncommitted_why(serving, committed),
     ]
@@ -260,6 +270,8 @@ def _verdict(
 def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
     if hold is None:
         return []
+    if not hold["kept"]:
+        return ["held by hand until a switch, a start or a boot: appliance start ends it"]
     until = hold["until_unix_s"]
     if until is None:
         return ["on hold without an end, also across reboots: appliance start ends it"]
@@ -276,23 +288,28 @@ def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
     return [f"{what} is running ({operation.get('phase') or 'starting'}): appliance wait"]
 
 
-def _missing_why(rows: Sequence[ProfileRow], missing: Sequence[str]) -> list[str]:
+def _missing_why(
+    rows: Sequence[ProfileRow], missing: Sequence[str], catalogue: Catalogue
+) -> list[str]:
     known = {r["name"]: r for r in rows}
+    busy = frozenset(r["name"] for r in rows if r["state"] not in _IDLE)
     return [
-        _why_missing(known[name])
+        _why_missing(known[name], sorted(busy & in_the_way(name, catalogue)))
         if name in known
         else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
         for name in missing
     ]
 
 
-def _why_missing(row: ProfileRow) -> str:
+def _why_missing(row: ProfileRow, rivals: Sequence[str]) -> str:
     name, note = row["name"], row["note"]
     if row["state"] in ENDED_BADLY:
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":
         reason = f" ({note})" if note else ""
-        return f"{name} is committed but stopped{reason}: appliance start {name}"
+        # A start evicts nobody.
+        verb = "switch" if rivals else "start"
+        return f"{name} is committed but stopped{reason}: appliance {verb} {name}"
     return f"{name} is committed but still {row['state']}: appliance wait {name}"
 
 

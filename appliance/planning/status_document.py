@@ -23,9 +23,12 @@ class SupervisorRow(TypedDict):
 
 
 class HoldRow(TypedDict):
-    """A hold in force; None: until a switch or a start ends it."""
+    """A hold in force."""
 
     until_unix_s: float | None
+    """None: until a switch or a start ends it."""
+    kept: bool
+    """A boot holds again; False: its unit was started by hand."""
 
 
 class ProfileRow(TypedDict):

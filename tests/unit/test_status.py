@@ -129,7 +129,20 @@ def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) ->
         ),
         (status({}, "genesis", hold=FOREVER), "nothing", 3, "on hold without an end"),
         (status({}, "genesis", hold=NOW + 7200), "nothing", 3, "on hold for another 2 h"),
-        (status({}, "genesis", hold_active=True), "nothing", 3, "on hold without an end"),
+        (
+            status({}, "genesis", hold_active=True),
+            "nothing",
+            3,
+            "held by hand until a switch, a start or a boot",
+        ),
+        (
+            status({"genesis": UP, "aeon": STOPPED}, "aeon"),
+            "degraded",
+            1,
+            "aeon is committed but stopped (stopped by hand): appliance switch aeon",
+        ),
+        (status({"genesis": LOADING}, "aeon"), "nothing", 3, "appliance switch aeon"),
+        (status({"genesis": FAILED}, "aeon"), "nothing", 3, "appliance start aeon"),
         (status({"genesis": UP}, "genesis", down=True), "degraded", 1, "supervisor not running"),
         (status({}, "genesis", down=True), "nothing", 3, "supervisor not running"),
     ],
@@ -153,8 +166,15 @@ def test_an_uncommitted_profile_is_told_but_not_wrong() -> None:
 def test_a_hold_without_a_time_is_said_even_while_something_serves() -> None:
     """A hold that never ends is in every status, lest it be forgotten."""
     document = status({"genesis": UP}, "genesis", hold=FOREVER)
-    assert document["hold"] == {"until_unix_s": None}
+    assert document["hold"] == {"until_unix_s": None, "kept": True}
     assert "on hold without an end" in why(document)
+
+
+def test_a_hold_by_hand_is_not_said_to_outlive_a_boot() -> None:
+    """The hold unit without its file holds until the next boot only."""
+    document = status({}, "genesis", hold_active=True)
+    assert document["hold"] == {"until_unix_s": None, "kept": False}
+    assert "reboots" not in why(document)
 
 
 def test_a_hold_excuses_what_does_not_serve() -> None:
