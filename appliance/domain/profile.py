@@ -55,6 +55,10 @@ class Endpoint:
     port: int | None = None
     socket: str | None = None
 
+    def __str__(self) -> str:
+        """As a sentence names it: ``:8022``, or the socket's path."""
+        return f":{self.port}" if self.socket is None else self.socket
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:

@@ -12,6 +12,7 @@ from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.goals import in_the_way
+from appliance.planning.wording import joined
 
 GIB: Final = 1 << 30
 
@@ -214,8 +215,9 @@ def _ram_findings(
         return
     need = sum(catalogue[n].need.ram_bytes or 0 for n in together)
     if need > box.ram_total_bytes:
+        who = f"{joined(together)} {'need' if together[1:] else 'needs'}"
         yield _refuse(
-            f"{', '.join(together)} need ≈{need / GIB:.1f} GiB of RAM together,"
+            f"{who} ≈{need / GIB:.1f} GiB of RAM{' together' if together[1:] else ''},"
             f" the box has {box.ram_total_bytes / GIB:.1f}"
         )
     elif need:

@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import Operation, Outcome, Phase
+from appliance.domain.operations import PHASE_ORDER, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
 from appliance.planning.goals import in_the_way
+from appliance.planning.wording import joined
+
+CANCELLED: Final = "cancelled"
+"""Why an operation turned round, or was refused, when somebody asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,8 @@ class TurnRound:
     """Begin the roll-back."""
 
     reason: str
+    phase: Phase | None = None
+    """Where it failed, when that is further than anybody saw; None: in the present phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ def next_action(
     if observed.going_down:
         return Wait(operation.phase, "the system is going down")
     if steps.committed:
-        return _finish(operation)
+        return _finish(operation, catalogue)
     return (
         _failure(operation, steps, observed, catalogue, refusals)
         or _preflight(operation, steps)
@@ -243,14 +249,30 @@ def _failure(
         return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     if steps.cancelled and not operation.rolling_back:
-        reason = "cancelled"
+        reason = CANCELLED
     if not reason:
         return None
     if untouched:
         return Finish(Outcome.REFUSED, reason)
     if not operation.rolling_back:
-        return TurnRound(reason)
+        return TurnRound(reason, _failed_phase(operation, steps, observed))
     return Finish(Outcome.FAILED, f"{operation.reason}; roll-back failed: {reason}")
+
+
+def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
+    """The start of an engine that came and went between two looks; None: no such thing."""
+    if steps.failure or steps.cancelled or _is_reached(Phase.START, operation.phase):
+        return None
+    ran = (
+        unit.exit_status and unit.result not in {"success", "exec-condition"}
+        for unit in map(observed.unit, steps.started)
+        if not unit.serving
+    )
+    return Phase.START if any(ran) else None
+
+
+def _is_reached(phase: Phase, present: Phase) -> bool:
+    return PHASE_ORDER[phase] <= PHASE_ORDER[present]
 
 
 def _start_failure(
@@ -303,20 +325,26 @@ _WHY: Final = {
 }
 
 
-def _finish(operation: Operation) -> Finish:
+def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
     goal = operation.goal
     if operation.rolling_back:
         if not goal.restore or not operation.rollback:
             return Finish(Outcome.FAILED, operation.reason)
         return Finish(Outcome.ROLLED_BACK, operation.reason)
     if goal.start:
-        verb = "is" if len(goal.start) == 1 else "are"
-        return Finish(Outcome.DONE, f"{_names(goal.start)} {verb} serving")
+        return Finish(Outcome.DONE, _serving(goal.start, catalogue))
     if goal.hold_until is not None:
         return Finish(Outcome.DONE, "holding: nothing is started until a switch or a start")
     return Finish(
         Outcome.DONE, f"{_names(goal.stop)} stopped" if goal.stop else "nothing was running"
     )
+
+
+def _serving(names: tuple[str, ...], catalogue: Catalogue) -> str:
+    """``genesis is serving on :8022``, ``left (:8030) and right (:8031) are serving``."""
+    if len(names) == 1:
+        return f"{names[0]} is serving on {catalogue[names[0]].endpoint}"
+    return f"{joined([f'{n} ({catalogue[n].endpoint})' for n in names])} are serving"
 
 
 def _names(names: tuple[str, ...]) -> str:

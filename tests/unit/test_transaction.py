@@ -7,10 +7,12 @@ import pytest
 
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import Holder
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
-from appliance.planning.admission import Presence, ProfileFacts
+from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
 from appliance.planning.goals import goal_of
+from appliance.planning.transaction import Steps, TurnRound, next_action
 from appliance.services.transaction import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
@@ -146,7 +148,7 @@ async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason
         (replace(CRASHED, sub="failed", active=ActiveState.FAILED), Phase.RELEASE, Phase.START),
         (CRASHED, Phase.LOAD, None),
         (replace(CRASHED, exit_status=0), Phase.RELEASE, None),
-        (replace(CRASHED, sub="dead", result="exec-condition"), Phase.RELEASE, None),
+        (ObservedUnit(result="exec-condition", exit_status=1), Phase.RELEASE, None),
         (ObservedUnit(exit_status=15), Phase.RELEASE, None),
     ],
 )
