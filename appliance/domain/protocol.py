@@ -8,7 +8,7 @@ The server answers one greeting, then events until a closing one::
 
     {"event": "hello", "protocol": 1, "version": "0.1.0"}
     {"event": "accepted", "operation": 12, "kind": "switch", "target": ["genesis"],
-     "from": ["aeon"], "joined": false, "usual_ms": 48000}
+     "evicts": ["aeon"], "joined": false, "usual_ms": 48000}
     {"event": "phase", "phase": "drain", "state": "started", "text": "…", "ms": 0, "rolling_back": false}
     {"event": "result", "exit": 0, "outcome": "done", "message": "…", …}
 

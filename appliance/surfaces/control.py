@@ -19,10 +19,12 @@ from typing import Any, Final
 import appliance
 from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
-from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind
+from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Outcome
 from appliance.domain.profile import Mark
 from appliance.domain.protocol import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
 from appliance.planning.admission import Level
+from appliance.planning.transaction import CANCELLED
+from appliance.planning.wording import joined
 from appliance.services.supervisor import (
     BusyError,
     Request,
@@ -155,11 +157,7 @@ class ControlServer:
             return
         _log.info("operation %d is cancelled by %s", transaction.operation.id, peer)
         async for message in _story(running):
-            if message["event"] == "result":
-                text = f"cancelled; {message['outcome']}: {message['message']}"
-                yield {**message, "exit": Exit.OK, "message": text}
-            else:
-                yield message
+            yield message if message["event"] != "result" else _cancelled(message)
 
     async def _rehearsed(self, request: Request) -> Message:
         operation, found = await self._supervisor.rehearse(request)
@@ -182,11 +180,34 @@ async def _story(running: Running) -> AsyncIterator[Message]:
     """Everything about one operation as messages, from the first on."""
     yield _message(running.accepted)
     async for event in running.transaction.feed.follow():
-        yield _message(event)
+        message = _message(event)
+        if isinstance(event, Ended) and event.kind is Kind.HOLD:
+            message = {**message, "hold": _hold(running.transaction.operation.goal)}
+        yield message
 
 
 def _message(event: Event) -> Message:
     return {"event": _NAMES[type(event)], **dataclasses.asdict(event)}
+
+
+def _hold(goal: Goal) -> Message:
+    """As in the status document."""
+    until = goal.hold_until
+    return {"until_unix_s": None if isinstance(until, str) else until, "kept": True}
+
+
+def _cancelled(result: Message) -> Message:
+    """The end of an operation, for who cancelled it: undone as asked is no failure."""
+    outcome, message = result["outcome"], result["message"]
+    if outcome is Outcome.REFUSED and message == CANCELLED:
+        return {**result, "exit": Exit.OK, "message": "cancelled before anything was touched"}
+    if outcome is Outcome.ROLLED_BACK or message == CANCELLED:
+        verb = "serve" if result["serving"][1:] else "serves"
+        text = f"{CANCELLED}: {joined(result['serving'])} {verb}"
+        return {**result, "exit": Exit.OK, "message": text}
+    if outcome is Outcome.DONE:
+        return {**result, "exit": Exit.FAILED, "message": f"too late to cancel: {message}"}
+    return result
 
 
 def _plan(goal: Goal) -> Message:

@@ -89,15 +89,18 @@ class FakeUnits:
 
 
 class FakeBackend:
-    """The port `Backend`: warm unless named in `cold`."""
+    """The port `Backend`: warm unless named in `cold`; mute for ever when named in `hangs`."""
 
     def __init__(self) -> None:
+        self.hangs: set[str] = set()
         self.cold: set[str] = set()
         self.asked: list[str] = []
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
         await asyncio.sleep(0)
         self.asked.append(applied.name)
+        if applied.name in self.hangs:
+            await asyncio.get_running_loop().create_future()
         if applied.name in self.cold:
             raise BackendError(f"no answer within {timeout_s:.0f} s")
         return "answered in 0.01 s"

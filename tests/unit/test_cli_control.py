@@ -108,7 +108,7 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
     async with live(box) as it:
         ended = await it.run("switch", "genesis")
         assert ended.status == 0, ended.err
-        assert ended.out.startswith("genesis is serving")
+        assert ended.out.startswith("genesis is serving on :8022 in ")
         labels = [line[3:24].strip() for line in ended.err.splitlines()[1:]]
         assert ended.err.startswith("aeon → genesis")
         assert labels[0] == "preflight"
@@ -131,6 +131,28 @@ async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:
 
 
 @pytest.mark.parametrize(
+    ("serving", "cold", "status", "sentence"),
+    [
+        (("aeon",), (), 0, "cancelled: aeon serves\n"),
+        (("aeon",), ("aeon",), 1, "cancelled; roll-back failed: no answer within"),
+        ((), (), 0, "cancelled: nothing serves\n"),
+    ],
+)
+async def test_a_cancelled_switch_from_end_to_end(
+    box: CliBox, serving: tuple[str, ...], cold: tuple[str, ...], status: int, sentence: str
+) -> None:
+    """Cancelling succeeds when the switch was undone, and not when the roll-back failed."""
+    async with live(box) as it:
+        if not serving:
+            await it.run("hold")
+        it.outside.backend.cold.update(cold)
+        it.outside.backend.hangs.add("genesis")
+        await it.run("switch", "genesis", "--no-wait")
+        ended = await it.run("cancel")
+    assert (ended.status, sentence in ended.out + ended.err) == (status, True), ended
+
+
+@pytest.mark.parametrize(
     ("command", "status", "sentence"),
     [
         ("switch genisis", 4, 'no profile "genisis". Did you mean "genesis"?'),
@@ -141,7 +163,8 @@ async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:
         ("wait --for serving", 0, "aeon is serving"),
         ("mark genesis retired", 0, "genesis is marked retired"),
         ("stop", 0, "aeon"),
-        ("hold --for 2h", 0, ""),
+        ("hold", 0, "holding: nothing is started until a switch or a start\n"),
+        ("hold --for 2h", 0, "; the hold ends by itself at "),
         ("restart aeon", 0, "aeon"),
         ("version", 0, f"supervisor {__version__}"),
     ],

@@ -9,7 +9,7 @@ from appliance.planning.wording import duration, joined
 from appliance.surfaces.cli.client import Conversation, closing_status
 from appliance.surfaces.cli.failure import CliError, TimedOutError, UnreachableError
 from appliance.surfaces.cli.progress import FRAME_S, Progress, SilentProgress, progress_on
-from appliance.surfaces.cli.reading import Json, number_in, text_in, texts_in
+from appliance.surfaces.cli.reading import Json, number_in, object_in, text_in, texts_in
 from appliance.surfaces.cli.terminal import Streams
 
 
@@ -152,7 +152,7 @@ def conclude(event: Json, streams: Streams) -> int:
     status = closing_status(event)
     message = text_in(event, "message") or text_in(event, "outcome")
     if status == Exit.OK:
-        streams.out.line(f"{message}{_in_time(event)}")
+        streams.out.line(f"{message}{_in_time(event)}{_until(event)}")
         return status
     streams.err.line(message)
     for line in texts_in(event, "log"):
@@ -163,8 +163,19 @@ def conclude(event: Json, streams: Streams) -> int:
     return status
 
 
+def _until(event: Json) -> str:
+    """When a hold ends by itself, by this machine's clock."""
+    ends = number_in(object_in(event, "hold"), "until_unix_s")
+    if ends is None:
+        return ""
+    today = time.strftime("%x") == time.strftime("%x", time.localtime(ends))
+    when = time.strftime("%H:%M" if today else "%a %d %b %H:%M", time.localtime(ends))
+    return f"; the hold ends by itself at {when}"
+
+
 def _in_time(event: Json) -> str:
     """How long it took until something served; anything else is quick or was waited for."""
     spent_ms = number_in(event, "ms")
-    timed = text_in(event, "kind") in _TIMED and texts_in(event, "target")
-    return f" in {duration(spent_ms / 1000)}" if spent_ms and timed else ""
+    timed = text_in(event, "kind") in _TIMED and text_in(event, "outcome") == "done"
+    named = texts_in(event, "target")
+    return f" in {duration(spent_ms / 1000)}" if spent_ms and timed and named else ""
