@@ -4,7 +4,8 @@
 installed file                     is
 ================================== =========================================================
 missing, wanted                    created
-as apply wrote it, text differs    updated; a running model keeps running as it is
+as apply wrote it, text differs    updated; a running model keeps running, and is told to be
+                                   restarted where that is needed
 as apply wrote it, text equal      kept (another release's header alone is no change)
 changed by hand                    left and reported, unless the change is settled
 unit of a broken profile           kept, so that one bad file takes nothing down
@@ -15,15 +16,16 @@ unit without a profile             removed, or kept while it runs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from appliance.domain.names import profile_of, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import unit_files
-from appliance.planning.drift import Drift, comment_of, find_drift
+from appliance.planning.drift import Drift, Kind, comment_of, find_drift
 from appliance.planning.polkit import RULE_FILE, polkit_rule
 from appliance.planning.unit_commands import Layout, UnitSpec
 from appliance.planning.unit_files import StandIn
-from appliance.planning.unit_text import sealed_body
+from appliance.planning.unit_text import sealed_body, sections_of
 
 
 class Action(StrEnum):
@@ -50,6 +52,8 @@ class Step:
     """The new content, for create and update."""
     note: str = ""
     """What a person should know; empty: nothing."""
+    restart: bool = False
+    """A model runs in the old form until it is restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ def plan_apply(
         ProfileError: a profile cannot be rendered.
     """
     drift = find_drift(installed.files, installed.last_written)
-    left = {file: d for file, d in drift.items() if file not in settled}
+    left = {f: d for f, d in drift.items() if f not in settled or d.kind is Kind.SHARED}
     stand_ins = _stand_ins(specs, installed, left, broken)
     units = unit_files.render(specs, stand_ins, layout)
     catalogue = unit_files.catalogue(specs, stand_ins)
@@ -131,7 +135,7 @@ def plan_apply(
         steps=(*steps, rule),
         drift=tuple(left.values()),
         catalogue=kept,
-        restart=_to_restart(steps, installed),
+        restart=_to_restart(steps),
         reload=installed.stale or any(s.action in CHANGES for s in steps),
     )
 
@@ -187,8 +191,31 @@ def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
     if _same(file, text, installed.files[file]):
         return Step(file=file, action=Action.KEEP)
     name = profile_of(file)
-    note = f"restart to take effect: appliance restart {name}" if name in installed.running else ""
-    return Step(file=file, action=Action.UPDATE, text=text, note=note)
+    if name not in installed.running or _started_from(text) == _started_from(installed.files[file]):
+        return Step(file=file, action=Action.UPDATE, text=text)
+    note = f"restart to take effect: appliance restart {name}"
+    return Step(file=file, action=Action.UPDATE, text=text, note=note, restart=True)
+
+
+def _started_from(text: str | None) -> tuple[tuple[str, str], ...]:
+    """What of a unit only a new process obeys."""
+    services = (s for s in sections_of(text or "") if s.name == "Service")
+    return tuple(e for s in services for e in s.entries if e[0] not in _READ_ANEW)
+
+
+_READ_ANEW: Final = frozenset(
+    {
+        "ExecCondition",
+        "Restart",
+        "RestartMaxDelaySec",
+        "RestartPreventExitStatus",
+        "RestartSec",
+        "RestartSteps",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+    }
+)
+"""Keys of [Service] that a daemon-reload puts in force, as it does everything in [Unit]."""
 
 
 def _same(file: str, text: str, present: str | None) -> bool:
@@ -223,6 +250,5 @@ def _known(file: str, catalogue: Mapping[str, Applied]) -> bool:
     return profile_of(file) in catalogue
 
 
-def _to_restart(steps: Sequence[Step], installed: Installed) -> tuple[str, ...]:
-    updated = (profile_of(s.file) for s in steps if s.action is Action.UPDATE)
-    return tuple(n for n in updated if n is not None and n in installed.running)
+def _to_restart(steps: Sequence[Step]) -> tuple[str, ...]:
+    return tuple(n for s in steps if s.restart and (n := profile_of(s.file)) is not None)

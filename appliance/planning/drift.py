@@ -6,6 +6,7 @@ kind        what it is                                          can be adopted
 edited      our header, another content                         the expressible part
 foreign     our name, no header                                 if a profile has it
 drop-in     UNIT.d/X.conf of a backend (``systemctl edit``)     the expressible part
+shared      a drop-in for every backend: the operator's     no need: it is no fault
 odd         not a regular file: masked, a link, unreadable      never
 ==========  ==================================================  =====================
 """
@@ -16,7 +17,7 @@ from difflib import unified_diff
 from enum import StrEnum
 from typing import Final
 
-from appliance.domain.names import profile_of
+from appliance.domain.names import profile_of, unit_of
 from appliance.domain.spec import Override
 from appliance.planning.overrides import ADDED, refusal
 from appliance.planning.polkit import RULE_FILE
@@ -31,6 +32,7 @@ class Kind(StrEnum):
     EDITED = "edited"
     FOREIGN = "foreign"
     DROP_IN = "drop-in"
+    SHARED = "shared"
     ODD = "odd"
 
 
@@ -89,6 +91,8 @@ def find_drift(
 
 
 def _kind(file: str, text: str | None) -> Kind | None:
+    if file.startswith(f"{unit_of('')}{DROP_IN_SUFFIX}/"):
+        return Kind.SHARED
     if text is None:
         return Kind.ODD
     if "/" in file:

@@ -43,6 +43,8 @@ def adopt(
     """
     by_profile: dict[str | None, list[Drift]] = {}
     for drift in find_drift(installed.files, installed.last_written).values():
+        if drift.kind is Kind.SHARED:
+            continue
         by_profile.setdefault(drift.profile, []).append(drift)
     known = {s.applied.name: s for s in specs}
     settled: set[str] = set()

@@ -30,13 +30,15 @@ class ApplyReport:
         """78 for a wrong profile, 1 for hand edits that are left, else 0."""
         if self.errors:
             return Exit.CONFIG
-        return Exit.FAILED if self.plan.drift else Exit.OK
+        left = any(d.kind is not Kind.SHARED for d in self.plan.drift)
+        return Exit.FAILED if left else Exit.OK
 
 
 _WHAT: Final[Mapping[Kind, str]] = {
     Kind.EDITED: "was changed by hand",
     Kind.FOREIGN: "was not written by appliance apply",
     Kind.DROP_IN: "is a drop-in that no profile knows",
+    Kind.SHARED: "is a drop-in for every backend: it counts beside what is written here",
     Kind.ODD: "is no regular file (masked, or a link)",
 }
 
@@ -68,6 +70,9 @@ def _step_lines(step: Step, *, dry_run: bool) -> Iterator[str]:
 
 
 def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
+    if drift.kind is Kind.SHARED:
+        yield f"{drift.file} {_WHAT[drift.kind]}"
+        return
     yield f"{drift.file} {_WHAT[drift.kind]} and is left as it is:"
     for line in drift.diff.splitlines():
         yield f"  {line}"

@@ -164,6 +164,22 @@ def test_a_running_model_is_not_restarted(box: Box) -> None:
     assert "restart to take effect: appliance restart a" in box.out
 
 
+def test_a_new_rival_is_no_reason_to_restart(box: Box) -> None:
+    """Who excludes whom, and deadlines, count for a running model without a restart."""
+    box.profile("a")
+    box.profile("b", port=9001)
+    box.apply()
+    box.manager.run("b")
+    box.profile("a2", port=9002)
+    box.profile("b", port=9001, more='\n[deadlines]\nstop = "9s"\n')
+    assert box.apply(as_json=True) == Exit.OK
+    report = json.loads(box.out)
+    assert (report["restart"], report["exit"]) == ([], 0)
+    assert unit_of("a2") in box.unit("b").read_text()
+    assert "TimeoutStopSec=9s" in box.unit("b").read_text()
+    assert all(s["note"] is None for s in report["steps"])
+
+
 def test_another_release_alone_is_no_change(box: Box) -> None:
     """The first line names the release; that is not worth a write or a restart."""
     box.profile("a")
@@ -348,6 +364,18 @@ def test_a_drop_in_is_adopted_and_removed(box: Box) -> None:
     assert 'Service.Nice = "5"' in path.read_text()
     assert "Nice=5" in box.unit("a").read_text()
     assert not directory.exists()
+
+
+@pytest.mark.parametrize("option", ["", "adopt", "discard"])
+def test_a_drop_in_for_every_backend_is_the_operators(box: Box, option: str) -> None:
+    """It is mentioned, it stays whatever becomes of hand edits, and it is no failure."""
+    box.profile("a")
+    directory = box.settings.unit_dir / "appliance-backend-.service.d"
+    directory.mkdir()
+    (directory / "nice.conf").write_text("[Service]\nNice=5\n")
+    assert box.apply(adopt=option == "adopt", discard=option == "discard") == Exit.OK
+    assert "appliance-backend-.service.d/nice.conf is a drop-in for every backend" in box.out
+    assert (directory / "nice.conf").exists()
 
 
 def test_a_foreign_unit_with_our_name_is_left(box: Box) -> None:

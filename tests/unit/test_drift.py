@@ -28,6 +28,8 @@ RULE = polkit_rule(["a"], source="/p", version="1")
         (UNIT, None, Kind.ODD),
         (f"{UNIT}.d/x.conf", "[Service]\nNice=1\n", Kind.DROP_IN),
         (f"{UNIT}.d/x.conf", None, Kind.ODD),
+        ("appliance-backend-.service.d/x.conf", "[Service]\nNice=1\n", Kind.SHARED),
+        ("appliance-backend-.service.d/x.conf", None, Kind.SHARED),
         (RULE_FILE, RULE, None),
         (RULE_FILE, RULE.replace('"start", ', ""), Kind.EDITED),
         (RULE_FILE, "// mine\n", Kind.FOREIGN),
