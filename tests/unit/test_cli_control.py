@@ -109,7 +109,7 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
         ended = await it.run("switch", "genesis")
         assert ended.status == 0, ended.err
         assert ended.out.startswith("genesis is serving on :8022 in ")
-        labels = [line[3:24].strip() for line in ended.err.splitlines()[1:]]
+        labels = [line[3:27].strip() for line in ended.err.splitlines()[1:]]
         assert ended.err.startswith("aeon → genesis")
         assert labels[0] == "preflight"
         assert labels[-1] == "committing"

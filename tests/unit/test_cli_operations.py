@@ -128,6 +128,31 @@ def test_requests(box: CliBox, command: str, verb: str, arguments: Mapping[str, 
     assert {key: sent[key] for key in arguments} == arguments
 
 
+def test_a_refusal_is_told_once(box: CliBox) -> None:
+    """Reasons of a refusal stand after the phases, a line each, and keep the columns whole."""
+    reasons = "model file missing: /m (is /m mounted?)\nport 8022 is in use"
+    refused = {**DONE, "exit": 1, "outcome": "refused", "message": reasons}
+    story: Story = [ACCEPTED, *phase("preflight", "failed", reasons, 100), refused]
+    with FakeSupervisor(box.socket, {"switch": story}):
+        ended = box.run("switch", "genesis")
+    assert ended.status == 1
+    assert ended.err.splitlines()[1].split() == ["✗", "preflight", "refused", "0.1", "s"]
+    assert ended.err.splitlines()[2:] == reasons.splitlines()
+
+
+def test_columns_stand_under_each_other(box: CliBox) -> None:
+    """The longest label leaves the columns beside it where they are."""
+    story: Story = [
+        ACCEPTED,
+        *phase("release", "done", "free", 100, rolling_back=True),
+        *phase("load", "done", "ready", 100),
+        DONE,
+    ]
+    with FakeSupervisor(box.socket, {"switch": story}):
+        _, longest, other = box.run("switch", "genesis").err.splitlines()
+    assert longest.index("free") == other.index("ready")
+
+
 def test_a_failed_switch_shows_the_log_and_what_was_restored(box: CliBox) -> None:
     """A failure says what failed, the backend's last lines, and what serves again."""
     story: Story = [ACCEPTED, *phase("load", "failed", "exited with status 1", 900), RESTORED]

@@ -23,7 +23,7 @@ _LABELS: Final = {
     "load": "loading",
     "commit": "committing",
 }
-_LABEL_WIDTH: Final = 20
+_LABEL_WIDTH: Final = 24
 _TEXT_WIDTH: Final = 40
 _GLYPHS: Final = {
     "done": ("✓", Style.GREEN),
@@ -69,7 +69,9 @@ def phase_line(event: Json, glyph: str, spent_s: float) -> str:
     label = _LABELS.get(phase, phase)
     if event.get("rolling_back"):
         label = f"back: {label}"
-    said = text_in(event, "text")
+    said = text_in(event, "text").partition("\n")[0]
+    if phase == "preflight" and text_in(event, "state") == "failed":
+        said = "refused"  # at once followed by the reasons, a line each
     return f" {glyph} {label:{_LABEL_WIDTH}} {said:{_TEXT_WIDTH}} {duration(spent_s):>8}"
 
 
