@@ -153,6 +153,8 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
     own = f"appliance-backend/{applied.name}"
     return (
         ("Slice", "appliance.slice"),
+        # The journal shows who speaks, not the name of an interpreter.
+        ("SyslogIdentifier", unit_of(applied.name).removesuffix(".service")),
         ("Type", "notify"),
         ("NotifyAccess", "all"),
         ("ExecCondition", "+" + command_line(gate_argv(spec, layout))),

@@ -71,6 +71,12 @@ def test_every_service_is_confined(service: str, installed: Path) -> None:
     analyze("security", "--offline=yes", "--threshold=30", "--no-pager", installed / service)
 
 
+@pytest.mark.parametrize("service", [s for s in SERVICES if s != "appliance-hold.service"])
+def test_the_journal_shows_who_speaks(service: str) -> None:
+    """Lines in the journal carry the unit's name, not that of an interpreter."""
+    assert values(service, "SyslogIdentifier", "Service") == [service.removesuffix(".service")]
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_nothing_of_ours_binds_a_model_to_another_unit(service: str) -> None:
     """A supervisor that dies, stops or is upgraded takes no model with it."""
