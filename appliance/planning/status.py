@@ -85,6 +85,10 @@ def build_status(
         refusals: The gate's last word by profile, while it is a refusal.
     """
     wanted = sorted(set(committed))
+    hold = _hold_row(hold_until, active=observed.hold_active)
+    # Whatever stops for a hold, an operation or a rival was not meant by itself.
+    alone = hold is None and operation is None
+    busy = frozenset(observed.busy())
     rows = [
         _profile_row(
             applied,
@@ -93,10 +97,10 @@ def build_status(
             committed=name in wanted,
             edited=name in edited,
             refusal=(refusals or {}).get(name),
+            alone=alone and not busy & in_the_way(name, catalogue),
         )
         for name, applied in sorted(catalogue.items())
     ]
-    hold = _hold_row(hold_until, active=observed.hold_active)
     return StatusDocument(
         host=host,
         version=version,
@@ -166,6 +170,7 @@ def _profile_row(
     committed: bool,
     edited: bool,
     refusal: str | None,
+    alone: bool,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
     changed = edited or unit.needs_reload
@@ -184,7 +189,7 @@ def _profile_row(
         status_text=unit.status_text,
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
-        note=_note(unit, state, committed=committed, changed=changed, refusal=refusal),
+        note=_note(unit, state, missed=committed and alone, changed=changed, refusal=refusal),
     )
 
 
@@ -196,7 +201,7 @@ def _note(
     unit: ObservedUnit,
     state: ProfileState,
     *,
-    committed: bool,
+    missed: bool,
     changed: bool,
     refusal: str | None,
 ) -> str | None:
@@ -204,7 +209,7 @@ def _note(
         return "its unit is missing: sudo appliance apply"
     if state in ENDED_BADLY:
         return refusal or _ending(unit)
-    if state == "stopped" and committed and _stopped_by_hand(unit):
+    if state == "stopped" and missed and _stopped_by_hand(unit):
         return "stopped by hand"
     if changed:
         return "its profile changed since it was applied: sudo appliance apply"

@@ -69,6 +69,34 @@ def test_status_without_supervisor_tells_a_stopped_and_a_failed_model(fleet: Fle
     assert states(fleet.status())["bad"] in {"failed", "restarting"}
 
 
+def test_a_stop_by_hand_and_a_rival_by_hand_are_told_apart(fleet: Fleet) -> None:
+    """A committed model that was stopped is said to be so; one that was evicted needs a switch."""
+    fleet.box.run("systemctl stop appliance-backend-a")
+    for _ in range(2):
+        document = fleet.status()
+        assert document["profiles"][0]["note"] == "stopped by hand"
+        sentence = "a is committed but stopped (stopped by hand): appliance start a"
+        assert sentence in document["verdict"]["why"]
+        fleet.box.run(f"systemctl stop {UNITS}")
+    fleet.box.run("systemctl start appliance-supervisor.socket appliance-backend-b")
+    fleet.wait_serving("b")
+    document = fleet.status()
+    assert document["profiles"][0]["note"] is None
+    assert "a is committed but stopped: appliance switch a" in document["verdict"]["why"]
+
+
+def test_a_hold_by_hand_ends_with_a_boot(fleet: Fleet) -> None:
+    """Whoever starts the hold unit is told how long that lasts, and it lasts that long."""
+    fleet.box.run("systemctl start appliance-hold.service")
+    assert fleet.status()["hold"] == {"until_unix_s": None, "kept": False}
+    assert fleet.status()["verdict"]["why"] == [
+        "held by hand until a switch, a start or a boot: appliance start ends it"
+    ]
+    fleet.box.reboot()
+    fleet.wait_serving("a", timeout_s=30)
+    assert fleet.status()["hold"] is None
+
+
 @pytest.mark.parametrize(
     ("verb", "instead"),
     [
