@@ -156,7 +156,7 @@ check_embedded() { # RELEASE
     say "The embedded engine does not load yet (${error##*$'\n'}); for libgomp: apt-get install libgomp1"
 }
 
-# What the wheel carries for the rest of the system: README.md, units/ and profiles/.
+# What the wheel carries for the rest of the system: documentation, units/ and profiles/.
 installed_files() {
   "$1/bin/python" -I -c 'import appliance, os; print(os.path.dirname(appliance.__file__) + "/_installed")'
 }
@@ -201,14 +201,13 @@ install_shell() { # from RELEASE
   replace_link "$prefix/current/bin/appliance" /usr/local/bin/appliance
 }
 
-# From DIR: what units name as their documentation, and profiles as examples; the profiles in
-# /etc are the operator's.
+# From DIR: what units name as their documentation with all it links to, and profiles as examples;
+# the profiles in /etc are the operator's.
 install_documents() {
   install -d -m 755 /etc/appliance /etc/appliance/profiles
   rm -rf "$share/appliance"
-  install -d -m 755 "$share/appliance/profiles"
-  install -m 644 -t "$share/appliance" "$1/README.md"
-  install -m 644 -t "$share/appliance/profiles" "$1"/profiles/*.toml
+  install -d -m 755 "$share/appliance"
+  find "$1" -mindepth 1 -maxdepth 1 ! -name units -exec cp -r -t "$share/appliance" {} +
 }
 
 check_service_user() {
@@ -303,7 +302,8 @@ uninstall() { # "purge", or nothing
   rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
-  rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied
+  rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
+    /run/appliance /run/appliance-{backend,gate,leases}
   [[ -z ${1:-} ]] || purge
   if booted; then
     systemctl daemon-reload
@@ -315,7 +315,7 @@ uninstall() { # "purge", or nothing
 purge() {
   local name
   rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-backend /var/cache/appliance-backend \
-    /etc/systemd/system/appliance-backend-*.service.d /run/appliance /run/appliance-{gate,leases} ||
+    /etc/systemd/system/appliance-backend-*.service.d ||
     say 'Not all of it could be removed: see above'
   for name in appliance appliance-backend; do
     ! getent passwd "$name" >/dev/null || userdel "$name"

@@ -1,6 +1,7 @@
 """install.sh: what it puts where, again, without systemd, back, and away."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -70,6 +71,16 @@ def test_bytecode_is_compiled_for_everything(installed: Box) -> None:
     assert installed.run(f"find {package} -name '*.pyc' | wc -l").stdout == sources_found
 
 
+def test_the_installed_documentation_leads_somewhere(installed: Box) -> None:
+    """Links of the installed pages name files that are installed."""
+    share = installed.root / "usr/local/share/appliance"
+    pages = list(share.rglob("*.md"))
+    assert {p.relative_to(share).parts[0] for p in pages} == {"README.md", "CHANGELOG.md", "docs"}
+    for page in pages:
+        for target in re.findall(r"\]\(([^):#]+)[)#]", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+
+
 def test_second_install_changes_nothing(installed: Box) -> None:
     """Installing the same thing again keeps the release, and leaves no earlier one."""
     before = names(installed, f"{PREFIX}/releases")
@@ -106,13 +117,15 @@ def test_install_works_where_systemd_does_not_run(rig: type[Box]) -> None:
 def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     """Uninstalling takes everything but profiles and state, twice if asked; --purge those too."""
     installed.write("/etc/appliance/profiles/mine.toml", "engine = 'command'\n")
+    installed.run("mkdir -p /run/appliance-backend/mine /var/cache/appliance-backend/mine")
     for _ in range(2):
         installed.run(f"{INSTALL} --uninstall")
         assert installed.run(LEFT, check=False).stdout == ""
         assert installed.run("systemctl list-units --all --no-legend 'appliance*'").stdout == ""
         installed.run("test -e /etc/appliance/profiles/mine.toml -a -d /var/lib/appliance")
     installed.run(f"{INSTALL} --uninstall --purge")
-    assert not installed.run("ls -d /etc/appliance /var/lib/appliance", check=False).stdout
+    anywhere = "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
+    assert not installed.run(anywhere, check=False).stdout
     assert not installed.run("getent passwd appliance appliance-backend", check=False).stdout
     assert not installed.run("getent group appliance-operators", check=False).stdout
 

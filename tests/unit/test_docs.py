@@ -1,6 +1,7 @@
 """The documentation leads somewhere, and names what exists."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_type_hints
@@ -49,6 +50,14 @@ def anchors(page: Path) -> set[str]:
     """What the headings of a page are called in a link."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def test_what_pages_link_to_is_installed() -> None:
+    """The units name an installed README as their documentation: its links work there, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    carried = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    linked = {target.relative_to(ROOT).parts[0] for page in PAGES for target, _ in links(page)}
+    assert linked <= set(carried)
 
 
 @by_name
