@@ -21,7 +21,7 @@ def fleet(box: Box) -> Fleet:
 def test_switch_serves_and_commits(fleet: Fleet) -> None:
     """After a switch the new model answers, the old one is gone, and the file says so."""
     answer = fleet.switch("b")
-    assert answer.result["message"] == "b is serving"
+    assert answer.result["message"] == "b is serving on :9002"
     assert answer.result["committed"] == fleet.committed() == ["b"]
     assert fleet.active() == ["b"]
     phases = [e["phase"] for e in answer.events if e["event"] == "phase" and e["state"] == "done"]
