@@ -124,7 +124,9 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
         assert installed.run("systemctl list-units --all --no-legend 'appliance*'").stdout == ""
         installed.run("test -e /etc/appliance/profiles/mine.toml -a -d /var/lib/appliance")
     installed.run(f"{INSTALL} --uninstall --purge")
-    anywhere = "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
+    anywhere = (
+        "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
+    )
     assert not installed.run(anywhere, check=False).stdout
     assert not installed.run("getent passwd appliance appliance-backend", check=False).stdout
     assert not installed.run("getent group appliance-operators", check=False).stdout
