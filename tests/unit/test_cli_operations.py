@@ -375,19 +375,22 @@ def test_a_socket_that_is_not_for_this_user(box: CliBox) -> None:
         for folder in box.root.parents:
             assert folder.exists()
         box.socket.chmod(0o600)
-        done = subprocess.run(
-            box.command("cancel"),
-            env={**box.environment},
-            user=65_534,
-            group=65_534,
-            extra_groups=[],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                box.command("cancel"),
+                env={**box.environment},
+                user=65_534,
+                group=65_534,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                cwd="/",
+                check=False,
+            )
+        except PermissionError:
+            pytest.skip("nobody cannot run this Python: shown by tests/system/test_privileges.py")
     if "No module named" in done.stderr or "Permission denied" in done.stderr:
-        pytest.skip("nobody cannot read this checkout: the message stays unproved here")
+        pytest.skip("nobody cannot read this checkout: shown by tests/system/test_privileges.py")
     assert done.returncode == 77
     assert "sudo usermod -aG appliance-operators $USER, then log in again" in done.stderr
 
