@@ -73,9 +73,9 @@ KEYS = [
 
 def outcome(content: bytes) -> Profile | ProfileError:
     """What the parser makes of `content`; anything but these two fails the test."""
-    started = time.perf_counter()
+    started = time.process_time()
     found = _parsed(content)
-    assert time.perf_counter() - started < SOON_S
+    assert time.process_time() - started < SOON_S
     if isinstance(found, ProfileError):
         lines = str(found).split("\n")
         assert all(line.startswith("fuzz.toml:") and line.isprintable() for line in lines)
