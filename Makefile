@@ -16,7 +16,7 @@ lint: $(VENV)/.complete
 	$(BIN)/lint-imports
 
 fast: $(VENV)/.complete
-	$(BIN)/python -m pytest -m "not system and not gpu" --hypothesis-profile=quick
+	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
 ## test: every test, with those on a real systemd
 test: $(VENV)/.complete

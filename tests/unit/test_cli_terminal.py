@@ -160,6 +160,7 @@ def test_ctrl_c_detaches(box: CliBox) -> None:
     assert "Traceback" not in seen
 
 
+@pytest.mark.slow
 def test_watch_redraws_until_ctrl_c(box: CliBox) -> None:
     """`status --watch` paints the screen anew and ends on Ctrl-C without a word."""
     status: dict[str, object] = {

@@ -216,6 +216,7 @@ def _answers(address: Path | tuple[str, int]) -> bool:
         return probe.connect_ex(address) == 0
 
 
+@pytest.mark.slow
 def test_a_hung_engine_is_not_kept_alive(manager: Manager, lease: Path) -> None:
     """Heartbeats of a deadlocked engine do not extend the start time-out; work does."""
     port = free_port()
@@ -232,6 +233,7 @@ def test_a_hung_engine_is_not_kept_alive(manager: Manager, lease: Path) -> None:
     assert not any("EXTEND" in m for m in quiet)
 
 
+@pytest.mark.slow
 def test_a_working_engine_is_given_time(manager: Manager, lease: Path) -> None:
     """Each second with CPU time extends the start time-out by the deadline on no progress."""
     port = free_port()

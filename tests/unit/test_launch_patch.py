@@ -136,6 +136,7 @@ def test_a_hook_that_cannot_run_is_named() -> None:
     assert "/nonexistent/patch: No such file" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_hook_that_hangs_is_ended(tmp_path: Path) -> None:
     """A hook without progress is killed with its children, and the start refused."""
     marker = f"{tmp_path}/sleeper"
@@ -161,6 +162,7 @@ def _command_line(process: Path) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_hook_that_works_is_given_time(tmp_path: Path) -> None:
     """Each line of output moves the start time-out, and the status says what is going on."""
     manager = Manager(tmp_path / "notify")
