@@ -1,6 +1,7 @@
 """The command line on a real systemd: with the supervisor down, broken, and out of reach."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -70,13 +71,13 @@ def test_status_without_supervisor_tells_a_stopped_and_a_failed_model(fleet: Fle
 
 
 def test_a_stop_by_hand_and_a_rival_by_hand_are_told_apart(fleet: Fleet) -> None:
-    """A committed model that was stopped is said to be so; one that was evicted needs a switch."""
+    """A committed model that was stopped needs a start, one that was evicted a switch."""
     fleet.box.run("systemctl stop appliance-backend-a")
     for _ in range(2):
-        document = fleet.status()
-        assert document["profiles"][0]["note"] == "stopped by hand"
-        sentence = "a is committed but stopped (stopped by hand): appliance start a"
-        assert sentence in document["verdict"]["why"]
+        # systemd forgets a unit that ended well, so that "by hand" is not always known.
+        told = " | ".join(fleet.status()["verdict"]["why"])
+        sentence = r"a is committed but stopped( \(stopped by hand\))?: appliance start a"
+        assert re.search(sentence, told), told
         fleet.box.run(f"systemctl stop {UNITS}")
     fleet.box.run("systemctl start appliance-supervisor.socket appliance-backend-b")
     fleet.wait_serving("b")
