@@ -147,7 +147,9 @@ class Transaction:
                 await self._warm_up(name)
             case Commit():
                 await self._commit(observed)
-            case TurnRound(reason):
+            case TurnRound(reason, phase):
+                if phase is not None:
+                    await self._enter(phase)
                 await self._turn_round(reason)
             case Wait() | Finish():
                 pass  # the loop's own
@@ -251,8 +253,8 @@ class Transaction:
             await asyncio.gather(work, cancelled, return_exceptions=True)
 
     async def _finish(self, action: Finish, observed: Observed) -> Finished:
-        failed = action.outcome not in {Outcome.DONE, Outcome.ROLLED_BACK}
-        self._timer.end(failed=action.message if failed else "")
+        # What failed before a roll-back has been told already; the last step itself worked.
+        self._timer.end(failed="" if self._steps.committed else action.message)
         finished = Finished(
             operation=self.operation,
             outcome=action.outcome,
