@@ -148,9 +148,7 @@ class Transaction:
             case Commit():
                 await self._commit(observed)
             case TurnRound(reason, phase):
-                if phase is not None:
-                    await self._enter(phase)
-                await self._turn_round(reason)
+                await self._turn_round(reason, phase or self.operation.phase)
             case Wait() | Finish():
                 pass  # the loop's own
             case never:
@@ -211,7 +209,8 @@ class Transaction:
         await self._out.gateway.release(observed.serving())
         self._steps = replace(self._steps, committed=True)
 
-    async def _turn_round(self, reason: str) -> None:
+    async def _turn_round(self, reason: str, failed: Phase) -> None:
+        await self._enter(failed)
         _log.warning("operation %d turns round: %s", self.operation.id, reason)
         self._timer.end(failed=reason)
         for name in self.operation.goal.start:
