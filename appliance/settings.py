@@ -147,7 +147,7 @@ class Settings(BaseSettings):
         default=8010, description="the address clients keep; no profile may use it"
     )
     status_port: Port = Field(default=8011, description="the status API; no profile may use it")
-    look_every_s: Annotated[Duration, Field(ge=0.1, le=60)] = Field(
+    look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,
         description="the supervisor's longest pause between two looks at the box; it also feeds "
         "the watchdog of its unit",
