@@ -12,10 +12,13 @@ although the switch said it was done.
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from appliance.adapters.durable_files import remove_file, write_file
-from appliance.domain.names import is_profile_name
-from appliance.domain.operations import FOREVER, HoldUntil
+from appliance.domain.operations import HoldUntil
+from appliance.planning.status import parse_committed, parse_hold
+
+_MOST_BYTES: Final = 65536
 
 
 class FileCommitment:
@@ -27,17 +30,14 @@ class FileCommitment:
 
     def committed(self) -> tuple[str, ...]:
         """Names to serve after a boot, sorted. Lines that are no profile name are left out."""
-        return tuple(sorted({n for n in _lines(self._active) if is_profile_name(n)}))
+        try:
+            return parse_committed(_content(self._active).decode())
+        except UnicodeDecodeError:
+            return ()
 
     def hold_until(self) -> HoldUntil:
         """The hold that a boot shall keep. A damaged file holds: it was written to hold."""
-        lines = _lines(self._hold)
-        if not lines:
-            return None
-        try:
-            return float(lines[0])
-        except ValueError:
-            return FOREVER
+        return parse_hold(_content(self._hold).decode(errors="replace"))
 
     async def commit(self, names: Iterable[str]) -> None:
         """Replace the names. Raises `StoreError`; the old names then still stand."""
@@ -53,10 +53,10 @@ class FileCommitment:
             await asyncio.to_thread(write_file, self._hold, f"{text}\n")
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a small text file; none when there is no file or it is not text."""
+def _content(path: Path) -> bytes:
+    """The beginning of a small file; nothing when there is none."""
     try:
-        text = path.read_bytes()[:65536].decode()
-    except (OSError, UnicodeDecodeError):
-        return []
-    return [line.strip() for line in text.splitlines() if line.strip()]
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return b""

@@ -13,6 +13,7 @@ state         exit  when
 ============  ====  =======================================================================
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -146,13 +147,14 @@ def parse_hold(text: str) -> HoldUntil:
 
     A damaged file holds, as at boot: it was written to hold.
     """
-    lines = text.split()
+    lines = text.strip().splitlines()
     if not lines:
         return None
     try:
-        return float(lines[0])
+        until = float(lines[0])
     except ValueError:
         return FOREVER
+    return until if math.isfinite(until) else FOREVER
 
 
 def endpoint_of(applied: Applied) -> str:

@@ -39,9 +39,10 @@ def test_damaged_names_commit_nothing(tmp_path: Path, text: bytes) -> None:
     assert FileCommitment(tmp_path).committed() == ()
 
 
-def test_damaged_hold_holds(tmp_path: Path) -> None:
-    """Somebody wanted a hold: an unreadable end means none."""
-    (tmp_path / "hold").write_text("soon\n")
+@pytest.mark.parametrize("text", [b"soon\n", b"\xff\xfe", b"nan\n", b"12 x\n"])
+def test_damaged_hold_holds(tmp_path: Path, text: bytes) -> None:
+    """Somebody wanted a hold: an unreadable end means none, as at boot."""
+    (tmp_path / "hold").write_bytes(text)
     assert FileCommitment(tmp_path).hold_until() == FOREVER
 
 

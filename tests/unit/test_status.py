@@ -263,7 +263,14 @@ def test_committed_file(text: str, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "until"),
-    [("", None), ("forever\n", FOREVER), ("1700000000\n", 1.7e9), ("garbled", FOREVER)],
+    [
+        ("", None),
+        ("forever\n", FOREVER),
+        ("1700000000\n", 1.7e9),
+        ("garbled", FOREVER),
+        ("12 x", FOREVER),
+        ("nan", FOREVER),
+    ],
 )
 def test_hold_file(text: str, until: HoldUntil) -> None:
     """A damaged hold file holds, as at boot: it was written to hold."""
