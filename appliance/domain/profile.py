@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from appliance.domain.claims import Claim
+from appliance.domain.need import Estimate
 
 
 class Mark(StrEnum):
@@ -29,6 +31,7 @@ class Need:
     """Memory a backend takes once loaded, in bytes. None: not declared, hence unknown."""
 
     vram_bytes: int | None = None
+    """Over all GPUs that it uses together."""
     ram_bytes: int | None = None
 
 
@@ -90,6 +93,23 @@ class Applied:
     """Of the profile's bytes when it was applied: another value now means 'edited since'."""
     conflicts: tuple[str, ...] = field(default=())
     """Names of the other applied profiles whose claims intersect, sorted."""
+    fingerprint: str = ""
+    """Of everything that decides how much memory it takes; empty: installed by an older release."""
+    gpus: Literal["all"] | tuple[int, ...] = ()
+    """NVML indexes of the GPUs it uses, claimed or shared; empty: none."""
+    gpu_split: tuple[float, ...] = ()
+    """How its memory is spread over them, in their order; fewer entries: the last ones hold none;
+    empty: evenly over all."""
+    vram_fraction: float | None = None
+    """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
+    estimate: Estimate | None = None
+    """From the headers of the model's files; None: unknown, see `estimate_problem`."""
+    estimate_problem: str = ""
+    """Why there is no estimate, as a phrase; empty: there is one, or none was needed."""
+    locks_memory: bool = False
+    """Its weights must be locked in RAM (mlock)."""
+    assume_free: bool = False
+    """Start it also on GPUs whose memory cannot be read."""
 
 
 Catalogue = Mapping[str, Applied]
