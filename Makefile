@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast test demo bench-switch bench-footprint lock clean
+.PHONY: check lint fast coverage test demo bench-switch bench-footprint lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -18,9 +18,14 @@ lint: $(VENV)/.complete
 fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
+## coverage: every test that needs no systemd; it fails where a branch of the core has no test
+coverage: $(VENV)/.complete
+	$(BIN)/coverage run -m pytest -m "not system and not gpu"
+	$(BIN)/coverage report
+
 ## test: every test, with those on a real systemd
-test: $(VENV)/.complete
-	$(BIN)/python -m pytest
+test: coverage
+	$(BIN)/python -m pytest -m "system or gpu"
 
 ## demo: the appliance at work in a disposable machine (root)
 demo:
