@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from appliance.domain.claims import Claim
+from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.errors import StoreError
 from appliance.domain.names import is_profile_name
+from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Mark, Need, WarmUp
 
 MANIFEST: Final = "manifest.json"
@@ -84,19 +85,55 @@ def _entry(applied: Applied) -> Mapping[str, object]:
 def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
     if name != entry["name"] or not is_profile_name(name):
         raise ValueError(f"{name!r} is no profile")
+    claim = Claim(devices=frozenset(_texts(entry["claim"])))
     return Applied(
         name=name,
         **{key: _text(entry, key) for key in _TEXTS},
         model_path=None if entry["model_path"] is None else _text(entry, "model_path"),
         served=_texts(entry["served"]),
         endpoint=_endpoint(entry["endpoint"]),
-        claim=Claim(devices=frozenset(_texts(entry["claim"]))),
+        claim=claim,
         need=Need(**{key: _whole(value) for key, value in entry["need"].items()}),
         deadlines=Deadlines(**{key: float(value) for key, value in entry["deadlines"].items()}),
         warm_up=WarmUp(entry["warm_up"]),
         first_mark=Mark(entry["first_mark"]),
         conflicts=_texts(entry["conflicts"]),
+        # Releases before these keys wrote none of them: each then has its default.
+        fingerprint=_text(entry, "fingerprint") if "fingerprint" in entry else "",
+        gpus=_gpus(entry["gpus"]) if "gpus" in entry else _claimed(claim),
+        gpu_split=tuple(float(part) for part in entry.get("gpu_split", ())),
+        vram_fraction=_number(entry.get("vram_fraction")),
+        estimate=_estimate(entry.get("estimate")),
+        estimate_problem=_text(entry, "estimate_problem") if "estimate_problem" in entry else "",
+        locks_memory=entry.get("locks_memory") is True,
+        assume_free=entry.get("assume_free") is True,
     )
+
+
+def _estimate(entry: Mapping[str, Any] | None) -> Estimate | None:
+    if entry is None:
+        return None
+    return Estimate(
+        vram_bytes=int(entry["vram_bytes"]),
+        least_vram_bytes=int(entry["least_vram_bytes"]),
+        ram_bytes=int(entry["ram_bytes"]),
+        notes=_texts(entry["notes"]),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _gpus(value: Any) -> Literal["all"] | tuple[int, ...]:
+    return "all" if value == "all" else tuple(int(index) for index in value)
+
+
+def _claimed(claim: Claim) -> Literal["all"] | tuple[int, ...]:
+    """An older manifest names no GPUs but those that are claimed."""
+    if ALL_GPUS in claim.gpus:
+        return "all"
+    return tuple(sorted(int(device.removeprefix("gpu-")) for device in claim.gpus))
 
 
 _TEXTS: Final = (

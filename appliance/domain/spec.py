@@ -205,6 +205,8 @@ class Profile:
     tool_parser: str | None = None
     speculative: Speculative | None = None
     need: Need = field(default_factory=Need)
+    assume_free: bool = False
+    """Start it also on GPUs whose memory cannot be read."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     warm_up: WarmUp = WarmUp.COMPLETION
     user: str | None = None

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from appliance.domain.claims import ALL_GPUS, CPU, Claim
 from appliance.domain.profile import Applied
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Profile, locks_memory
 from appliance.planning import engines
 from appliance.planning.engines.rendering import LaunchContext, hf_cache_path, hf_repository
+from appliance.planning.fingerprint import fingerprint
+from appliance.planning.spread import gpu_split, vram_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,12 @@ def compile_applied(profile: Profile, source: Source, context: LaunchContext) ->
         first_mark=profile.mark,
         source_path=source.path,
         source_sha256=source.sha256,
+        fingerprint=fingerprint(profile, launch, None),
+        gpus=profile.gpus,
+        gpu_split=gpu_split(profile),
+        vram_fraction=vram_fraction(profile),
+        locks_memory=locks_memory(profile),
+        assume_free=profile.assume_free,
     )
 
 

@@ -9,12 +9,21 @@ from hypothesis import strategies as st
 
 from appliance.adapters.manifest import MANIFEST, ManifestProfiles, decode, encode, read_manifest
 from appliance.domain.errors import StoreError
+from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
 from tests.fakes.unit_specs import made, one_of_each
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 COUNT = st.none() | st.integers(0, 1 << 50)
+SIZE = st.integers(0, 1 << 50)
+ESTIMATE = st.builds(
+    Estimate,
+    vram_bytes=SIZE,
+    least_vram_bytes=SIZE,
+    ram_bytes=SIZE,
+    notes=st.lists(TEXT).map(tuple),
+)
 ENTRY = st.builds(
     made,
     st.just("a"),
@@ -29,6 +38,14 @@ ENTRY = st.builds(
     warm_up=st.sampled_from(WarmUp),
     first_mark=st.sampled_from(Mark),
     conflicts=st.lists(TEXT).map(tuple),
+    fingerprint=TEXT,
+    gpus=st.just("all") | st.lists(st.integers(0, 63)).map(tuple),
+    gpu_split=st.lists(SECONDS).map(tuple),
+    vram_fraction=st.none() | st.floats(0, 1),
+    estimate=st.none() | ESTIMATE,
+    estimate_problem=TEXT,
+    locks_memory=st.booleans(),
+    assume_free=st.booleans(),
 )
 
 
@@ -43,6 +60,30 @@ def test_equal_catalogues_are_equal_texts() -> None:
     profiles = [s.applied for s in one_of_each()]
     forward = encode({a.name: a for a in profiles}, "1")
     assert forward == encode({a.name: a for a in reversed(profiles)}, "1")
+
+
+SINCE_NEEDS = (
+    "fingerprint",
+    "gpus",
+    "gpu_split",
+    "vram_fraction",
+    "estimate",
+    "estimate_problem",
+    "locks_memory",
+    "assume_free",
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus"),
+    [(("gpu-all",), "all"), (("gpu-10", "gpu-2"), (2, 10)), (("cpu",), ()), ((), ())],
+)
+def test_a_manifest_of_an_older_release_is_read(devices: tuple[str, ...], gpus: object) -> None:
+    """Keys that it does not have get their defaults, and the GPUs are those claimed."""
+    document = json.loads(encode({"a": made("a", *devices)}, "1"))
+    for key in SINCE_NEEDS:
+        del document["profiles"]["a"][key]
+    assert decode(json.dumps(document)) == {"a": made("a", *devices, gpus=gpus)}
 
 
 def test_nothing_applied_yet_is_an_empty_catalogue(tmp_path: Path) -> None:

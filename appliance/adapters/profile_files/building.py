@@ -54,6 +54,7 @@ def build(name: str, file: ProfileFile) -> Profile:
         tool_parser=file.tool_parser,
         speculative=_speculative(file.speculative),
         need=_need(file.need or NeedTable()),
+        assume_free=(file.need or NeedTable()).assume_free,
         deadlines=_deadlines(file.deadlines or DeadlinesTable()),
         warm_up=_warm_up(file, options),
         user=file.user,

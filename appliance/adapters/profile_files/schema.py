@@ -63,6 +63,10 @@ class NeedTable(Table):
         default=None, description='over all claimed GPUs together, such as "18.6GiB"'
     )
     ram: Size | None = Field(default=None, description="in host RAM, weights in mapped files too")
+    assume_free: bool = Field(
+        default=False,
+        description="start it also where a GPU's memory cannot be read (MIG, no permission)",
+    )
 
 
 class DeadlinesTable(Table):
