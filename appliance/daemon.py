@@ -40,7 +40,11 @@ async def run(settings: Settings) -> None:
     readiness = Readiness()
     host = LinuxHost(gate_dir=settings.gate_dir)
     clock = SystemClock()
-    store = SqliteStore(settings.state_dir / "state.sqlite", keep_rows=settings.keep_operations)
+    store = SqliteStore(
+        settings.state_dir / "state.sqlite",
+        keep_rows=settings.keep_operations,
+        journal=settings.runtime_dir / "operation.json",
+    )
     await store.open()
     async with SystemdUnits() as units:
         outside = Outside(

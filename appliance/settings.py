@@ -124,6 +124,10 @@ class Settings(BaseSettings):
         default=Path("/run/appliance/control.sock"),
         description="between the CLI and the supervisor; appliance-supervisor.socket names it too",
     )
+    runtime_dir: Location = Field(
+        default=Path("/run/appliance-supervisor"),
+        description="the supervisor's: what must survive it, but no reboot",
+    )
     lease_dir: Location = Field(
         default=Path("/run/appliance-leases"), description="the locks that claims are held by"
     )

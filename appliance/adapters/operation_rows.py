@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -25,7 +26,22 @@ def to_row(operation: Operation) -> dict[str, Any]:
     }
 
 
-def to_operation(row: sqlite3.Row) -> Operation:
+def to_finished_row(finished: Finished) -> dict[str, Any]:
+    """Every column of an operation that is over."""
+    return {
+        **to_row(finished.operation),
+        "id": finished.operation.id,
+        "outcome": finished.outcome.value,
+        "message": finished.message,
+        "finished": finished.finished_unix_s,
+        "phases_ms": json.dumps(dict(finished.phases_ms)),
+    }
+
+
+Row = sqlite3.Row | Mapping[str, Any]
+
+
+def to_operation(row: Row) -> Operation:
     """The operation of a row. Raises ValueError, KeyError or TypeError on a damaged one."""
     return Operation(
         id=row["id"],
@@ -43,7 +59,7 @@ def to_operation(row: sqlite3.Row) -> Operation:
     )
 
 
-def to_finished(row: sqlite3.Row) -> Finished:
+def to_finished(row: Row) -> Finished:
     """The closed operation of a row. Raises like `to_operation`."""
     return Finished(
         operation=to_operation(row),

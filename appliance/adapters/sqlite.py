@@ -1,24 +1,31 @@
 """Operations and marks in SQLite.
 
-A switch never fails because of this file: an unreadable one is set aside and begun anew, a
-full or failing disk is logged once a failure and the row is forgotten. What must not be lost
-is in the commitment's own files, so rows are written without waiting for the disk (WAL,
-synchronous=NORMAL): they only have to survive the death of this process.
+A switch never fails because of this file: an unreadable one is set aside and begun anew. While a
+disk is full or failing, operations are kept in a journal in memory (`adapters.journal`) until the
+database takes them. What a boot follows is in the commitment's own files, so rows are written
+without waiting for the disk (WAL, synchronous=NORMAL): they only have to survive the death of
+this process.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
 import sqlite3
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from appliance.adapters.operation_rows import to_finished, to_operation, to_row
+from appliance.adapters.journal import Journal
+from appliance.adapters.operation_rows import (
+    to_finished,
+    to_finished_row,
+    to_operation,
+    to_row,
+)
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome
 from appliance.domain.profile import Mark
@@ -40,78 +47,99 @@ CREATE TABLE marks (
 ) STRICT;
 """
 _USUAL_ROWS: Final = 9
+_RETRY_AFTER_S: Final = 10.0
+"""A full disk is full for longer; an emptied one is noticed soon enough."""
 T = TypeVar("T")
 _DAMAGED: Final = (sqlite3.Error, ValueError, KeyError, TypeError)
 
 
 class SqliteStore:
-    """The port `Store`. All access happens in one thread of its own."""
+    """The port `Store`. All access happens in one thread of its own.
 
-    def __init__(self, path: Path, *, keep_rows: int) -> None:
+    Args:
+        path: The database.
+        keep_rows: Finished operations to keep.
+        journal: A file that survives this process but no reboot; None: no such place.
+        retry_after_s: Pause before a file that could not be opened is tried again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep_rows: int,
+        journal: Path | None = None,
+        retry_after_s: float = _RETRY_AFTER_S,
+    ) -> None:
         self._path = path
         self._keep_rows = keep_rows
+        self._retry_after_s = retry_after_s
+        self._journal = Journal(journal)
+        self._last_id = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._db: sqlite3.Connection | None = None
+        self._retry_at_s: float | None = None
+        """When to try the file again while a database in memory stands in for it; None: it does not."""
 
     async def open(self) -> None:
         """Open or create the file. Raises `StoreError` only for one of a newer version."""
         loop = asyncio.get_running_loop()
-        self._db = await loop.run_in_executor(self._thread, self._open)
+        await loop.run_in_executor(self._thread, self._open)
 
     async def close(self) -> None:
         """Close the file and end the thread."""
-        db, self._db = self._db, None
-        if db is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, db.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown()
 
     async def begin(self, operation: Operation) -> Operation:
-        """Add a row; returns the operation with its id (0 when it could not be stored)."""
-        row = to_row(operation)
-        columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+        """Add a row; returns the operation with its id, also when the disk takes nothing."""
 
-        def insert(db: sqlite3.Connection) -> int:
-            sql = f"INSERT INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
-            done = db.execute(sql, row).lastrowid or 0
-            db.execute("DELETE FROM operations WHERE id <= ?", (done - self._keep_rows,))
-            return done
+        def add(db: sqlite3.Connection) -> Operation:
+            with contextlib.suppress(sqlite3.Error):
+                self._last_id = max(self._last_id, _highest_id(db))
+            self._last_id += 1
+            begun = replace(operation, id=self._last_id)
+            self._keep(begun)
+            return begun
 
-        return replace(operation, id=await self._run(insert, 0))
+        return await self._run(add, operation)
 
     def update(self, operation: Operation) -> None:
         """Replace the row's phase, direction and reason, soon and in order; does not wait."""
-        values = (
-            operation.phase.value,
-            int(operation.rolling_back),
-            operation.reason,
-            operation.id,
-        )
-        sql = "UPDATE operations SET phase=?, rolling_back=?, reason=? WHERE id=?"
-        if self._db is not None:
-            self._thread.submit(self._try, lambda db: db.execute(sql, values), self._db)
+        self._thread.submit(self._try, lambda _db: self._keep(operation))
+
+    def _keep(self, operation: Operation) -> None:
+        """Write the open operation to the journal, and to the database if that takes it."""
+        row = {"id": operation.id, **to_row(operation)}
+        self._journal.keep(row)
+        self._try(lambda db: _put(db, row))
 
     async def finish(self, finished: Finished) -> None:
         """Close the row."""
-        values = (
-            finished.outcome.value,
-            finished.message,
-            finished.finished_unix_s,
-            json.dumps(dict(finished.phases_ms)),
-            finished.operation.phase.value,
-            finished.operation.id,
-        )
-        sql = (
-            "UPDATE operations SET outcome=?, message=?, finished=?, phases_ms=?, phase=?"
-            " WHERE id=?"
-        )
-        await self._run(lambda db: db.execute(sql, values), None)
+        row = to_finished_row(finished)
+        outdated = finished.operation.id - self._keep_rows
+
+        def write(db: sqlite3.Connection) -> None:
+            self._journal.keep(None, finished=[row])
+            self._store_waiting(db)
+            db.execute("DELETE FROM operations WHERE id <= ?", (outdated,))
+
+        await self._run(write, None)
+
+    def _store_waiting(self, db: sqlite3.Connection) -> None:
+        """Hand finished operations to the database. Raises sqlite3.Error when it refuses."""
+        if self._journal.waiting and self._retry_at_s is None:
+            for row in self._journal.waiting:
+                _put(db, row)
+            self._journal.taken()
 
     async def unfinished(self) -> Operation | None:
         """The operation that an earlier process left open."""
         sql = "SELECT * FROM operations WHERE outcome IS NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Operation | None:
-            row = db.execute(sql).fetchone()
+            known = self._journal.known
+            row = self._journal.open if known else db.execute(sql).fetchone()
             return None if row is None else to_operation(row)
 
         return await self._run(read, None)
@@ -121,7 +149,8 @@ class SqliteStore:
         sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Finished | None:
-            row = db.execute(sql).fetchone()
+            waiting = self._journal.waiting  # newer than anything that the database has
+            row = waiting[-1] if waiting else db.execute(sql).fetchone()
             return None if row is None else to_finished(row)
 
         return await self._run(read, None)
@@ -147,7 +176,8 @@ class SqliteStore:
 
         def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
             found: dict[str, list[float]] = {}
-            for row in db.execute(sql, (Kind.REPAIR.value, since_unix_s)):
+            waiting = [row for row in self._journal.waiting if row["kind"] == Kind.REPAIR]
+            for row in (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting):
                 for name in to_operation(row).target:
                     found.setdefault(name, []).append(row["began"])
             return found
@@ -169,41 +199,73 @@ class SqliteStore:
 
         def write(db: sqlite3.Connection) -> bool:
             db.execute(sql, (name, mark.value, by))
-            return True
+            return self._retry_at_s is None
 
         if not await self._run(write, default=False):
             raise StoreError(f"the mark of {name} could not be stored in {self._path}")
 
     async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run a job in the store's thread; `default` when the store cannot do it."""
-        if self._db is None:
-            return default
         loop = asyncio.get_running_loop()
-        done, result = await loop.run_in_executor(self._thread, self._try, job, self._db)
+        done, result = await loop.run_in_executor(self._thread, self._try, job)
         return default if not done or result is None else result
 
-    def _try(
-        self, job: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
-    ) -> tuple[bool, T | None]:
-        """In the store's thread: whether it could be done, and the result."""
+    # --- in the store's thread -------------------------------------------------------
+
+    def _try(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
+        """Whether it could be done, and the result."""
+        if self._retry_at_s is not None and time.monotonic() >= self._retry_at_s:
+            self._open()
+        if self._db is None:
+            return False, None
         try:
-            return True, job(db)
+            return True, job(self._db)
         except _DAMAGED as error:
             _log.warning("state not kept in %s: %s", self._path, error)
             return False, None
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> None:
+        """Open the file; a damaged one is begun anew, one that no disk holds is tried again later."""
+        self._close()
         try:
-            return _opened(self._path)
-        except sqlite3.Error as error:
-            _log.warning("%s cannot be used (%s): set aside, begun anew", self._path, error)
-        with contextlib.suppress(OSError):
-            self._path.replace(self._path.with_suffix(".damaged"))
-        try:
-            return _opened(self._path)
-        except sqlite3.Error as error:
+            self._db = self._opened_or_anew()
+            self._retry_at_s = None
+        except (sqlite3.Error, OSError) as error:
             _log.error("no state is kept: %s: %s", self._path, error)
-            return _opened(Path(":memory:"))
+            self._db = _opened(Path(":memory:"))
+            self._retry_at_s = time.monotonic() + self._retry_after_s
+        if not self._journal.known:
+            self._journal.load()
+        ids = [row["id"] for row in (self._journal.open, *self._journal.waiting) if row]
+        self._last_id = max(self._last_id, *ids, 0)
+        if self._retry_at_s is None:
+            self._try(self._store_waiting)
+
+    def _opened_or_anew(self) -> sqlite3.Connection:
+        try:
+            return _opened(self._path)
+        except sqlite3.OperationalError:
+            raise  # a full or failing disk: the file may be sound
+        except sqlite3.DatabaseError as error:
+            _log.warning("%s cannot be used (%s): set aside, begun anew", self._path, error)
+        self._path.replace(self._path.with_suffix(".damaged"))
+        return _opened(self._path)
+
+    def _close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+
+def _highest_id(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(id), 0) FROM operations").fetchone()[0])
+
+
+def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
+    """Insert or replace the operation of this id."""
+    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+    sql = f"INSERT OR REPLACE INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
+    db.execute(sql, dict(row))
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -122,7 +122,14 @@ def test_the_control_socket_outlives_the_supervisor() -> None:
     """Its directory is not the service's, so that no stop of the service removes it."""
     assert values("appliance-supervisor.socket", "SocketMode", "Socket") == ["0660"]
     assert values("appliance-supervisor.socket", "SocketGroup", "Socket") == ["appliance-operators"]
-    assert values("appliance-supervisor.service", "RuntimeDirectory", "Service") == []
+    own = values("appliance-supervisor.service", "RuntimeDirectory", "Service")
+    assert own == ["appliance-supervisor"]
+
+
+def test_what_runs_is_remembered_over_the_supervisors_death() -> None:
+    """Its directory in memory stays when it ends or is killed, and goes with the boot."""
+    kept = values("appliance-supervisor.service", "RuntimeDirectoryPreserve", "Service")
+    assert kept == ["yes"]
 
 
 def run(root: Path, *command: str | Path) -> None:

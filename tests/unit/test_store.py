@@ -126,15 +126,15 @@ async def test_unwritable_directory_only_forgets(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_damage_at_run_time_only_forgets(store: SqliteStore) -> None:
-    """A table that is gone costs the memory of operations, and a mark says so."""
+async def test_damage_at_run_time_costs_no_running_operation(store: SqliteStore) -> None:
+    """A table that is gone costs the history, and a mark says so; what runs is still known."""
     db = sqlite3.connect(store._path)
     db.executescript("DROP TABLE operations; DROP TABLE marks;")
     db.close()
     begun = await store.begin(OPERATION)
-    assert begun.id == 0
+    assert begun.id == 1
     store.update(begun)
-    assert await store.unfinished() is None
+    assert await store.unfinished() == begun
     with pytest.raises(StoreError, match="could not be stored"):
         await store.set_mark("genesis", Mark.LIVE, by="ana")
 
@@ -149,3 +149,80 @@ async def test_newer_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"newer appliance \(schema 99"):
         await SqliteStore(path, keep_rows=20).open()
     assert path.read_bytes() == before
+
+
+async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
+    tmp_path: Path,
+) -> None:
+    """What runs, and what ended, is known to the next process of this boot without any database."""
+    nowhere, journal = tmp_path / "full" / "state.sqlite", tmp_path / "operation.json"
+    first = SqliteStore(nowhere, keep_rows=20, journal=journal)
+    await first.open()
+    done = await first.begin(replace(OPERATION, kind=Kind.REPAIR))
+    await first.finish(ended(done))
+    begun = await first.begin(OPERATION)
+    moved = replace(begun, phase=Phase.STOP)
+    first.update(moved)
+    await first.close()
+    second = SqliteStore(nowhere, keep_rows=20, journal=journal)
+    await second.open()
+    assert await second.unfinished() == moved
+    assert await second.last() == ended(done)
+    assert await second.repairs(0.0) == {"genesis": [1000.0]}
+    assert (await second.begin(OPERATION)).id == moved.id + 1
+    await second.close()
+
+
+async def test_disk_with_room_again_gets_everything(tmp_path: Path) -> None:
+    """Operations that ended while the disk was full are in the database once it takes them."""
+    home = tmp_path / "full"
+    store = SqliteStore(
+        home / "state.sqlite",
+        keep_rows=20,
+        journal=tmp_path / "operation.json",
+        retry_after_s=0.0,
+    )
+    await store.open()
+    done = ended(await store.begin(OPERATION))
+    await store.finish(done)
+    with pytest.raises(StoreError, match="could not be stored"):
+        await store.set_mark("genesis", Mark.LIVE, by="ana")
+    home.mkdir()
+    await store.set_mark("genesis", Mark.LIVE, by="ana")
+    await store.close()
+    later = SqliteStore(home / "state.sqlite", keep_rows=20)
+    await later.open()
+    assert await later.last() == done
+    assert await later.marks() == {"genesis": Mark.LIVE}
+    await later.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"open": {"id": "x"}, "waiting": []}', '{"open": {"id": 1}, "waiting": []}'],
+)
+async def test_damaged_journal_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+    """A supervisor starts on whatever an earlier one left half-written."""
+    journal = tmp_path / "operation.json"
+    journal.write_text(text)
+    store = SqliteStore(tmp_path / "state.sqlite", keep_rows=20, journal=journal)
+    await store.open()
+    assert await store.unfinished() is None
+    assert await store.last() is None
+    await store.close()
+
+
+async def test_full_disk_is_no_damaged_database(tmp_path: Path) -> None:
+    """A file that cannot be opened for want of room is not set aside: marks are in it."""
+    path = tmp_path / "state.sqlite"
+    store = SqliteStore(path, keep_rows=20)
+    await store.open()
+    await store.set_mark("genesis", Mark.LIVE, by="ana")
+    await store.close()
+    (tmp_path / "state.sqlite-wal").mkdir()  # SQLite can not open it either
+    blocked = SqliteStore(path, keep_rows=20, retry_after_s=0.0)
+    await blocked.open()
+    assert not path.with_suffix(".damaged").exists()
+    (tmp_path / "state.sqlite-wal").rmdir()
+    assert await blocked.marks() == {"genesis": Mark.LIVE}
+    await blocked.close()
