@@ -1,0 +1,10 @@
+"""A machine with GPUs that are not there: the driver library, who holds memory, an engine.
+
+`driver.c` says what the library can do, `holds.h` how a process holds memory of it.
+"""
+
+from tests.pretend.boxes import gpus_of, install
+from tests.pretend.gpus import GIB, Gpus, Hold
+from tests.pretend.library import build
+
+__all__ = ["GIB", "Gpus", "Hold", "build", "gpus_of", "install"]

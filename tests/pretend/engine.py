@@ -1,0 +1,179 @@
+"""A model server that holds pretend VRAM and does what a test asks. Standard library only.
+
+It answers the OpenAI API: /health, /v1/models, /v1/completions and /v1/chat/completions, also as
+a stream. Memory that it cannot get ends it with status 1 and the words of a real engine.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+CHUNKS = 60
+CHUNK_PAUSE_S = 0.05
+STEP_BYTES = 512 << 20
+
+
+def arguments() -> argparse.Namespace:
+    """What the test asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--where", default="127.0.0.1")
+    parser.add_argument("--vram", action="append", default=[], metavar="GPU:GIB")
+    parser.add_argument("--load", type=float, default=0.0, help="seconds, spread over the memory")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before it loads")
+    parser.add_argument("--think", type=float, default=0.0, help="seconds for an answer")
+    parser.add_argument("--workers", type=int, default=0, help="each holds --worker-vram too")
+    parser.add_argument("--worker-vram", action="append", default=[], metavar="GPU:GIB")
+    parser.add_argument("--release", type=float, help="seconds its bytes stay; -1 for ever")
+    parser.add_argument("--ghost", action="store_true", help="it stays in the list when dead")
+    parser.add_argument("--kind", default="C", choices="CGM")
+    parser.add_argument("--die", choices=("start", "load", "ready"), help="when to fail")
+    parser.add_argument("--die-after", type=float, default=0.0, help="seconds after that moment")
+    parser.add_argument("--mute", action="store_true", help="completions fail")
+    parser.add_argument("--ignore-term", action="store_true")
+    return parser.parse_args()
+
+
+def say(text: str) -> None:
+    """What an engine logs."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def die(options: argparse.Namespace) -> None:
+    """Fail, now or in a while."""
+
+    def end() -> None:
+        say("weights: corrupt")
+        os._exit(3)
+
+    if options.die_after:
+        timer = threading.Timer(options.die_after, end)
+        timer.daemon = True
+        timer.start()
+    else:
+        end()
+
+
+class Memory:
+    """Pretend VRAM of this process."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._driver = ctypes.CDLL("libnvidia-ml.so.1")
+        if options.release is not None or options.ghost or options.kind != "C":
+            delay_ms = -2 if options.release is None else int(options.release * 1000)
+            kind = ctypes.c_char(options.kind.encode())
+            delay_ms = -1 if options.release is not None and options.release < 0 else delay_ms
+            self._driver.pretendBehave(kind, ctypes.c_longlong(delay_ms), int(options.ghost))
+
+    def take(self, gpu: int, size_bytes: int) -> None:
+        """Hold so much more, or end as an engine does when there is not enough."""
+        code = self._driver.pretendAlloc(gpu, ctypes.c_longlong(size_bytes))
+        if code:
+            say(f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {size_bytes} bytes")
+            os._exit(1)
+
+
+def load(options: argparse.Namespace, wanted: list[str]) -> None:
+    """Take memory piece by piece, as loaders of weights do."""
+    pieces: list[tuple[int, int]] = []
+    for text in wanted:
+        gpu, _, gib = text.partition(":")
+        left = int(float(gib) * (1 << 30))
+        while left > 0:
+            pieces.append((int(gpu), min(left, STEP_BYTES)))
+            left -= STEP_BYTES
+    memory = Memory(options) if pieces else None
+    for number, (gpu, size_bytes) in enumerate(pieces):
+        if options.die == "load" and number == len(pieces) // 2:
+            die(options)
+        if memory is not None:
+            memory.take(gpu, size_bytes)
+        time.sleep(options.load / len(pieces))
+
+
+def leak_worker(options: argparse.Namespace) -> None:
+    """Start a worker as nobody's child: only its control group still knows whose it is."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            load(options, options.worker_vram)
+            signal.pause()
+        os._exit(0)
+    os.wait()
+
+
+def answer(connection: socket.socket, options: argparse.Namespace) -> None:
+    """One request, one answer, then the connection ends."""
+    with connection:
+        request = connection.recv(65536)
+        if b"/completions" in request and options.mute:
+            reply(connection, b"500 Internal Server Error", b"{}")
+        elif b'"stream": true' in request or b'"stream":true' in request:
+            stream(connection)
+        elif b" /v1/models " in request:
+            models = {"object": "list", "data": [{"id": "pretend", "object": "model"}]}
+            reply(connection, b"200 OK", json.dumps(models).encode())
+        else:
+            time.sleep(options.think if b"/completions" in request else 0)
+            text = f"hello from {options.port}"
+            choice = {"text": text, "message": {"role": "assistant", "content": text}}
+            reply(connection, b"200 OK", json.dumps({"choices": [choice]}).encode())
+
+
+def reply(connection: socket.socket, status: bytes, body: bytes) -> None:
+    """A response whose length is known."""
+    head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    connection.sendall(head % (status, len(body)) + body)
+
+
+def stream(connection: socket.socket) -> None:
+    """Server-sent events, slow enough for something to happen meanwhile."""
+    connection.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    )
+    for number in range(CHUNKS):
+        connection.sendall(b'data: {"chunk": %d}\n\n' % number)
+        time.sleep(CHUNK_PAUSE_S)
+    connection.sendall(b"data: [DONE]\n\n")
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Answer until the end."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.where, options.port))
+        listener.listen(64)
+        if options.die == "ready":
+            die(options)
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=answer, args=(connection, options), daemon=True).start()
+
+
+def main() -> None:
+    """Load, then serve until SIGTERM."""
+    options = arguments()
+    if options.ignore_term:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    say("weights: loading")
+    time.sleep(options.delay)
+    if options.die == "start":
+        die(options)
+    for _ in range(options.workers):
+        leak_worker(options)
+    load(options, options.vram)
+    serve(options)
+
+
+if __name__ == "__main__":
+    main()
