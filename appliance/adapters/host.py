@@ -16,7 +16,6 @@ from typing import Final
 
 from appliance.adapters.host_memory import read_host_memory
 from appliance.adapters.nvml import read_gpus
-from appliance.domain.errors import GpuError
 from appliance.domain.memory import GpuMemory
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.profile import Applied, Catalogue
@@ -100,11 +99,8 @@ class LinuxHost:
 
 
 async def _gpus(*, with_holders: bool = False) -> GpuMemory:
-    """The GPUs; a driver that does not answer is a reason, not an error, to whoever looks."""
-    try:
-        return await asyncio.to_thread(read_gpus, with_holders=with_holders)
-    except GpuError as error:
-        return GpuMemory(reason=str(error))
+    """The GPUs; what is wrong with them is part of the answer."""
+    return await asyncio.to_thread(read_gpus, with_holders=with_holders)
 
 
 def is_edited(applied: Applied) -> bool:

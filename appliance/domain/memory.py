@@ -2,6 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GpuState(StrEnum):
+    """Whether this machine's GPUs can be read. The values are those of `appliance.launch`."""
+
+    OK = "ok"
+    NO_LIBRARY = "no-library"
+    NO_DRIVER = "no-driver"
+    MISMATCH = "mismatch"
+    """Driver and library differ after an upgrade; what runs goes on, nothing new starts."""
+    LOST = "lost"
+    """At least one GPU fell off the bus; the others are listed."""
+    DEVICE = "device"
+    """The driver, or at least one GPU, fails in another way."""
+    HUNG = "hung"
+    """The driver does not answer."""
+
+
+class Quality(StrEnum):
+    """What a reading of one device's memory is worth to an admission."""
+
+    EXACT = "exact"
+    """One reading that proves it is enough."""
+    UNIFIED = "unified"
+    """The host's memory, where everybody allocates: a second reading has to agree."""
+    NUMA = "numa"
+    """A NUMA node that keeps pages after their process has ended: likewise."""
+    OPAQUE = "opaque"
+    """The figures mean nothing, and no reading of it ever admits by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +53,21 @@ class DeviceMemory:
     """One GPU. The UUID is its identity: the index moves when the set of GPUs changes."""
 
     index: int
-    """NVML index."""
+    """NVML index; of AMD's cards, their place in the order of PCI addresses."""
     uuid: str
+    """Empty when not even that can be read."""
     name: str
     total_bytes: int
     free_bytes: int
     used_bytes: int
     """Without what the driver reserves, where it tells the two apart."""
-    exact: bool = True
-    """False: an old driver, or memory shared with the host."""
+    reserved_bytes: int = 0
+    """Kept by the driver for itself, where it says so."""
+    quality: Quality = Quality.EXACT
+    problem: str = ""
+    """Why it is opaque, or does not work, as a phrase; empty: no problem."""
+    state: GpuState = GpuState.OK
+    """LOST or DEVICE: it does not work, and its sizes are zero."""
     holders: Sequence[Holder] | None = None
     """None: not asked for, or the driver has no such list."""
 
@@ -48,12 +84,15 @@ class GpuMemory:
     """The GPUs of this machine, by index."""
 
     devices: Sequence[DeviceMemory] = ()
+    """Also those that do not work; empty when none can be read."""
+    state: GpuState = GpuState.OK
+    """The worst of what follows from it for the machine; a GPU's own is in `devices`."""
     reason: str | None = None
-    """Why there are none to show, as a sentence: no library, no driver …; None: they were read."""
+    """Why not all of them can be read, as a sentence; None: they were read."""
 
     def totals(self) -> dict[int, int]:
-        """Total bytes by NVML index."""
-        return {d.index: d.total_bytes for d in self.devices}
+        """Total bytes by index, of those that work."""
+        return {d.index: d.total_bytes for d in self.devices if d.state is GpuState.OK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +102,18 @@ class HostMemory:
     total_bytes: int
     available_bytes: int
     """What a new program can have without swapping (MemAvailable of proc(5))."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemory:
+    """Main memory that the processes of a control group have, each page once per process."""
+
+    resident_bytes: int
+    """VmRSS of proc(5), file pages like those of a mapped model included."""
+    locked_bytes: int
+    """VmLck: what mlock(2) has really locked."""
+    pinned_bytes: int
+    """Of the resident bytes, at most those that the kernel cannot drop: anonymous, shared and
+    locked memory (swap aside). The rest are file pages that come back from disk."""
+    pids: Sequence[int]
+    """Empty: the group is, or does not exist."""

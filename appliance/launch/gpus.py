@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from appliance.launch import sampler
+from appliance.launch import processes, sampler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _MAX_ANSWER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 16
+_CLOSING_LOOKS = 20
+_CLOSING_PAUSE_S = 0.005
+_DRIVER_VERSION = "/sys/module/nvidia/version"
+_LIBRARY = "/libnvidia-ml.so"
 
 
 class Process:
@@ -36,26 +40,45 @@ class Process:
 
 
 class Device:
-    """One GPU at one instant. Sizes are in bytes."""
+    """One GPU at one instant. Sizes are in bytes, and zero where they cannot be read."""
 
-    __slots__ = ("exact", "free", "index", "name", "processes", "total", "used", "uuid")
+    __slots__ = (
+        "error_kind",
+        "free",
+        "index",
+        "name",
+        "problem",
+        "processes",
+        "quality",
+        "reserved",
+        "total",
+        "used",
+        "uuid",
+    )
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.index = int(document["index"])
         self.uuid = str(document["uuid"])
+        """Its identity, the index moves; empty when not even that can be read."""
         self.name = str(document["name"])
         self.total = int(document["total"])
         self.free = int(document["free"])
         self.used = int(document["used"])
-        self.exact = bool(document["exact"])
-        """False: an old driver, or memory shared with the host."""
+        """Without `reserved`, where the driver tells the two apart."""
+        self.reserved = int(document["reserved"])
+        self.quality = str(document["quality"])
+        """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of the sampler."""
+        self.error_kind = str(document["kind"])
+        """LOST or DEVICE: it does not work, nothing can be started on it. Empty: it works."""
+        self.problem = str(document["problem"])
+        """Why it is opaque or does not work, as a phrase; empty: no problem."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
         """None: not asked for, or the driver has no such list."""
 
 
 class Reading:
-    """All GPUs, or why they cannot be read."""
+    """All GPUs, or why none can be read. One that fails alone is told by its `Device`."""
 
     __slots__ = ("devices", "error_kind", "error_text")
 
@@ -84,8 +107,10 @@ class Sampler:
         finally:
             os.close(stdin)
             os.close(stdout)
+        self._driver = _driver_version()
         self._buffer = b""
         self._closed = False
+        self._gone = False
 
     def ask(self, *, with_processes: bool = False) -> None:
         """Send a request. A child that is gone shows in `answer`."""
@@ -110,22 +135,49 @@ class Sampler:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return _parsed(line)
 
-    def close(self) -> None:
-        """End the child, also one that hangs in the driver."""
-        if self._closed:
-            return
-        self._closed = True
-        os.close(self._requests)
-        os.close(self._answers)
-        try:
-            os.kill(self._pid, signal.SIGKILL)
-            # One stuck in the kernel (state D) dies when the driver lets it: not waited for.
-            for _ in range(20):
-                if os.waitpid(self._pid, os.WNOHANG)[0]:
-                    return
-                time.sleep(0.005)
-        except (ProcessLookupError, ChildProcessError):
-            return
+    def is_outdated(self) -> bool:
+        """Whether the driver or its library was replaced after the child had loaded it.
+
+        The old mapping goes on answering, while every new program fails or sees other things.
+        """
+        if _driver_version() != self._driver:
+            return True
+        # A library that an upgrade removes or replaces stays mapped as a deleted file.
+        lines = processes.read_all(f"{processes.PROC}/{self._pid}/maps").splitlines()
+        return any(_LIBRARY in line and line.endswith(" (deleted)") for line in lines)
+
+    def close(self) -> bool:
+        """End the child, also one that hangs; whether it is gone, see `gone`.
+
+        One stuck in the kernel (state D) dies when the driver lets it, and is not waited for.
+        """
+        if not self._closed:
+            self._closed = True
+            os.close(self._requests)
+            os.close(self._answers)
+            if not self.gone():
+                os.kill(self._pid, signal.SIGKILL)
+        for _ in range(_CLOSING_LOOKS):
+            if self.gone():
+                return True
+            time.sleep(_CLOSING_PAUSE_S)
+        return self.gone()
+
+    def gone(self) -> bool:
+        """Whether the child has ended: only then may another be started.
+
+        A driver that holds one in the kernel would hold the next one too.
+        """
+        if not self._gone:
+            try:
+                self._gone = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:  # reaped by somebody else in this process
+                self._gone = True
+        return self._gone
+
+
+def _driver_version() -> str:
+    return processes.read(_DRIVER_VERSION)
 
 
 def _parsed(line: bytes) -> Reading:

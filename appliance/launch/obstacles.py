@@ -157,7 +157,7 @@ class GpuWatch:
             self._agreeing = 0
             return _memory_obstacle(short, lambda: self._late_sentence(short.text))
         self._agreeing += 1
-        exact = all(d.exact for d in memory.claimed(self._want, reading.devices))
+        exact = all(d.quality == "exact" for d in memory.claimed(self._want, reading.devices))
         # One exact reading proves it; another kind has to be confirmed once.
         if exact or self._agreeing > 1:
             return None

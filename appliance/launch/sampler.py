@@ -1,36 +1,53 @@
-"""The child process that talks to the NVIDIA driver, so that a hang in it can be killed.
+"""The child process that talks to the GPUs' driver, so that a hang in it can be killed.
 
 Run by its path: ``python -I …/sampler.py``. It reads a word a line from standard input,
 ``memory`` or ``processes``, and answers each with one line of JSON::
 
     {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
-     "free": 25000000000, "used": 400000000, "exact": true, "processes": null}]}
+     "free": 25000000000, "used": 400000000, "reserved": 369803776, "quality": "exact",
+     "kind": "", "problem": "", "processes": null}]}
 
 ``processes`` also fills ``"processes": [{"pid": 4121, "bytes": 1048576, "compute": true}]``,
-where ``bytes`` is null when the driver does not say; it stays null where it has no such list. After an error it answers
-``{"error": {"kind": …, "text": …}, "devices": []}`` and ends: a fresh process gets a fresh
-driver mapping, the old one would keep answering through a driver upgrade. It ends at end of file.
+where ``bytes`` is null when the driver does not say; it stays null where it has no such list.
+
+A device that cannot be read is told by its ``kind`` (``lost``, ``device``) and ``problem``, and
+hides no other. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
+"devices": []}`` and the end: a fresh process gets a fresh driver mapping, the old one would
+keep answering through a driver upgrade. It ends at end of file.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    Read = Callable[[bool], list[dict[str, Any]]]
+
+# Why nothing can be read.
 NO_LIBRARY = "no-library"
 NO_DRIVER = "no-driver"
 MISMATCH = "mismatch"
 DEVICE = "device"
+"""The driver or one device fails in another way; the text says how."""
+LOST = "lost"
+"""The device fell off the bus."""
+HUNG = "hung"
+"""Never said by this program: its parent concludes it from silence."""
 
-_TEXTS = {
-    NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
-    NO_DRIVER: "the NVIDIA driver is not loaded (modprobe nvidia)",
-    MISMATCH: "the NVIDIA driver and its library differ after an upgrade: reboot needed",
-}
+# What a device's figures are worth.
+EXACT = "exact"
+UNIFIED = "unified"
+"""The device uses the host's memory; the figures are the host's."""
+NUMA = "numa"
+"""The device's memory is a NUMA node, which keeps pages after their process has ended."""
+OPAQUE = "opaque"
+"""The figures mean nothing; the problem says why."""
 
 
 class DriverError(Exception):
@@ -41,12 +58,16 @@ class DriverError(Exception):
         self.kind = kind
 
 
-def main() -> int:
-    """Answer requests until end of file or the first error."""
+def main(root: str = "/") -> int:
+    """Answer requests until end of file or the first error.
+
+    Args:
+        root: Where to look for what the kernel tells of its GPUs; another one in tests.
+    """
     try:
-        driver = Driver()
+        read = _reader(root)
         for line in sys.stdin:
-            devices = driver.read(with_processes=line.strip() == "processes")
+            devices = read(line.strip() == "processes")
             _answer({"error": None, "devices": devices})
     except DriverError as error:
         _answer({"error": {"kind": error.kind, "text": str(error)}, "devices": []})
@@ -61,103 +82,28 @@ def _answer(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-class Driver:
-    """NVML, initialised. Every method raises `DriverError`."""
+def _reader(root: str) -> Read:
+    """NVIDIA's driver; AMD's cards where the other can have none."""
+    from appliance.launch import nvml  # noqa: PLC0415
 
-    def __init__(self) -> None:
-        try:
-            import pynvml  # noqa: PLC0415
-        except ImportError as error:
-            raise DriverError(NO_LIBRARY, "the package nvidia-ml-py is not installed") from error
-        self._nvml: Any = pynvml
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
-            raise self._translated(error) from error
+    try:
+        return nvml.Driver(root).read
+    except DriverError as error:
+        if error.kind not in {NO_LIBRARY, NO_DRIVER}:
+            raise
+        from appliance.launch import amd  # noqa: PLC0415
 
-    def read(self, *, with_processes: bool) -> list[dict[str, Any]]:
-        """Every device, by NVML index."""
-        nvml = self._nvml
-        try:
-            count = nvml.nvmlDeviceGetCount()
-            return [self._device(i, with_processes=with_processes) for i in range(count)]
-        # What the binding raises for a function that the library is too old to have is no NVMLError.
-        except (nvml.NVMLError, nvml.NVMLLibraryMismatchError) as error:
-            raise self._translated(error) from error
-
-    def _translated(self, error: Exception) -> DriverError:
-        nvml = self._nvml
-        kinds = {
-            nvml.NVML_ERROR_LIBRARY_NOT_FOUND: NO_LIBRARY,
-            nvml.NVML_ERROR_DRIVER_NOT_LOADED: NO_DRIVER,
-            nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: MISMATCH,
-        }
-        kind = kinds.get(getattr(error, "value", None), DEVICE)
-        return DriverError(kind, _TEXTS.get(kind) or f"the NVIDIA driver answers: {error}")
-
-    def _device(self, index: int, *, with_processes: bool) -> dict[str, Any]:
-        nvml = self._nvml
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        return {
-            "index": index,
-            "uuid": nvml.nvmlDeviceGetUUID(handle),
-            "name": nvml.nvmlDeviceGetName(handle),
-            **self._memory(handle),
-            "processes": self._processes(handle) if with_processes else None,
-        }
-
-    def _memory(self, handle: object) -> dict[str, Any]:
-        """Total, free and used bytes (NVML nvmlDeviceGetMemoryInfo_v2: used without reserved)."""
-        nvml = self._nvml
-        exact = True
-        try:
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-        except nvml.NVMLError_FunctionNotFound:  # drivers before 510
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            exact = False
-        except nvml.NVMLError_NotSupported:  # memory shared with the host: GB10, Jetson
-            total, free = _host_memory()
-            return {"total": total, "free": free, "used": total - free, "exact": False}
-        return {"total": memory.total, "free": memory.free, "used": memory.used, "exact": exact}
-
-    def _processes(self, handle: object) -> list[dict[str, Any]] | None:
-        """Processes with memory on the device, one line each; None: the driver lists none."""
-        computing = self._running(handle, "Compute")
-        if computing is None:
-            return None
-        drawing = self._running(handle, "Graphics") or []
-        computing += self._running(handle, "MPSCompute") or []
-        found = {p.pid: _process(p, compute=False) for p in drawing}
-        found |= {p.pid: _process(p, compute=True) for p in computing}
-        return list(found.values())
-
-    def _running(self, handle: object, kind: str) -> list[Any] | None:
-        """NVML nvmlDeviceGet<kind>RunningProcesses; None: this driver or device has no such list."""
-        nvml = self._nvml
-        for version in ("_v3", "_v2"):  # drivers before 510 have only the second
-            ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}", None)
-            try:
-                if ask is not None:
-                    return list(ask(handle))
-            except nvml.NVMLError_FunctionNotFound:
-                continue
-            except nvml.NVMLError_NotSupported:
-                return None
-        return None
-
-
-def _process(process: Any, *, compute: bool) -> dict[str, Any]:
-    return {"pid": process.pid, "bytes": process.usedGpuMemory, "compute": compute}
-
-
-def _host_memory() -> tuple[int, int]:
-    values = {}
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        for line in lines:
-            name, _, rest = line.partition(":")
-            values[name] = int(rest.split()[0]) << 10
-    return values["MemTotal"], values["MemAvailable"]
+        cards = amd.cards(root)
+        # An NVIDIA driver that is only just being loaded must not pass its claim to the
+        # processor's own graphics.
+        if not cards or (error.kind == NO_DRIVER and nvml.is_on_the_bus(root)):
+            raise
+        return amd.Driver(cards, root).read
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Run by its path, with -I: in a checkout the package is not installed.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
+    from appliance.launch import sampler  # noqa: PLW0406 (once more, under its own name)
+
+    sys.exit(sampler.main(*sys.argv[1:2]))
