@@ -11,8 +11,6 @@ from tests.system.rig import Box
 
 STATE: Final = "/var/lib/pretend-gpu/state"
 HOLDS: Final = "/dev/pretend-gpu"
-ENGINE: Final = "/usr/local/lib/pretend-gpu/engine.py"
-_HERE: Final = Path(__file__).parent
 _UNIT: Final = f"""[Unit]
 Description=Where processes keep the pretend memory that they hold
 DefaultDependencies=no
@@ -27,7 +25,7 @@ _WANTED: Final = "/etc/systemd/system/sysinit.target.wants"
 
 
 def install(box: Box) -> Gpus:
-    """Put the driver library, the engine and two empty GPUs of 16 GiB into a box.
+    """Put the driver library and two empty GPUs of 16 GiB into a box.
 
     Of a box that is being made into an image, or of one that runs.
     """
@@ -35,7 +33,6 @@ def install(box: Box) -> Gpus:
     target = box.root / library.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(build(), target)
-    box.write(ENGINE, (_HERE / "engine.py").read_text(encoding="utf-8"), mode=0o755)
     box.unit("pretend-gpu.service", _UNIT)
     (box.root / _WANTED.lstrip("/")).mkdir(parents=True, exist_ok=True)
     (box.root / _WANTED.lstrip("/") / "pretend-gpu.service").symlink_to("../pretend-gpu.service")

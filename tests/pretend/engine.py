@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--release", type=float, help="seconds its bytes stay; -1 for ever")
     parser.add_argument("--ghost", action="store_true", help="it stays in the list when dead")
     parser.add_argument("--kind", default="C", choices="CGM")
-    parser.add_argument("--die", choices=("start", "load", "ready"), help="when to fail")
+    parser.add_argument("--die", nargs="?", const="start", choices=("start", "load", "ready"))
     parser.add_argument("--die-after", type=float, default=0.0, help="seconds after that moment")
     parser.add_argument("--mute", action="store_true", help="completions fail")
     parser.add_argument("--ignore-term", action="store_true")
@@ -84,10 +84,10 @@ def load(options: argparse.Namespace, wanted: list[str]) -> None:
     """Take memory piece by piece, as loaders of weights do."""
     pieces: list[tuple[int, int]] = []
     for text in wanted:
-        gpu, _, gib = text.partition(":")
+        index, _, gib = text.partition(":")
         left = int(float(gib) * (1 << 30))
         while left > 0:
-            pieces.append((int(gpu), min(left, STEP_BYTES)))
+            pieces.append((int(index), min(left, STEP_BYTES)))
             left -= STEP_BYTES
     memory = Memory(options) if pieces else None
     for number, (gpu, size_bytes) in enumerate(pieces):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tests.system.rig import Box, RigError
 
@@ -13,6 +13,9 @@ ENGINE: Final = "/usr/local/lib/test-engine/engine.py"
 PROFILES: Final = "/etc/appliance/profiles"
 OPERATOR: Final = "ana"
 STRANGER: Final = "bob"
+_SOURCE: Final = Path(__file__).parents[1] / "pretend" / "engine.py"
+_GPUS: Final = 2
+"""As many as a box with pretend GPUs has when it boots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,7 @@ class Fleet:
 
     def __init__(self, box: Box) -> None:
         self.box = box
-        engine = Path(__file__).with_name("engine.py").read_text(encoding="utf-8")
-        box.write(ENGINE, engine, mode=0o755)
+        box.write(ENGINE, _SOURCE.read_text(encoding="utf-8"), mode=0o755)
         (box.root / "etc/appliance/profiles").mkdir(parents=True, exist_ok=True)
 
     def profile(
@@ -49,6 +51,48 @@ class Fleet:
             f'description = "test"\nengine = "command"\nport = {port}\n{top}\n'
             f'[command]\nargv = {argv}\nhealth = "/health"\n{tables}\n',
         )
+
+    def gpu_profile(
+        self,
+        name: str,
+        port: int,
+        *options: str,
+        gib: float = 24.0,
+        gpus: Literal["all"] | tuple[int, ...] = "all",
+        need: float | None = -1.0,
+        release: str = "20s",
+        top: str = "",
+        tables: str = "",
+    ) -> None:
+        """Write a profile whose engine holds pretend VRAM, evenly on each of its GPUs.
+
+        Args:
+            name: the profile's.
+            port: its port.
+            options: more options of the engine.
+            gib: GiB that it takes in all.
+            gpus: the GPUs that it claims.
+            need: GiB that it declares; None: nothing; negative: what it takes.
+            release: how long its gate waits for memory.
+            top: more keys of the profile.
+            tables: more tables, `deadlines` excepted.
+        """
+        indexes = range(_GPUS) if gpus == "all" else gpus
+        memory = [w for i in indexes for w in ("--vram", f"{i}:{gib / len(indexes)}")]
+        declared = gib if need is not None and need < 0 else need
+        lines = [
+            f"gpus = {json.dumps(gpus)}",
+            "" if declared is None else f'need = {{ vram = "{declared}GiB" }}',
+            top,
+            f'deadlines = {{ release = "{release}", stop = "5s", drain = "1s" }}',
+        ]
+        self.profile(name, port, *memory, *options, top="\n".join(lines), tables=tables)
+
+    def gpu_pair(self) -> None:
+        """Two profiles, a and b, that each fill most of both GPUs, applied."""
+        self.gpu_profile("a", 9001)
+        self.gpu_profile("b", 9002)
+        self.apply()
 
     def pair(self) -> None:
         """Two profiles, a and b, that can never run together, applied."""
