@@ -17,11 +17,13 @@ from appliance.adapters.host import LinuxHost
 from appliance.adapters.logs import log_to_journal
 from appliance.adapters.manifest import ManifestProfiles
 from appliance.adapters.null_gateway import NullGateway
+from appliance.adapters.peaks import FilePeaks
 from appliance.adapters.sd import Readiness, inherited_socket
 from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
 from appliance.domain.errors import ApplianceError, UnitError
 from appliance.domain.protocol import Exit
+from appliance.services.ledger import LedgerKeeper
 from appliance.services.outside import Outside
 from appliance.services.supervisor import Supervisor
 from appliance.settings import Settings, load_settings
@@ -38,7 +40,7 @@ class _ToldToEndError(Exception):
 async def run(settings: Settings) -> None:
     """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
-    host = LinuxHost(gate_dir=settings.gate_dir)
+    host = LinuxHost(gate_dir=settings.gate_dir, unit_dir=settings.unit_dir)
     clock = SystemClock()
     store = SqliteStore(
         settings.state_dir / "state.sqlite",
@@ -54,6 +56,7 @@ async def run(settings: Settings) -> None:
             host=host,
             commitment=FileCommitment(settings.state_dir),
             store=store,
+            peaks=FilePeaks(settings.state_dir),
             clock=clock,
         )
         supervisor = Supervisor(
@@ -62,12 +65,16 @@ async def run(settings: Settings) -> None:
             look_every_s=settings.look_every_s,
             on_look=readiness.alive,
         )
-        status = BoxStatus(supervisor, host=host, store=store, clock=clock)
+        ledger = LedgerKeeper(
+            outside, supervisor.last_look, every_s=settings.memory.sample_every_s
+        )
+        status = BoxStatus(supervisor, ledger, outside)
         control = ControlServer(supervisor, status=status.document, now_unix_s=clock.unix_s)
         listener = inherited_socket()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervisor.run())
+                tasks.create_task(ledger.run())
                 tasks.create_task(_bus_lost(units))
                 if listener is None:
                     _log.warning("no control socket: start appliance-supervisor.socket")

@@ -6,6 +6,8 @@ Implementations translate foreign errors into `appliance.domain.errors` and boun
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
+from appliance.domain.need import Peak
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Operation
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -42,6 +44,10 @@ class Units(Protocol):
             names: Profiles.
             full: Also what only a person wants to know: what it says, since when.
         """
+        ...
+
+    async def control_group(self, name: str) -> str:
+        """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
         ...
 
     @property
@@ -107,6 +113,22 @@ class Host(Protocol):
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
         """How much memory there is; the GPUs are asked only when they matter."""
+        ...
+
+    async def ram(self) -> HostMemory:
+        """Main memory of the whole machine."""
+        ...
+
+    async def gpus(self) -> GpuMemory:
+        """The GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
+        ...
+
+    async def group(self, control_group: str) -> GroupMemory | None:
+        """Main memory of the processes in a unit's control group; None: there are none."""
+        ...
+
+    async def installed_unix_s(self, name: str) -> float | None:
+        """When the unit of profile `name` was last written; None: not known."""
         ...
 
     async def refusals(self) -> Mapping[str, str]:
@@ -175,6 +197,18 @@ class Store(Protocol):
 
     async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
         """Replace a mark."""
+        ...
+
+
+class Peaks(Protocol):
+    """The most that each backend was seen to hold. Keeping it may fail, and blocks nothing."""
+
+    def peak(self, name: str) -> Peak | None:
+        """What was recorded for profile `name`; None: nothing that can be used."""
+        ...
+
+    async def record(self, name: str, peak: Peak) -> bool:
+        """Replace it; False: it could not be kept."""
         ...
 
 

@@ -76,7 +76,7 @@ Units = Annotated[list[UnitName], NoDecode, BeforeValidator(_split)]
 
 
 class Memory(BaseModel):
-    """``[memory]``: what the gate wants free."""
+    """``[memory]``: what the gate wants free, and how often the supervisor looks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,6 +84,11 @@ class Memory(BaseModel):
         default=None,
         description="free memory wanted on each claimed GPU beyond the declared need, such as "
         '"512MiB"; unset: the gate\'s own margin',
+    )
+    sample_every_s: Annotated[Duration, Field(ge=1, le=60)] = Field(
+        default=5.0,
+        description="between two looks at who holds how much memory, while a backend runs; "
+        "asking for the processes on a GPU holds a lock in the driver for some milliseconds",
     )
 
 
@@ -162,7 +167,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="of the supervisor, in the journal"
     )
-    memory: Memory = Field(default=Memory(), description="what the gate wants free")
+    memory: Memory = Field(
+        default=Memory(), description="what the gate wants free, and how often to look"
+    )
 
     @property
     def reserved_ports(self) -> Mapping[int, str]:

@@ -10,13 +10,14 @@ import json
 import logging
 import pwd
 import socket
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.host_memory import read_host_memory
+from appliance.adapters.host_memory import group_memory, read_host_memory
 from appliance.adapters.nvml import read_gpus
-from appliance.domain.memory import GpuMemory
+from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
@@ -33,10 +34,12 @@ class LinuxHost:
 
     Args:
         gate_dir: Where the gate leaves its refusals.
+        unit_dir: Where the generated units are.
     """
 
-    def __init__(self, *, gate_dir: Path) -> None:
+    def __init__(self, *, gate_dir: Path, unit_dir: Path) -> None:
         self._gate_dir = gate_dir
+        self._unit_dir = unit_dir
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
@@ -53,25 +56,25 @@ class LinuxHost:
             gpu_error=gpus.reason,
         )
 
-    async def memory(self, *, with_gpus: bool) -> Mapping[str, object]:
-        """The status document's account of memory; GPUs only where a profile claims one."""
-        ram = await asyncio.to_thread(read_host_memory)
-        gpus = await _gpus() if with_gpus else GpuMemory()
-        return {
-            "ram_total_bytes": ram.total_bytes,
-            "ram_available_bytes": ram.available_bytes,
-            "gpus": [
-                {
-                    "index": device.index,
-                    "uuid": device.uuid,
-                    "name": device.name,
-                    "total_bytes": device.total_bytes,
-                    "free_bytes": device.free_bytes,
-                }
-                for device in gpus.devices
-            ],
-            "gpu_error": gpus.reason,
-        }
+    async def ram(self) -> HostMemory:
+        """Main memory of the whole machine."""
+        return await asyncio.to_thread(read_host_memory)
+
+    async def gpus(self) -> GpuMemory:
+        """The GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
+        return await _gpus(with_holders=True)
+
+    async def group(self, control_group: str) -> GroupMemory | None:
+        """Main memory of the processes in a unit's control group; None: there are none."""
+        memory = await asyncio.to_thread(group_memory, control_group)
+        return memory if memory.pids else None
+
+    async def installed_unix_s(self, name: str) -> float | None:
+        """When the unit of profile `name` was last written; None: not known."""
+        try:
+            return (self._unit_dir / unit_of(name)).stat().st_mtime
+        except OSError:
+            return None
 
     async def refusals(self) -> Mapping[str, str]:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
@@ -139,6 +142,7 @@ def _facts(applied: Applied) -> ProfileFacts:
         engine=_engine_presence(applied),
         port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
         edited=is_edited(applied),
+        model_bytes=_file_bytes(applied.model_path),
     )
 
 
@@ -150,6 +154,14 @@ def _presence(path: str) -> Presence:
     except OSError:
         return Presence.UNKNOWN
     return Presence.PRESENT
+
+
+def _file_bytes(path: str | None) -> int | None:
+    try:
+        status = None if path is None else Path(path).stat()
+    except OSError:
+        return None
+    return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 def _engine_presence(applied: Applied) -> Presence:

@@ -97,6 +97,14 @@ class SystemdUnits:
             going_down=bool(shutdown[7]) or shutdown[3] in {"active", "activating"},
         )
 
+    async def control_group(self, name: str) -> str:
+        """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
+        try:
+            values = await self._bus.get(unit_path(unit_of(name)), "Service", ("ControlGroup",))
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot read units from systemd: {error}") from error
+        return str(values["ControlGroup"])
+
     async def clear_start_limit(self, name: str) -> None:
         """Forget earlier starts: those by hand count too; a unit not in memory has none."""
         unit = unit_of(name)

@@ -7,7 +7,7 @@ from typing import Final
 
 from appliance.domain.claims import ALL_GPUS
 from appliance.domain.memory import Holder
-from appliance.domain.names import profile_of, unit_of
+from appliance.domain.names import profile_of
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -51,6 +51,8 @@ class ProfileFacts:
     """User whose process listens on the profile's port; None: nobody does."""
     edited: bool = False
     """The profile's file is not the one that was applied."""
+    model_bytes: int | None = None
+    """Size of the model's file; None: it is no single file, or cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,19 +191,6 @@ def _foreign_findings(applied: Applied, wanted: set[int], box: BoxFacts) -> Iter
             text=f"{amount} held by {holder.comm} (pid {holder.pid}, user {holder.user}):"
             " stop it or wait",
         )
-
-
-def misplaced(applied: Applied, box: BoxFacts) -> str | None:
-    """Why a model that answers is not where its profile says; None: it is, or nobody can tell."""
-    gpus = applied.claim.gpus
-    if not gpus or not box.gpu_holders or set(box.gpu_holders) != set(box.gpu_total_bytes):
-        return None
-    unit = unit_of(applied.name)
-    on = {i for i, holders in box.gpu_holders.items() if any(h.unit == unit for h in holders)}
-    if on and (ALL_GPUS in gpus or on <= {int(g.removeprefix("gpu-")) for g in gpus}):
-        return None
-    where = f"on GPU {min(on)}, which it does not claim" if on else "on no GPU: it runs on the CPU"
-    return f"{applied.name} answers, but it sits {where}"
 
 
 def _ram_findings(

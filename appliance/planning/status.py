@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.domain.claims import Claim
+from appliance.domain.memory import GpuState
 from appliance.domain.names import is_profile_name
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
@@ -66,6 +67,7 @@ def build_status(
     now: float,
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
+    memory_of: Mapping[str, Mapping[str, object]] | None = None,
 ) -> StatusDocument:
     """The status document of one instant.
 
@@ -84,6 +86,7 @@ def build_status(
         now: Unix seconds.
         edited: Profiles whose file differs from what is applied.
         refusals: The gate's last word by profile, while it is a refusal.
+        memory_of: What each running backend holds, by profile.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active)
@@ -98,6 +101,7 @@ def build_status(
             committed=name in wanted,
             edited=name in edited,
             refusal=(refusals or {}).get(name),
+            memory=(memory_of or {}).get(name),
             alone=alone and not busy & in_the_way(name, catalogue),
         )
         for name, applied in sorted(catalogue.items())
@@ -119,6 +123,7 @@ def build_status(
             hold=hold,
             operation=operation,
             supervisor=supervisor,
+            memory=memory,
             now=now,
         ),
     )
@@ -172,6 +177,7 @@ def _profile_row(
     committed: bool,
     edited: bool,
     refusal: str | None,
+    memory: Mapping[str, object] | None,
     alone: bool,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
@@ -191,6 +197,7 @@ def _profile_row(
         status_text=unit.status_text,
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
+        memory=memory,
         note=_note(unit, state, missed=committed and alone, changed=changed, refusal=refusal),
     )
 
@@ -253,6 +260,7 @@ def _verdict(
     hold: HoldRow | None,
     operation: Mapping[str, object] | None,
     supervisor: SupervisorRow,
+    memory: Mapping[str, object] | None,
     now: float,
 ) -> Verdict:
     serving = [r["name"] for r in rows if r["state"] == "serving"]
@@ -265,6 +273,7 @@ def _verdict(
         *([] if hold or operation else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
         *_uncommitted_why(serving, committed),
+        *_memory_why(memory),
     ]
     excused = hold is not None or operation is not None
     if not serving:
@@ -337,3 +346,10 @@ def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[s
         for name in serving
         if name not in committed
     ]
+
+
+def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
+    """What runs goes on beside a driver that hangs; nothing new can start."""
+    if memory is None or memory.get("gpu_state") != GpuState.HUNG:
+        return []
+    return [f"{memory.get('gpu_error')}: what serves goes on, no start is admitted"]

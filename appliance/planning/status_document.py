@@ -48,6 +48,7 @@ class ProfileRow(TypedDict):
     status_text: str
     main_pid: int | None
     edited_since_apply: bool
+    memory: Mapping[str, object] | None
     note: str | None
 
 

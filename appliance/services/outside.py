@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from appliance.ports import Backend, Clock, Commitment, Gateway, Host, Store, Units
+from appliance.ports import Backend, Clock, Commitment, Gateway, Host, Peaks, Store, Units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,4 +15,5 @@ class Outside:
     host: Host
     commitment: Commitment
     store: Store
+    peaks: Peaks
     clock: Clock

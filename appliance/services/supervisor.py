@@ -99,6 +99,7 @@ class Supervisor:
         self._tasks: asyncio.TaskGroup | None = None
         self._tender = Tender(outside)
         self._serving: tuple[str, ...] = ()
+        self._seen = Observed(units={})
         self._accepting = asyncio.Lock()
         self._ended = asyncio.Event()
 
@@ -305,6 +306,10 @@ class Supervisor:
         goal = operation.goal
         return all(n in self._catalogue for n in (*goal.start, *goal.restore))
 
+    def last_look(self) -> tuple[Catalogue, Observed]:
+        """The applied profiles, and their units when they were last looked at."""
+        return self._catalogue, self._seen
+
     # --- looking ---------------------------------------------------------------------
 
     async def _tend(self, observed: Observed) -> None:
@@ -315,6 +320,7 @@ class Supervisor:
 
     def _look_at(self, observed: Observed) -> None:
         """Tell the journal and systemd what is new."""
+        self._seen = observed
         committed = self._out.commitment.committed()
         operation = None if self._running is None else self._running.operation
         serving = observed.serving()

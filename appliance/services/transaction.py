@@ -15,9 +15,10 @@ from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.events import Ended
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Catalogue
+from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.protocol import Exit
-from appliance.planning.admission import Finding, Level, findings, misplaced, refusal
+from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.transaction import (
     Action,
     Check,
@@ -187,11 +188,21 @@ class Transaction:
         if told is None:
             return
         self._timer.tell(told)
-        if applied.claim.gpus:
-            problem = misplaced(applied, await self._out.host.box(with_gpus=True))
-            if problem is not None:
-                raise BackendError(problem)
+        if problem := await self._misplacement(applied):
+            raise BackendError(problem)
         self._steps = replace(self._steps, warm=self._steps.warm | {name})
+
+    async def _misplacement(self, applied: Applied) -> str | None:
+        """Why a model that answers is not where its profile says."""
+        host = self._out.host
+        problem = None
+        if applied.gpus:
+            problem = misplaced(applied, await host.box(with_gpus=True))
+        if problem is None and applied.locks_memory:
+            group = await host.group(await self._out.units.control_group(applied.name))
+            facts = await host.facts(applied)
+            problem = unlocked(applied, group, model_bytes=facts.model_bytes)
+        return problem
 
     async def _commit(self, observed: Observed) -> None:
         await self._enter(Phase.COMMIT)

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import appliance
-from appliance.adapters.host import LinuxHost, edited_profiles
+from appliance.adapters.host import edited_profiles
 from appliance.domain.operations import Finished
+from appliance.planning.memory_rows import memory_row, profile_memory
 from appliance.planning.status import build_status
-from appliance.ports import Clock, Store
+from appliance.services.ledger import LedgerKeeper
+from appliance.services.outside import Outside
 from appliance.services.supervisor import Supervisor
 from appliance.services.transaction import Transaction
 
@@ -17,35 +19,38 @@ from appliance.services.transaction import Transaction
 class BoxStatus:
     """Builds the document that `appliance status` and the API show."""
 
-    def __init__(
-        self, supervisor: Supervisor, *, host: LinuxHost, store: Store, clock: Clock
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, ledger: LedgerKeeper, outside: Outside) -> None:
         self._supervisor = supervisor
-        self._host = host
-        self._store = store
-        self._clock = clock
-        self._began_s = clock.monotonic_s()
+        self._ledger = ledger
+        self._out = outside
+        self._began_s = outside.clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
         """The box as it is now."""
         state = await self._supervisor.state()
-        now = self._clock.unix_s()
-        claims_gpus = any(a.claim.gpus for a in state.catalogue.values())
+        now = self._out.clock.unix_s()
+        ram, ledger, refusals, marks = await asyncio.gather(
+            self._out.host.ram(),
+            self._ledger.latest(),
+            self._out.host.refusals(),
+            self._out.store.marks(),
+        )
         return build_status(
             catalogue=state.catalogue,
             observed=state.observed,
             committed=state.committed,
             hold_until=state.hold_until,
-            marks=await self._store.marks(),
+            marks=marks,
             operation=None if state.running is None else _running(state.running, now),
             last_operation=None if state.last is None else _ended(state.last),
-            memory=await self._host.memory(with_gpus=claims_gpus),
-            supervisor={"state": "up", "uptime_s": self._clock.monotonic_s() - self._began_s},
+            memory=memory_row(ram, ledger),
+            supervisor={"state": "up", "uptime_s": self._out.clock.monotonic_s() - self._began_s},
             host=socket.gethostname(),
             version=appliance.__version__,
             now=now,
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
-            refusals=await self._host.refusals(),
+            refusals=refusals,
+            memory_of=profile_memory(state.catalogue, ledger),
         )
 
 

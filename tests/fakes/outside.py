@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.domain.errors import BackendError, StoreError
+from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
+from appliance.domain.names import unit_of
+from appliance.domain.need import Peak
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -64,6 +67,9 @@ class FakeUnits:
 
     def change(self) -> FakeChange:
         return FakeChange(self, self.version)
+
+    async def control_group(self, name: str) -> str:
+        return f"/appliance.slice/{unit_of(name)}" if name in self.systemd.owners() else ""
 
     async def clear_start_limit(self, name: str) -> None:
         self.cleared.append(name)
@@ -134,12 +140,32 @@ class FakeHost:
         self.box_facts = BoxFacts(
             ram_total_bytes=32 << 30, gpu_total_bytes={0: 16 << 30, 1: 16 << 30}
         )
+        self.gpu_memory = GpuMemory()
+        self.gpu_readings = 0
+        self.groups: dict[str, GroupMemory] = {}
+        self.installed: dict[str, float | None] = {}
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         return self.profile_facts.get(applied.name, ProfileFacts())
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
         return self.box_facts
+
+    async def ram(self) -> HostMemory:
+        return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
+
+    async def gpus(self) -> GpuMemory:
+        await asyncio.sleep(0)
+        self.gpu_readings += 1
+        return self.gpu_memory
+
+    async def group(self, control_group: str) -> GroupMemory | None:
+        await asyncio.sleep(0)
+        unit = control_group.rpartition("/")[2]
+        return next((g for n, g in self.groups.items() if unit_of(n) == unit), None)
+
+    async def installed_unix_s(self, name: str) -> float | None:
+        return self.installed.get(name, 0.0)
 
     async def refusals(self) -> Mapping[str, str]:
         return dict(self.systemd.refusals)
@@ -222,6 +248,25 @@ class FakeStore:
         self.mark_of[name] = mark
 
 
+class FakePeaks:
+    """The port `Peaks`; keeps nothing while it is `full`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Peak] = {}
+        self.writes: list[str] = []
+        self.full = False
+
+    def peak(self, name: str) -> Peak | None:
+        return self.kept.get(name)
+
+    async def record(self, name: str, peak: Peak) -> bool:
+        await asyncio.sleep(0)
+        self.writes.append(name)
+        if not self.full:
+            self.kept[name] = peak
+        return not self.full
+
+
 class FakeOutside:
     """Everything at once; the parts are there to be bent."""
 
@@ -233,6 +278,7 @@ class FakeOutside:
         self.host = FakeHost(self.systemd)
         self.commitment = FakeCommitment(*committed)
         self.store = FakeStore()
+        self.peaks = FakePeaks()
         self.clock = FakeClock(self.systemd)
 
     def ports(self) -> Outside:
@@ -244,6 +290,7 @@ class FakeOutside:
             host=self.host,
             commitment=self.commitment,
             store=self.store,
+            peaks=self.peaks,
             clock=self.clock,
         )
 

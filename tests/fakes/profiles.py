@@ -1,8 +1,9 @@
 """Applied profiles for tests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from appliance.domain.claims import Claim
+from appliance.domain.claims import ALL_GPUS, CPU, Claim
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
 
 
@@ -32,7 +33,15 @@ def applied(
         first_mark=mark,
         source_path=f"/etc/appliance/profiles/{name}.toml",
         source_sha256="0" * 64,
+        fingerprint=f"fingerprint of {name}",
+        gpus=_gpus(devices),
     )
+
+
+def _gpus(devices: Sequence[str]) -> Literal["all"] | tuple[int, ...]:
+    if ALL_GPUS in devices:
+        return "all"
+    return tuple(int(d.removeprefix("gpu-")) for d in devices if d != CPU)
 
 
 def catalogue(*profiles: Applied) -> Mapping[str, Applied]:
