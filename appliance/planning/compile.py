@@ -7,6 +7,8 @@ from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile, locks_memory
 from appliance.planning import engines
 from appliance.planning.engines.rendering import LaunchContext, hf_cache_path, hf_repository
+from appliance.planning.estimates.estimating import estimated
+from appliance.planning.estimates.headers import Fault, LookAtModel, ModelReference, Unread
 from appliance.planning.fingerprint import fingerprint
 from appliance.planning.spread import gpu_split, vram_fraction
 
@@ -29,15 +31,31 @@ def claim_of(profile: Profile) -> Claim:
     return Claim(devices=frozenset(f"gpu-{n}" for n in profile.gpus) or frozenset({CPU}))
 
 
-def compile_applied(profile: Profile, source: Source, context: LaunchContext) -> Applied:
-    """`profile` as it is installed, still without the profiles it conflicts with."""
+def unseen(_reference: ModelReference) -> Unread:
+    """A `LookAtModel` for callers without a file system: every model is missing."""
+    return Unread(fault=Fault.MISSING, problem="not looked at")
+
+
+def compile_applied(
+    profile: Profile, source: Source, context: LaunchContext, look: LookAtModel = unseen
+) -> Applied:
+    """`profile` as it is installed, still without the profiles it conflicts with.
+
+    Args:
+        profile: A valid one.
+        source: Its file.
+        context: The box.
+        look: Reads the headers of its model.
+    """
     launch = engines.launch(profile, context)
+    path = model_path(profile.model, context.hf_home)
+    found = estimated(profile, path, look)
     return Applied(
         name=profile.name,
         description=profile.description,
         engine=str(profile.engine),
         model=profile.model,
-        model_path=model_path(profile.model, context.hf_home),
+        model_path=path,
         binary=launch.argv[0],
         served=profile.served,
         endpoint=profile.endpoint,
@@ -49,10 +67,12 @@ def compile_applied(profile: Profile, source: Source, context: LaunchContext) ->
         first_mark=profile.mark,
         source_path=source.path,
         source_sha256=source.sha256,
-        fingerprint=fingerprint(profile, launch, None),
+        fingerprint=fingerprint(profile, launch, found.file_bytes),
         gpus=profile.gpus,
         gpu_split=gpu_split(profile),
         vram_fraction=vram_fraction(profile),
+        estimate=found.estimate,
+        estimate_problem=found.problem,
         locks_memory=locks_memory(profile),
         assume_free=profile.assume_free,
     )

@@ -1,14 +1,20 @@
 """Profiles become what their units are made from."""
 
 from appliance.domain.spec import Profile
-from appliance.planning.compile import Source, compile_applied
+from appliance.planning.compile import Source, compile_applied, unseen
 from appliance.planning.engines import launch
 from appliance.planning.engines.rendering import LaunchContext
+from appliance.planning.estimates.headers import LookAtModel
 from appliance.planning.unit_commands import BACKEND_USER, UnitSpec
 
 
 def spec_of(
-    profile: Profile, source: Source, context: LaunchContext, *, user: str = BACKEND_USER
+    profile: Profile,
+    source: Source,
+    context: LaunchContext,
+    *,
+    user: str = BACKEND_USER,
+    look: LookAtModel = unseen,
 ) -> UnitSpec:
     """The unit of `profile`.
 
@@ -17,10 +23,11 @@ def spec_of(
         source: Its file.
         context: The box.
         user: Who runs backends whose profile names nobody.
+        look: Reads the headers of its model.
     """
     started = launch(profile, context)
     return UnitSpec(
-        applied=compile_applied(profile, source, context),
+        applied=compile_applied(profile, source, context, look),
         argv=started.argv,
         environment=started.environment,
         gpus=profile.gpus,

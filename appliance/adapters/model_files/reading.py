@@ -1,0 +1,130 @@
+"""Reads the headers of a model, whatever its files are. Nothing here raises."""
+
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.model_files.bounded import EndOfFileError, HeaderError
+from appliance.adapters.model_files.gguf import read_gguf
+from appliance.adapters.model_files.locate import gguf_files, main_file
+from appliance.adapters.model_files.safetensors import read_object, read_safetensors
+from appliance.planning.estimates.headers import (
+    Fault,
+    Gguf,
+    Model,
+    ModelReference,
+    Safetensors,
+    Tensor,
+    Unread,
+)
+
+_INDEX: Final = "model.safetensors.index.json"
+_CONFIG: Final = "config.json"
+_MOST_SHARDS: Final = 4096
+
+
+class _UnreadError(Exception):
+    """Carries an `Unread`."""
+
+    def __init__(self, fault: Fault, problem: str) -> None:
+        super().__init__(problem)
+        self.unread = Unread(fault=fault, problem=problem)
+
+
+def read_model(reference: ModelReference) -> Model | Unread:
+    """The headers of a model, or why there are none."""
+    try:
+        main = _main(reference)
+        extra = 0
+        if reference.projector is not None:
+            extra = sum(t.stored_bytes for t in _gguf(Path(reference.projector)).tensors)
+        return Model(main=main, projector_bytes=extra)
+    except _UnreadError as error:
+        return error.unread
+    except (FileNotFoundError, NotADirectoryError) as error:
+        missing = Path(error.filename or reference.model).name
+        return Unread(fault=Fault.MISSING, problem=f"{missing} is not there")
+    except OSError as error:
+        return Unread(fault=Fault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
+    except (HeaderError, ValueError) as error:
+        return Unread(fault=Fault.UNREADABLE, problem=str(error))
+
+
+def _main(reference: ModelReference) -> Gguf | Safetensors:
+    first = main_file(reference.model, reference.path, gguf=reference.gguf)
+    if first.is_dir():
+        return _safetensors(first)
+    if first.suffix == ".safetensors":
+        return _weights([first], config={})
+    return _gguf(first)
+
+
+def _gguf(first: Path) -> Gguf:
+    tensors: list[Tensor] = []
+    metadata, size = None, 0
+    for path in gguf_files(first):
+        try:
+            file = read_gguf(path)
+        except FileNotFoundError as error:
+            if path == first:
+                raise
+            text = f"its file {path.name} is not there"
+            raise _UnreadError(Fault.DAMAGED, text) from error
+        except HeaderError as error:
+            raise _bad(path, error) from error
+        _check_whole(path, file.end, file.file_bytes)
+        metadata = file.metadata if metadata is None else metadata
+        tensors += file.tensors
+        size += file.file_bytes
+    return Gguf(metadata=metadata or {}, tensors=tuple(tensors), file_bytes=size)
+
+
+def _bad(path: Path, error: HeaderError) -> _UnreadError:
+    damaged = isinstance(error, EndOfFileError)
+    return _UnreadError(Fault.DAMAGED if damaged else Fault.UNREADABLE, f"{path.name}: {error}")
+
+
+def _check_whole(path: Path, end: int, size: int) -> None:
+    if end > size:
+        text = f"{path.name} ends after {size} of {end} bytes: copy it again"
+        raise _UnreadError(Fault.DAMAGED, text)
+
+
+def _safetensors(directory: Path) -> Safetensors:
+    config = {}
+    if (directory / _CONFIG).exists():
+        config = read_object(directory / _CONFIG)
+    if (directory / _INDEX).exists():
+        return _weights(_indexed(directory), config)
+    files = sorted(directory.glob("*.safetensors"))
+    if not files:
+        text = "its directory holds no safetensors files"
+        raise _UnreadError(Fault.UNREADABLE, text)
+    return _weights(files, config)
+
+
+def _indexed(directory: Path) -> list[Path]:
+    """The files that an index names, and nothing outside the directory."""
+    places = read_object(directory / _INDEX).get("weight_map")
+    values = list(places.values()) if isinstance(places, dict) else []
+    if not values or not all(isinstance(value, str) for value in values):
+        raise HeaderError(f"{_INDEX} makes no sense")
+    names = set(values)
+    if len(names) > _MOST_SHARDS or any(n != Path(n).name or n in {"", ".."} for n in names):
+        raise HeaderError(f"{_INDEX} names files outside its directory")
+    return [directory / name for name in sorted(names)]
+
+
+def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
+    weights = size = 0
+    for path in files:
+        try:
+            file = read_safetensors(path)
+        except FileNotFoundError as error:
+            text = f"its file {path.name} is not there"
+            raise _UnreadError(Fault.DAMAGED, text) from error
+        except HeaderError as error:
+            raise _bad(path, error) from error
+        _check_whole(path, file.end, file.file_bytes)
+        weights += file.weights_bytes
+        size += file.file_bytes
+    return Safetensors(config=config, weights_bytes=weights, file_bytes=size)

@@ -1,0 +1,119 @@
+"""What llama.cpp keeps for every token, and for every request."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.planning.estimates.facts import GgufFacts
+
+TYPES: Final = {
+    "f32": (1, 4),
+    "f16": (1, 2),
+    "bf16": (1, 2),
+    "q8_0": (32, 34),
+    "q5_1": (32, 24),
+    "q5_0": (32, 22),
+    "q4_1": (32, 20),
+    "q4_0": (32, 18),
+    "iq4_nl": (32, 18),
+}
+"""Cache type to the elements of a block and the bytes they take (``GGML_QUANT_SIZES``)."""
+_PADDING: Final = 256
+"""The cache of a request is rounded up to this (``llama_context``: ``GGML_PAD(n_ctx, 256)``)."""
+_STATE_BYTES: Final = 4
+"""Recurrent states are F32 (``llama_memory_recurrent``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How much the cache holds."""
+
+    tokens: int
+    """One request's, or that of all where they share one cache."""
+    caches: int
+    """One a request, or one."""
+    requests: int
+    key_type: str
+    value_type: str
+
+    @property
+    def cells(self) -> int:
+        """Tokens of all caches together, padded as llama.cpp does."""
+        return -(-self.tokens // _PADDING) * _PADDING * self.caches
+
+
+def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
+    """Cache, or state, of every layer.
+
+    ``llama_kv_cache``: a layer has cells x ``n_embd_k_gqa`` keys and cells x ``n_embd_v_gqa``
+    values, which are KV heads x head size (``llama_hparams``). A sliding window may be kept
+    smaller, latent attention may keep no values, and layers may share a cache: this is then an
+    upper bound, see `notes`.
+    """
+    if facts.value("attention.causal") is False:
+        return (0,) * facts.layers  # an encoder keeps nothing
+    heads = facts.per_layer("attention.head_count_kv", default=facts.heads)
+    key, value = _head_sizes(facts)
+    attends = _attending(facts)
+    state = _state_bytes(facts) * window.requests
+    return tuple(
+        _row(n * key, window.key_type) * window.cells
+        + _row(n * value, window.value_type) * window.cells
+        if n and attends[layer]
+        else state
+        for layer, n in enumerate(heads)
+    )
+
+
+def notes(facts: GgufFacts) -> tuple[str, ...]:
+    """What makes `layer_bytes` an upper bound."""
+    found = []
+    if facts.number("attention.sliding_window"):
+        found.append("sliding window, upper bound")
+    if facts.number("attention.kv_lora_rank"):
+        found.append("latent attention, upper bound")
+    if facts.number("attention.shared_kv_layers"):
+        found.append("shared caches, upper bound")
+    if facts.recurrent and all(_attending(facts)) and 0 not in _kv_heads(facts):
+        found.append("recurrent layers counted as attention, upper bound")
+    return tuple(found)
+
+
+def _kv_heads(facts: GgufFacts) -> tuple[int, ...]:
+    return facts.per_layer("attention.head_count_kv", default=facts.heads)
+
+
+def _head_sizes(facts: GgufFacts) -> tuple[int, int]:
+    """Size of a key and of a value: the embedding over its heads where the file says nothing."""
+    lora = facts.number("attention.kv_lora_rank")
+    usual = facts.embedding // max(1, *facts.heads)
+    if lora and facts.number("attention.key_length") is None:
+        rope = facts.number("rope.dimension_count") or 0
+        return lora + rope, lora
+    key = facts.number("attention.key_length")
+    value = facts.number("attention.value_length")
+    return (usual if key is None else key), (usual if value is None else value)
+
+
+def _attending(facts: GgufFacts) -> tuple[bool, ...]:
+    """Layers with attention: of some hybrids it is each n-th (``full_attention_interval``)."""
+    interval = facts.number("full_attention_interval") or 1
+    return tuple((layer + 1) % interval == 0 for layer in range(facts.layers))
+
+
+def _state_bytes(facts: GgufFacts) -> int:
+    """One request's state in a recurrent layer: ``n_embd_r`` and ``n_embd_s`` of llama_hparams."""
+    head = facts.number("wkv.head_size")
+    if head:
+        return (2 + head) * facts.embedding * _STATE_BYTES
+    short = facts.number("shortconv.l_cache")
+    if short:
+        return facts.embedding * (short - 1) * _STATE_BYTES
+    convolution = facts.number("ssm.conv_kernel") or 1
+    inner, size = facts.number("ssm.inner_size") or 0, facts.number("ssm.state_size") or 0
+    groups = facts.number("ssm.group_count") or 0
+    return ((convolution - 1) * (inner + 2 * groups * size) + size * inner) * _STATE_BYTES
+
+
+def _row(elements: int, kind: str) -> int:
+    block, size = TYPES[kind]
+    return -(-elements // block) * size

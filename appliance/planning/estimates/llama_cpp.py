@@ -1,0 +1,113 @@
+"""What a GGUF model takes under llama.cpp."""
+
+from typing import Final
+
+from appliance.domain.need import Estimate
+from appliance.domain.spec import LlamaServerOptions, Profile, XllamacppOptions
+from appliance.planning.estimates import cache
+from appliance.planning.estimates.architectures import KNOWN
+from appliance.planning.estimates.facts import GgufFacts, UnknownError
+from appliance.planning.estimates.headers import Gguf, Model
+from appliance.planning.estimates.offload import (
+    first_layer,
+    kept_in_ram,
+    layers_on_gpus,
+    weights,
+)
+
+_DEFAULT_UBATCH: Final = 512
+_EMBEDDED_CTX: Final = 2048
+_CONTEXT_BYTES: Final = 384 << 20
+"""A CUDA context with the library's own workspace: some hundred MiB a GPU, by driver and card."""
+_ACTIVATIONS: Final = 16
+"""Vectors of the embedding's size that a graph keeps for each token of a batch, roughly."""
+_NO_OFFLOAD: Final = ("--no-kv-offload", "-nkvo")
+
+
+def estimate(
+    profile: Profile, options: LlamaServerOptions | XllamacppOptions, model: Model, gguf: Gguf
+) -> Estimate:
+    """Weights, cache and a rough allowance for the rest. Raises `UnknownError`.
+
+    Not the prompt cache (``--cache-ram``, 8 GiB of RAM by default): it grows only with use.
+    """
+    facts = GgufFacts(gguf)
+    if facts.architecture not in KNOWN:
+        raise UnknownError(f"architecture {facts.architecture} is not known")
+    options = options if isinstance(options, LlamaServerOptions) else _EMBEDDED
+    offloaded = layers_on_gpus(profile, options, facts.layers)
+    placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(profile, options))
+    caches = cache.layer_bytes(facts, _window(profile, options, facts))
+    cached_on_gpu = sum(caches[first_layer(facts.layers, offloaded) :] if offloaded else ())
+    if set(_NO_OFFLOAD) & set(profile.extra_args):
+        cached_on_gpu = 0
+    buffers = _buffer_bytes(profile, options, facts)
+    extra = (options.expert_cache_mib or 0) << 20
+    with_gpu = profile.gpus != ()
+    return Estimate(
+        vram_bytes=placed.gpu
+        + cached_on_gpu
+        + model.projector_bytes
+        + extra
+        + buffers
+        + _CONTEXT_BYTES * _gpu_count(profile, options)
+        if with_gpu
+        else 0,
+        least_vram_bytes=placed.least_gpu,
+        ram_bytes=placed.ram
+        + sum(caches)
+        - cached_on_gpu
+        + (0 if with_gpu else model.projector_bytes + buffers),
+        notes=(*cache.notes(facts), *_notes(profile)),
+    )
+
+
+_EMBEDDED: Final = LlamaServerOptions()
+
+
+def _window(profile: Profile, options: LlamaServerOptions, facts: GgufFacts) -> cache.Window:
+    """As the engines render it: ``ctx`` is what one request gets, unless they share one cache.
+
+    Without ``ctx`` llama.cpp takes what the model was trained for, for all requests together.
+    """
+    requests = profile.parallel or 1
+    trained = facts.number("context_length") or 0
+    embedded = isinstance(profile.options, XllamacppOptions)
+    tokens = profile.ctx or (_EMBEDDED_CTX if embedded else trained)
+    shared = options.kv_unified or (profile.ctx is None and not embedded)
+    return cache.Window(
+        tokens=tokens,
+        caches=1 if shared else requests,
+        requests=requests,
+        key_type="f16" if profile.kv is None else profile.kv.k,
+        value_type="f16" if profile.kv is None else profile.kv.v,
+    )
+
+
+def _buffer_bytes(profile: Profile, options: LlamaServerOptions, facts: GgufFacts) -> int:
+    """A rough allowance for the compute buffers of one micro-batch, all in F32.
+
+    What ``ggml_gallocr`` reserves for the worst graph is known only to llama.cpp; the largest
+    parts are the logits (tokens x vocabulary), the feed-forward and attention activations, the
+    mask over the context, and the scores of every head where flash attention is off.
+    """
+    tokens = options.ubatch or min(_DEFAULT_UBATCH, options.batch or _DEFAULT_UBATCH)
+    window = _window(profile, options, facts)
+    wide = max(facts.per_layer("feed_forward_length", default=(facts.embedding,)))
+    per_token = facts.vocabulary + _ACTIVATIONS * facts.embedding + 2 * wide + window.cells
+    if options.flash_attn == "off":
+        per_token += window.cells * max(facts.heads)
+    return tokens * per_token * 4
+
+
+def _gpu_count(profile: Profile, options: LlamaServerOptions) -> int:
+    if options.split_mode == "none":
+        return 1
+    if profile.gpus == "all":
+        return max(1, len([part for part in options.tensor_split if part]))
+    return len(profile.gpus)
+
+
+def _notes(profile: Profile) -> tuple[str, ...]:
+    drafts = () if profile.speculative is None else ("drafting not counted",)
+    return ("compute buffers guessed", *drafts)

@@ -1,0 +1,118 @@
+"""Which of a model's tensors llama.cpp puts on the GPUs."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.spec import LlamaServerOptions, Profile
+from appliance.planning.estimates.headers import Tensor
+
+_BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
+_EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
+_FIRST_EXPERTS: Final = ("--n-cpu-moe", "-ncmoe")
+_ALL_EXPERTS: Final = ("--cpu-moe", "-cmoe")
+_OVERRIDE: Final = ("--override-tensor", "-ot")
+_EMBEDDINGS: Final = ("token_embd.", "token_types.", "position_embd.", "per_layer_token_embd.")
+"""Inputs: they stay in main memory however many layers are offloaded."""
+_OUTPUT: Final = "output.weight"
+_TIED: Final = "token_embd.weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Bytes of the weights, by where they end up."""
+
+    gpu: int
+    least_gpu: int
+    """Of `gpu`, the layers alone: which build takes the output along, and when, differs."""
+    ram: int
+
+
+def layers_on_gpus(profile: Profile, options: LlamaServerOptions, layers: int) -> int:
+    """``--gpu-layers`` as rendered; one more than `layers` takes the output along."""
+    if profile.gpus == ():
+        return 0
+    asked = options.gpu_layers
+    return layers + 1 if asked is None or asked == "all" else min(asked, layers + 1)
+
+
+def first_layer(layers: int, offloaded: int) -> int:
+    """The first layer on the GPUs: they take the last ones.
+
+    ``llama_model::load_tensors``: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)``: the
+    output counts as the last. Builds before 2026 count it after the layers; that is one layer
+    more, without the output.
+    """
+    return max(layers + 1 - offloaded, 0)
+
+
+def weights(
+    tensors: Sequence[Tensor], layers: int, offloaded: int, kept: Callable[[str], bool]
+) -> Weights:
+    """Where the weights go.
+
+    Args:
+        tensors: Of all files of the model.
+        layers: Of the model.
+        offloaded: See `layers_on_gpus`.
+        kept: Whether a tensor is kept in main memory by name.
+    """
+    gpu = least = ram = tied = 0
+    first, has_output = first_layer(layers, offloaded), False
+    for tensor in tensors:
+        match = _BLOCK.match(tensor.name)
+        layer = layers if match is None else int(match[1])
+        has_output |= tensor.name == _OUTPUT
+        tied += tensor.stored_bytes if tensor.name == _TIED else 0
+        stays = tensor.name.startswith(_EMBEDDINGS) or kept(tensor.name)
+        if offloaded and layer >= first and not stays:
+            gpu += tensor.stored_bytes
+            least += tensor.stored_bytes if match is not None else 0
+        else:
+            ram += tensor.stored_bytes
+    if offloaded and not has_output:
+        gpu += tied  # the embeddings serve as output too, and are then there twice
+    return Weights(gpu=gpu, least_gpu=least, ram=ram)
+
+
+def kept_in_ram(profile: Profile, options: LlamaServerOptions) -> Callable[[str], bool]:
+    """Tells the tensors that the profile keeps in main memory by name."""
+    patterns = [re.compile(p) for p in _patterns(profile, options)]
+    return lambda name: any(p.search(name) for p in patterns)
+
+
+def _patterns(profile: Profile, options: LlamaServerOptions) -> Iterable[str]:
+    if options.cpu_experts == "all" or set(_ALL_EXPERTS) & set(profile.extra_args):
+        yield _EXPERTS
+    elif options.cpu_experts:
+        yield _experts_of(options.cpu_experts)
+    for count in _values(profile.extra_args, _FIRST_EXPERTS):
+        if count.isdecimal() and 0 < int(count) <= 1 << 12:
+            yield _experts_of(range(int(count)))
+    for overrides in _values(profile.extra_args, _OVERRIDE):
+        for one in overrides.split(","):
+            pattern, _, device = one.rpartition("=")
+            if device.upper().startswith("CPU") and _compiles(pattern):
+                yield pattern
+
+
+def _experts_of(layers: Iterable[int]) -> str:
+    return rf"blk\.({'|'.join(map(str, layers))}){_EXPERTS}"
+
+
+def _values(arguments: Sequence[str], names: tuple[str, ...]) -> Iterable[str]:
+    for place, argument in enumerate(arguments):
+        if argument in names and place + 1 < len(arguments):
+            yield arguments[place + 1]
+        elif argument.startswith(tuple(f"{name}=" for name in names)):
+            yield argument.partition("=")[2]
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return bool(pattern)

@@ -1,0 +1,103 @@
+"""What a safetensors model takes under vLLM or SGLang."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from appliance.domain.need import Estimate
+from appliance.domain.spec import Profile, SglangOptions, VllmOptions
+from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError
+from appliance.planning.estimates.headers import Safetensors
+
+_PROCESS_BYTES: Final = 1 << 30
+"""CUDA context, NCCL, graphs and activations of a worker: 0.5 to 2 GiB by card and batch."""
+_HOST_BYTES: Final = 4 << 30
+"""Python, torch and the tokenizer of the server and its workers, roughly."""
+_MOST: Final = 1 << 24
+_TEXT: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where models that also see or hear keep the dimensions of their language model."""
+_BYTES: Final = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2}
+
+
+def estimate(
+    profile: Profile, options: VllmOptions | SglangOptions, model: Safetensors
+) -> Estimate:
+    """Weights as stored, the cache, and a rough allowance. Raises `UnknownError`."""
+    shards = (options.tensor_parallel or 1) * (options.pipeline_parallel or 1)
+    notes = ["compute buffers guessed"]
+    if profile.speculative is not None:
+        notes.append("drafting not counted")
+    if isinstance(options, VllmOptions) and options.kv_cache_memory_bytes is not None:
+        # CacheConfig.kv_cache_memory_bytes: a GPU's cache, instead of the utilisation.
+        cached = options.kv_cache_memory_bytes * shards
+    else:
+        cached = token_bytes(profile, model.config) * _tokens(profile, model.config)
+        notes.append("room for one request's cache only" if _one(profile) else "cache guessed")
+    return Estimate(
+        vram_bytes=model.weights_bytes + cached + _PROCESS_BYTES * shards,
+        least_vram_bytes=model.weights_bytes,
+        ram_bytes=_HOST_BYTES,
+        notes=tuple(notes),
+    )
+
+
+def _one(profile: Profile) -> bool:
+    return (profile.parallel or 1) == 1
+
+
+def token_bytes(profile: Profile, config: Mapping[str, object]) -> int:
+    """Cache of one token in all layers. Raises `UnknownError`.
+
+    Layers x 2 x KV heads x head size x type (``FullAttentionSpec.page_size_bytes`` of vLLM);
+    with latent attention layers x (``kv_lora_rank`` + ``qk_rope_head_dim``) (``MLAAttentionSpec``).
+    Layers with a sliding window or a state instead of a cache are counted in full.
+    """
+    text = _language(config)
+    layers = _required(text, "num_hidden_layers", most=MOST_LAYERS)
+    size = _element_bytes(profile, text)
+    lora = _number(text, "kv_lora_rank")
+    if lora:
+        return layers * (lora + (_number(text, "qk_rope_head_dim") or 0)) * size
+    heads = _required(text, "num_attention_heads")
+    kv_heads = _number(text, "num_key_value_heads") or heads
+    head = _number(text, "head_dim") or _required(text, "hidden_size") // heads
+    return layers * 2 * kv_heads * head * size
+
+
+def _language(config: Mapping[str, object]) -> Mapping[str, object]:
+    if not config:
+        raise UnknownError("there is no config.json beside the weights")
+    for key in _TEXT:
+        inner = config.get(key)
+        if isinstance(inner, dict) and "num_hidden_layers" in inner:
+            return inner
+    return config
+
+
+def _tokens(profile: Profile, config: Mapping[str, object]) -> int:
+    trained = _number(_language(config), "max_position_embeddings")
+    tokens = profile.ctx or trained
+    if tokens is None:
+        raise UnknownError("neither the profile nor config.json says a context length")
+    return tokens * (profile.parallel or 1)
+
+
+def _element_bytes(profile: Profile, text: Mapping[str, object]) -> int:
+    if profile.kv is not None and profile.kv.k.startswith("fp8"):
+        return 1
+    return _BYTES.get(str(text.get("torch_dtype") or text.get("dtype")), 2)
+
+
+def _required(config: Mapping[str, object], key: str, *, most: int = _MOST) -> int:
+    found = _number(config, key, most=most)
+    if not found:
+        raise UnknownError(f"config.json does not say {key}")
+    return found
+
+
+def _number(config: Mapping[str, object], key: str, *, most: int = _MOST) -> int | None:
+    value = config.get(key)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= most:
+        raise UnknownError(f"{key} in config.json makes no sense")
+    return value
