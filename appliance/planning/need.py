@@ -1,0 +1,162 @@
+"""What a profile needs on this box: the best that is known, GPU by GPU, and where it is from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from appliance.domain.need import Peak, Source, with_allowance
+from appliance.domain.profile import Applied
+from appliance.planning.wording import size
+
+_NONE: Final = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxNeed:
+    """Memory to be free before a start, in bytes."""
+
+    source: Source | None
+    """Of the VRAM; None: it uses no GPU."""
+    gpus: Mapping[int, int] = field(default_factory=dict)
+    """Wanted on each GPU by NVML index; empty: unknown, or the GPUs are."""
+    least_gpus: Mapping[int, int] = field(default_factory=dict)
+    """With less than this on a GPU it can never run; empty: not known."""
+    vram_bytes: int | None = None
+    """Over all GPUs; None: unknown."""
+    ram_source: Source = Source.UNKNOWN
+    ram_bytes: int | None = None
+    """None: unknown."""
+    notes: tuple[str, ...] = ()
+    """What the source leaves out or rounds up."""
+    problem: str = ""
+    """Why it is unknown, as a phrase."""
+    fraction: float | None = None
+    """Of each GPU, where that is the need."""
+
+    @property
+    def text(self) -> str:
+        """The VRAM for people: ``≈18.6 GiB (observed)``."""
+        if self.source is None:
+            return _NONE
+        if self.source is Source.UNKNOWN:
+            return f"unknown ({self.problem or 'not declared'})"
+        why = "; ".join(self.notes) if self.source is Source.ESTIMATE else ""
+        if self.source is Source.UTILISATION:
+            why = f"{self.fraction or 0:.0%} of each GPU"
+            if self.vram_bytes is None:
+                return f"{why} ({self.source})"
+        label = f"{self.source}: {why}" if why else str(self.source)
+        return f"≈{size(self.vram_bytes or 0)} ({label})"
+
+    @property
+    def ram_text(self) -> str:
+        """The RAM for people."""
+        if self.ram_bytes is None:
+            return "unknown"
+        return f"≈{size(self.ram_bytes)} ({self.ram_source})"
+
+
+def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:
+    """Indexes of the GPUs that a profile uses, in its order."""
+    return tuple(sorted(present)) if applied.gpus == "all" else applied.gpus
+
+
+def resolve(
+    applied: Applied,
+    peak: Peak | None,
+    totals_by_index: Mapping[int, int],
+    uuids: Mapping[int, str],
+) -> BoxNeed:
+    """What `applied` needs here: observed, declared, utilisation, estimate, or unknown.
+
+    Args:
+        applied: The profile.
+        peak: The most that it was seen to hold, of whatever configuration; None: never seen.
+        totals_by_index: Memory of every GPU of the box; empty: they cannot be read.
+        uuids: Of the same GPUs.
+    """
+    peak = peak if _applies(applied, peak, totals_by_index, uuids) else None
+    ram_source, ram_bytes = _ram(applied, peak)
+    used = used_gpus(applied, tuple(totals_by_index))
+    if applied.gpus == ():
+        return BoxNeed(source=None, ram_source=ram_source, ram_bytes=ram_bytes)
+    totals = {i: totals_by_index[i] for i in used if i in totals_by_index}
+    source, vram_bytes, gpus = _vram(applied, peak, totals, uuids)
+    estimate = applied.estimate
+    least = None if estimate is None else estimate.least_vram_bytes
+    return BoxNeed(
+        source=source,
+        gpus=gpus,
+        least_gpus={} if least is None else shares(applied, least, totals),
+        vram_bytes=vram_bytes,
+        ram_source=ram_source,
+        ram_bytes=ram_bytes,
+        notes=() if estimate is None or source is not Source.ESTIMATE else estimate.notes,
+        problem=applied.estimate_problem,
+        fraction=applied.vram_fraction if source is Source.UTILISATION else None,
+    )
+
+
+def _applies(
+    applied: Applied, peak: Peak | None, totals: Mapping[int, int], uuids: Mapping[int, str]
+) -> bool:
+    """Whether `peak` was seen of this configuration, on these GPUs."""
+    if peak is None or not applied.fingerprint or peak.fingerprint != applied.fingerprint:
+        return False
+    if not totals:
+        return True  # nobody can tell which GPUs there are: it is only shown
+    used = used_gpus(applied, tuple(totals))
+    return set(peak.gpus) == {uuids.get(index, "") for index in used}
+
+
+def _vram(
+    applied: Applied, peak: Peak | None, totals: Mapping[int, int], uuids: Mapping[int, str]
+) -> tuple[Source, int | None, Mapping[int, int]]:
+    if peak is not None and peak.gpus:
+        wanted = {uuid: with_allowance(held) for uuid, held in peak.gpus.items()}
+        by_index = {i: wanted[uuids[i]] for i in totals}
+        return Source.OBSERVED, sum(wanted.values()), by_index
+    declared = applied.need.vram_bytes
+    if declared is not None:
+        return Source.DECLARED, declared, shares(applied, declared, totals)
+    if applied.vram_fraction is not None:
+        each = {i: int(applied.vram_fraction * totals[i]) for i in _sharing(applied, totals)}
+        return Source.UTILISATION, sum(each.values()) if each else None, each
+    if applied.estimate is not None:
+        bound = applied.estimate.vram_bytes
+        return Source.ESTIMATE, bound, shares(applied, bound, totals)
+    return Source.UNKNOWN, None, {}
+
+
+def _ram(applied: Applied, peak: Peak | None) -> tuple[Source, int | None]:
+    if peak is not None and peak.ram_bytes is not None:
+        return Source.OBSERVED, with_allowance(peak.ram_bytes)
+    if applied.need.ram_bytes is not None:
+        return Source.DECLARED, applied.need.ram_bytes
+    if applied.estimate is not None:
+        return Source.ESTIMATE, applied.estimate.ram_bytes
+    return Source.UNKNOWN, None
+
+
+def shares(applied: Applied, vram_bytes: int, totals: Mapping[int, int]) -> Mapping[int, int]:
+    """`vram_bytes` over the GPUs of `totals`, by `Applied.gpu_split`, rounded up.
+
+    Without a split it follows the size of the GPUs: equal ones get equal parts, and llama.cpp
+    itself splits by the memory that is free.
+    """
+    weights = _weights(applied, totals)
+    whole = sum(weights.values())
+    if not whole:
+        return {}
+    return {i: -int(-vram_bytes * weight // whole) for i, weight in weights.items()}
+
+
+def _sharing(applied: Applied, totals: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(i for i, weight in _weights(applied, totals).items() if weight)
+
+
+def _weights(applied: Applied, totals: Mapping[int, int]) -> Mapping[int, float]:
+    if not applied.gpu_split:
+        return {i: float(total or 1) for i, total in totals.items()}
+    padded = (*applied.gpu_split, *(0.0 for _ in totals))
+    return dict(zip(totals, padded, strict=False))
