@@ -9,23 +9,23 @@ arguments. Exit statuses, as systemd.service(5) reads them:
 255    late: the memory has not come back; the unit failed, ``Restart=`` applies
 64     the command line makes no sense; skipped without restart
 =====  ============================================================================
-
-It polls every 2 ms at first and every 50 ms later: a release takes 0.2 to 1.5 s typically.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 
-from appliance.launch import leases, memory, obstacles, refusal
+from appliance.launch import leases, memory, needs, obstacles, word
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.names import is_profile_name, unit_of
 from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.release import Release
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from appliance.launch.obstacles import Obstacle
 
 ADMITTED = 0
 REFUSED = 75
@@ -34,9 +34,16 @@ LATE = 255
 _FLAGS = (
     "name",
     "lease",
+    "rival",
     "gpus",
     "vram-bytes",
+    "vram-fraction",
+    "vram-estimate",
+    "vram-least",
+    "vram-split",
     "ram-bytes",
+    "observed",
+    "fingerprint",
     "margin-bytes",
     "deadline-s",
     # For tests; the rendered units leave these at their defaults.
@@ -44,11 +51,11 @@ _FLAGS = (
     "gate-dir",
     "systemctl",
 )
+_SWITCHES = ("assume-free",)
 _DEADLINE_S = 60.0
-_FIRST_PAUSE_S = 0.002
-_LAST_PAUSE_S = 0.05
-_PAUSE_GROWTH = 1.5
-_STATUS_EVERY_S = 1.0
+_STATUS_EVERY_S = 0.5
+_MAX_STATUS_CHARACTERS = 1000
+"""systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit of its own)."""
 _EXTENSION_S = 15.0
 """systemd's start time-out is kept this far ahead while we wait. Should we hang, it ends us."""
 _SYSTEMCTL_TIMEOUT_S = 5.0
@@ -61,76 +68,64 @@ class Gate:
         self._name = options.text("name")
         if not is_profile_name(self._name):
             raise UsageError(f"not a profile's name: {self._name}")
-        self._leases = leases.parse(
-            options.many("lease"), options.text("lease-dir", leases.DIRECTORY)
-        )
-        margin = options.whole("margin-bytes")
-        self._want = memory.Want(
-            ram=options.whole("ram-bytes"),
-            vram=options.whole("vram-bytes"),
-            gpus=_gpus(options.optional("gpus")),
-            margin=memory.MARGIN_BYTES if margin is None else margin,
-        )
-        self._deadline_s = options.seconds("deadline-s", _DEADLINE_S)
-        self._gate_dir = options.text("gate-dir", refusal.DIRECTORY)
+        self._gate_dir = options.text("gate-dir", word.DIRECTORY)
         self._systemctl = options.text("systemctl", "/usr/bin/systemctl")
         self._announced_s = -_STATUS_EVERY_S
+        self._release = Release(
+            leases.parse(options.many("lease"), options.text("lease-dir", leases.DIRECTORY)),
+            _want(options, own=unit_of(self._name)),
+            deadline_s=options.seconds("deadline-s", _DEADLINE_S),
+            on_progress=self._announce,
+        )
 
     def run(self) -> int:
         """Wait for admission; the exit status."""
-        started_s = time.monotonic()
-        gpus = None
-        if self._want.claims_gpus:
-            gpus = obstacles.GpuWatch(self._want, clock=time.monotonic)
-        pause_s = _FIRST_PAUSE_S
         try:
-            while (obstacle := self._obstacle(gpus, pause_s)) is not None:
-                waited_s = time.monotonic() - started_s
-                patience_s = obstacle.patience_s
-                if patience_s is None or patience_s > self._deadline_s:
-                    patience_s = self._deadline_s
-                if waited_s >= patience_s:
-                    return self._refuse(obstacle, waited_s)
-                self._announce(obstacle, waited_s)
-                time.sleep(pause_s)
-                pause_s = min(pause_s * _PAUSE_GROWTH, _LAST_PAUSE_S)
+            obstacle = self._release.wait()
+            return self._admit() if obstacle is None else self._refuse(obstacle)
         finally:
-            if gpus is not None:
-                gpus.close()
-        refusal.clear(self._gate_dir, self._name)
+            self._release.close()
+
+    def _admit(self) -> int:
+        """Leave word of a wait for memory; otherwise nothing, and no old word either."""
+        word.clear(self._gate_dir, self._name)
+        reason, first = self._release.word(), self._release.first_held
+        if first is not None:
+            self._leave(
+                word.ADMITTED,
+                reason,
+                from_bytes=first,
+                to_bytes=self._release.held,
+                waited_s=round(self._release.waited_s, 3),
+            )
         return ADMITTED
 
-    def _obstacle(
-        self, gpus: obstacles.GpuWatch | None, timeout_s: float
-    ) -> obstacles.Obstacle | None:
-        """The first thing in the way, cheapest look first; None: admitted."""
-        obstacle = obstacles.held_lease(self._leases) or obstacles.late_ram(self._want)
-        if obstacle is None and gpus is not None:
-            return gpus.look(timeout_s)
-        return obstacle
-
-    def _announce(self, obstacle: obstacles.Obstacle, waited_s: float) -> None:
+    def _announce(self, text: str, waited_s: float) -> None:
         if waited_s - self._announced_s < _STATUS_EVERY_S:
             return
         self._announced_s = waited_s
         from appliance.launch.notify import extend, notify  # noqa: PLC0415
 
-        notify(f"STATUS={obstacle.status}", extend(_EXTENSION_S))
+        notify(f"STATUS={text}", extend(_EXTENSION_S))
 
-    def _refuse(self, obstacle: obstacles.Obstacle, waited_s: float) -> int:
+    def _refuse(self, obstacle: Obstacle) -> int:
+        waited_s = self._release.waited_s
         waited = f" (waited {waited_s:.0f} s)" if waited_s >= 1 else ""
-        verdict = "refused" if obstacle.rival else "late"
+        verdict = word.REFUSED if obstacle.rival else word.LATE
         reason = f"{obstacle.explain()}{waited}"
         self._reset_failed()
-        try:
-            refusal.write(self._gate_dir, self._name, verdict=verdict, reason=reason)
-        except OSError as error:
-            say(WARNING, f"cannot leave the refusal in {self._gate_dir}: {error.strerror}")
+        self._leave(verdict, reason)
         from appliance.launch.notify import notify  # noqa: PLC0415
 
-        notify(f"STATUS={verdict}: {reason}")
+        notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
         say(ERROR, f"{self._name} {verdict}: {reason}")
         return REFUSED if obstacle.rival else LATE
+
+    def _leave(self, verdict: str, reason: str, **figures: float) -> None:
+        try:
+            word.write(self._gate_dir, self._name, verdict=verdict, reason=reason, **figures)
+        except OSError as error:
+            say(WARNING, f"cannot leave word in {self._gate_dir}: {error.strerror}")
 
     def _reset_failed(self) -> None:
         """Take this start off the start limit: being refused is no crash."""
@@ -151,8 +146,58 @@ class Gate:
             say(WARNING, f"systemctl reset-failed: {error}")
 
 
+def _want(options: Options, *, own: str) -> memory.Want:
+    margin = options.whole("margin-bytes")
+    observed = options.optional("observed")
+    return memory.Want(
+        ram=options.whole("ram-bytes"),
+        vram=options.whole("vram-bytes"),
+        fraction=_fraction(options.optional("vram-fraction")),
+        estimate=options.whole("vram-estimate"),
+        least=options.whole("vram-least"),
+        seen=needs.read(observed, options.text("fingerprint", "")) if observed else None,
+        gpus=_gpus(options.optional("gpus")),
+        split=_split(options.optional("vram-split")),
+        margin=memory.MARGIN_BYTES if margin is None else margin,
+        rivals=_rivals(options.many("rival")),
+        own=own,
+        assume_free=options.has("assume-free"),
+    )
+
+
+def _rivals(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if not is_profile_name(name):
+            raise UsageError(f"not a profile's name: {name}")
+    return obstacles.rival_units(names)
+
+
+def _fraction(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number = _number(text)
+    if not 0.0 < number <= 1.0:
+        raise UsageError(f"--vram-fraction is no share of a GPU: {text}")
+    return number
+
+
+def _split(text: str | None) -> tuple[float, ...]:
+    """Weights in ``3,1``; empty for none."""
+    weights = tuple(map(_number, text.split(","))) if text else ()
+    if not all(0.0 <= weight < float("inf") for weight in weights):
+        raise UsageError(f"--vram-split is no list of weights: {text}")
+    return weights
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
 def _gpus(text: str | None) -> tuple[int, ...] | None:
-    """NVML indexes in ``0,1``; None for ``all``; empty for no claim on a GPU."""
+    """NVML indexes in ``0,1``, in the order given; None for ``all``; empty for no GPU."""
     if text == "all":
         return None
     if not text:
@@ -160,18 +205,18 @@ def _gpus(text: str | None) -> tuple[int, ...] | None:
     words = text.split(",")
     if not all(w.isascii() and w.isdigit() for w in words):
         raise UsageError(f"--gpus is neither all nor a list of indexes: {text}")
-    return tuple(sorted({int(w) for w in words}))
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def main(argv: Sequence[str]) -> int:
     """Decide; the exit status is the verdict."""
     try:
-        return Gate(Options(argv, _FLAGS)).run()
+        return Gate(Options(argv, _FLAGS, _SWITCHES)).run()
     except UsageError as error:
         say(ERROR, f"gate: {error}")
         return EX_USAGE
     except OSError as error:
-        # A full or read-only /run may be better at the next try.
+        # Out of processes or of memory: it may be better at the next try.
         say(ERROR, f"gate: {error}")
         return LATE
 

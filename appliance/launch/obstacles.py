@@ -1,28 +1,45 @@
-"""What can stand between a backend and its start, and the looks that the gate takes at it."""
+"""What can stand between a backend and its start, and the cheap looks that the gate takes at it.
+
+The GPUs have a module of their own, `appliance.launch.watch`.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 from appliance.launch import memory
-from appliance.launch.processes import Holder, holders_of_file, largest, read
+from appliance.launch.names import unit_of
+from appliance.launch.processes import (
+    Holder,
+    command_words,
+    control_group,
+    group_of_unit,
+    holders_of_file,
+    largest,
+    processes_of,
+    read,
+    unit_of_group,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from appliance.launch.gpus import Reading, Sampler
     from appliance.launch.leases import Lease
 
 LEASE_GRACE_S = 3.0
 """A gate or a wrapper that looks at the same moment is gone in milliseconds, a killed rival in
 seconds; one that serves on is no reason to wait for the memory's deadline."""
-_DRIVER_GRACE_S = 5.0
-"""For a driver that is just being loaded."""
-_HOLDERS_TIMEOUT_S = 3.0
-_RESPAWN_PAUSE_S = 0.5
-_LARGE_BYTES = 256 << 20
+LARGE_BYTES = 256 << 20
+"""Less than this, without an owner that can be seen, is the driver's own bookkeeping."""
 _NAMED_HOLDERS = 3
+_MOST_HOLDERS = 16
+_SLICE = "appliance.slice"
+_LEASE = "lease"
+_LEFT_OVER = "left over"
+_MEMORY = "memory"
+# How the command lines of the gate and of its child end: they hold nothing.
+_GATE_WORDS = ("appliance.launch.gate", "/launch/sampler.py")
 
 
 class Obstacle:
@@ -30,35 +47,49 @@ class Obstacle:
 
     Args:
         status: What to show while waiting.
+        kind: Obstacles of one kind are one wait.
         patience_s: Give up after this long; None: after the gate's deadline.
         rival: Another process owns the claim, or the machine is too small: a restart by
             systemd would not help. False: memory is late, and a restart would.
         explain: The sentence for a refusal; looks for the holders, which takes a while.
     """
 
-    __slots__ = ("explain", "patience_s", "rival", "status")
+    __slots__ = ("explain", "kind", "patience_s", "rival", "status")
 
     def __init__(
         self,
         status: str,
         *,
+        kind: str,
         explain: Callable[[], str],
         patience_s: float | None = None,
         rival: bool = False,
     ) -> None:
         self.status = status
+        self.kind = kind
         self.explain = explain
         self.patience_s = patience_s
         self.rival = rival
 
+    @property
+    def is_memory(self) -> bool:
+        """Whether what is awaited is memory that somebody gives back."""
+        return self.kind == _MEMORY
+
 
 def held_lease(leases: Sequence[Lease]) -> Obstacle | None:
-    """The first lease that another process holds. Raises OSError."""
+    """The first lease that another process holds, or that cannot be looked at."""
     for lease in leases:
-        lease.create()
-        if not lease.is_free():
+        try:
+            lease.create()
+            free = lease.is_free()
+        except OSError as error:  # a full or read-only /run may be better later
+            text = f"{lease.name}: {error.strerror}: {lease.path}"
+            return Obstacle(text, kind=_LEASE, explain=partial(str, text))
+        if not free:
             return Obstacle(
                 f"waiting for {lease.name}: another process holds it",
+                kind=_LEASE,
                 explain=partial(lease_sentence, lease),
                 patience_s=LEASE_GRACE_S,
                 rival=True,
@@ -68,146 +99,87 @@ def held_lease(leases: Sequence[Lease]) -> Obstacle | None:
 
 def lease_sentence(lease: Lease) -> str:
     """Who holds a lease, as one sentence."""
-    holders = _joined(holders_of_file(lease.path)) or "a process that cannot be seen from here"
+    holders = joined(holders_of_file(lease.path)) or "a process that cannot be seen from here"
     return f"{lease.name} is held by {holders}"
 
 
-def late_ram(want: memory.Want) -> Obstacle | None:
-    """Host memory that has not come back."""
-    if want.ram is None:
-        return None
-    values = _meminfo()
-    short = memory.ram_shortfall(want, available=values["MemAvailable"], total=values["MemTotal"])
-    if short is None:
-        return None
+def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
+    """Units and their control groups that must be empty before unit `own` starts.
 
-    def explain() -> str:
-        large = _joined(largest(_NAMED_HOLDERS, at_least_bytes=_LARGE_BYTES))
-        return f"{short.text}; the largest processes are {large}" if large else short.text
-
-    return _memory_obstacle(short, explain)
+    systemd stops a rival first, but it gives up on a process that the kernel cannot end, and
+    starts the next unit beside it. Such a process may hold no lease any more.
+    """
+    groups = [(unit, group_of_unit(unit, _SLICE)) for unit in rivals]
+    ours = control_group("self")
+    if own and unit_of_group(ours) == own:
+        groups.append((own, ours))
+    return groups
 
 
-def _memory_obstacle(short: memory.Shortfall, explain: Callable[[], str]) -> Obstacle:
-    if short.final:
-        return Obstacle(short.text, explain=lambda: short.text, patience_s=0.0, rival=True)
-    return Obstacle(f"waiting for memory: {short.text}", explain=explain)
+def left_over(groups: Iterable[tuple[str, str]], *, own: str) -> Obstacle | None:
+    """Processes in a control group that must be empty; gates do not count, they wait as we do."""
+    for unit, group in groups:
+        pids = [pid for pid in processes_of(group) if not _is_gate(pid)]
+        if pids:
+            return Obstacle(
+                f"waiting for {unit}: {_count(pids)} of it still there",
+                kind=_LEFT_OVER,
+                explain=partial(_left_over_sentence, unit, pids),
+                rival=unit != own,
+            )
+    return None
 
 
-def _meminfo() -> dict[str, int]:
+def _is_gate(pid: int) -> bool:
+    words = command_words(pid)
+    return not words or any(word.endswith(_GATE_WORDS) for word in words)
+
+
+def _left_over_sentence(unit: str, pids: Sequence[int]) -> str:
+    return f"{unit} has not ended: {joined(map(Holder, pids))}"
+
+
+def _count(pids: Sequence[int]) -> str:
+    return f"{len(pids)} process{'' if len(pids) == 1 else 'es'}"
+
+
+def host() -> memory.Host:
+    """Main memory now."""
     values: dict[str, int] = {}
     for line in read("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if name in {"MemTotal", "MemAvailable"}:
             values[name] = int(rest.split()[0]) << 10
-    return values
+    return memory.Host(available=values["MemAvailable"], total=values["MemTotal"])
 
 
-def _joined(holders: Sequence[Holder]) -> str:
-    return ", ".join(map(str, holders))
+def late_ram(want: memory.Want, now: memory.Host) -> Obstacle | None:
+    """Host memory that has not come back, for a backend without GPUs."""
+    short = memory.shortfall(want, (), now)
+    return None if short is None else late(short, partial(ram_sentence, short.text))
 
 
-class GpuWatch:
-    """Looks at the claimed GPUs, never longer than it is told to.
-
-    Args:
-        want: What the backend needs.
-        clock: Monotonic seconds.
-    """
-
-    def __init__(self, want: memory.Want, *, clock: Callable[[], float]) -> None:
-        self._want = want
-        self._clock = clock
-        self._sampler: Sampler | None = None
-        self._not_before = 0.0
-        self._last = Obstacle(
-            "waiting for the NVIDIA driver to answer",
-            explain=lambda: "the NVIDIA driver does not answer",
-        )
-        self._agreeing = 0
-        self.start()
-
-    def start(self) -> None:
-        """Start the child that reads them, unless one runs; it loads NVML in the background."""
-        if self._sampler is None and self._clock() >= self._not_before:
-            from appliance.launch.gpus import Sampler  # noqa: PLC0415
-
-            self._sampler = Sampler()
-            self._ask()
-
-    def _ask(self) -> None:
-        if self._sampler is not None:
-            self._sampler.ask(with_processes=self._want.vram is None)
-
-    def look(self, timeout_s: float) -> Obstacle | None:
-        """What is in the way, waiting at most `timeout_s` for the driver; None: nothing."""
-        self.start()
-        reading = None if self._sampler is None else self._sampler.answer(timeout_s)
-        if reading is None:  # The request stays open: the next look goes on waiting for it.
-            return self._last
-        obstacle = self._broken(reading) if reading.error_kind else self._judged(reading)
-        if obstacle is not None:
-            self._last = obstacle
-        return obstacle
-
-    def _judged(self, reading: Reading) -> Obstacle | None:
-        short = memory.vram_shortfall(self._want, reading.devices)
-        self._ask()
-        if short is not None:
-            self._agreeing = 0
-            return _memory_obstacle(short, lambda: self._late_sentence(short.text))
-        self._agreeing += 1
-        exact = all(d.quality == "exact" for d in memory.claimed(self._want, reading.devices))
-        # One exact reading proves it; another kind has to be confirmed once.
-        if exact or self._agreeing > 1:
-            return None
-        text = "waiting for memory: a second reading has to agree"
-        return Obstacle(text, explain=lambda: "the readings of the GPU's memory disagree")
-
-    def _broken(self, reading: Reading) -> Obstacle:
-        from appliance.launch.sampler import DEVICE, NO_DRIVER  # noqa: PLC0415
-
-        self.close()
-        self._not_before = self._clock() + _RESPAWN_PAUSE_S
-        patience_s = {NO_DRIVER: _DRIVER_GRACE_S, DEVICE: None}.get(reading.error_kind, 0.0)
-        sentence = f"GPUs are claimed, but {reading.error_text}"
-        return Obstacle(sentence, explain=lambda: sentence, patience_s=patience_s)
-
-    def _late_sentence(self, text: str) -> str:
-        """The shortfall with every holder, and what no visible process accounts for."""
-        reading = self._with_processes()
-        if reading is None or reading.error_kind:
-            return f"{text}; the driver does not say who holds it"
-        parts: list[str] = []
-        for device in memory.claimed(self._want, reading.devices):
-            processes = device.processes or []
-            holders = [Holder(p.pid, held_bytes=p.held_bytes) for p in processes]
-            sizes = [p.held_bytes for p in processes if p.held_bytes is not None]
-            rest = _rest(device.used - sum(sizes)) if len(sizes) == len(processes) else ""
-            if named := ", ".join(filter(None, (_joined(holders), rest))):
-                parts.append(f"GPU {device.index} is held by {named}")
-        return "; ".join((text, *parts))
-
-    def _with_processes(self) -> Reading | None:
-        if self._sampler is None:
-            return None
-        pending = self._sampler.answer(_HOLDERS_TIMEOUT_S)  # every look leaves a request open
-        if pending is None or pending.error_kind:
-            return pending
-        self._sampler.ask(with_processes=True)
-        return self._sampler.answer(_HOLDERS_TIMEOUT_S)
-
-    def close(self) -> None:
-        """End the child, whatever it hangs in."""
-        if self._sampler is not None:
-            self._sampler.close()
-            self._sampler = None
+def late(short: memory.Shortfall, explain: Callable[[], str]) -> Obstacle:
+    """Memory that is missing. What no wait can mend is refused at once."""
+    if short.final:
+        text = short.text
+        return Obstacle(text, kind=_MEMORY, explain=partial(str, text), patience_s=0.0, rival=True)
+    return Obstacle(short.text, kind=_MEMORY, explain=explain, rival=short.rival)
 
 
-def _rest(unattributed_bytes: int) -> str:
-    from appliance.launch.sizes import size  # noqa: PLC0415
+def ram_sentence(text: str) -> str:
+    """A shortfall of main memory with its largest processes."""
+    large = joined(largest(_NAMED_HOLDERS, at_least_bytes=LARGE_BYTES))
+    return f"{text}; the largest processes are {large}" if large else text
 
-    # Below this it is the driver's own bookkeeping.
-    if unattributed_bytes < _LARGE_BYTES:
-        return ""
-    return f"{size(unattributed_bytes)} that no visible process accounts for"
+
+def joined(holders: Iterable[Holder]) -> str:
+    """Holders in one phrase; a crowd is counted, not listed."""
+    names = list(map(str, holders))
+    more = len(names) - _MOST_HOLDERS
+    return ", ".join([*names[:_MOST_HOLDERS], *([f"{more} more"] if more > 0 else [])])
+
+
+def rival_units(names: Iterable[str]) -> frozenset[str]:
+    """The units of the profiles `names`."""
+    return frozenset(map(unit_of, names))

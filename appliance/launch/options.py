@@ -24,26 +24,36 @@ class Options:
     Args:
         argv: Arguments without the program's name.
         known: Flags that exist, without dashes.
+        switches: Flags that stand alone.
 
     Raises:
         UsageError: an unknown flag, a flag without a value, or a stray word.
     """
 
-    def __init__(self, argv: Sequence[str], known: Iterable[str]) -> None:
+    def __init__(
+        self, argv: Sequence[str], known: Iterable[str], switches: Iterable[str] = ()
+    ) -> None:
         self._values: dict[str, list[str]] = {}
         self.rest: tuple[str, ...] = ()
-        accepted = frozenset(known)
+        accepted, alone = frozenset(known), frozenset(switches)
         words = iter(argv)
         for word in words:
             if word == "--":
                 self.rest = tuple(words)
                 return
             flag, equals, value = word.removeprefix("--").partition("=")
+            if word.startswith("--") and word[2:] in alone:
+                self._values[flag] = [""]
+                continue
             if not word.startswith("--") or flag not in accepted:
                 raise UsageError(f"unknown argument: {word}")
             if not equals and (value := next(words, "--")) == "--":
                 raise UsageError(f"--{flag} needs a value")
             self._values.setdefault(flag, []).append(value)
+
+    def has(self, switch: str) -> bool:
+        """Whether a flag that stands alone was given."""
+        return switch in self._values
 
     def many(self, flag: str) -> tuple[str, ...]:
         """Every value given, in order."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROC = "/proc"
+_TREES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+"""Where systemd's control groups may be: hybrid machines, and unified ones."""
 _READ_BYTES = 1 << 16
 
 
@@ -70,6 +72,40 @@ def members(group: str) -> Iterator[int]:
             yield pid
 
 
+def processes_of(group: str) -> list[int]:
+    """The processes in control group `group` and below it, as the kernel lists them."""
+    found: set[int] = set()
+    for tree in _TREES:
+        _collect(tree + group, found)
+    return sorted(found)
+
+
+def _collect(directory: str, found: set[int]) -> None:
+    try:
+        with os.scandir(directory) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return  # no such group, the usual case
+    found.update(map(int, read(f"{directory}/cgroup.procs").split()))
+    for path in below:
+        _collect(path, found)
+
+
+def command_words(pid: int) -> list[str]:
+    """The command line of a process; empty: it is gone, or a thread of the kernel's.
+
+    To recognise our own programs by. Nobody is told: arguments can hold secrets.
+    """
+    return read(f"{PROC}/{pid}/cmdline").rstrip("\0").split("\0") if pid else []
+
+
+def group_of_unit(unit: str, slice_: str) -> str:
+    """The control group of a unit, by our own place in the tree; `slice_` is a top-level one."""
+    parts = control_group("self").split("/")
+    above = next((i for i, part in enumerate(parts) if part.endswith(".slice")), len(parts))
+    return "/".join([*parts[:above], slice_, unit])
+
+
 def unit_of_group(group: str) -> str:
     """The unit that a control group path belongs to; empty for none.
 
@@ -90,7 +126,9 @@ class Holder:
         self.pid = pid
         self.held_bytes = held_bytes
         """None: how much is unknown, or it is not memory that it holds."""
-        self.comm = read(f"{PROC}/{pid}/comm").strip()
+        # Never its arguments: they can hold secrets. It may call itself anything.
+        comm = read(f"{PROC}/{pid}/comm").strip()
+        self.comm = "".join(c if c.isprintable() else "?" for c in comm)
         self.unit = unit_of_group(control_group(pid))
         self.user = _user(pid)
 

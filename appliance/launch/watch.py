@@ -1,0 +1,241 @@
+"""Looks at the GPUs before a start, through a child that may hang, die or be stopped.
+
+Rules of one look, which never takes longer than it is told to (`appliance.launch.memory` judges):
+
+1. The numbers are asked for; they cost the driver microseconds. Too little: wait.
+2. Numbers that are no proof by themselves have to say the same for 50 ms.
+3. Only then the process lists are asked for, in the same reading as the numbers that decide:
+   they take milliseconds and a lock of the driver's. Lists that forbid the start are asked for
+   again when the numbers change, or after a quarter of a second.
+4. A child that says nothing for 5 s is killed: the driver hangs. The next one is started when
+   the killed one is gone, and is given twice as long, should only the driver's start be slow.
+5. A child that ends has told why, or has died; the next one is started half a second later.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from appliance.launch import memory
+from appliance.launch.obstacles import LARGE_BYTES, Obstacle, host, joined, late, ram_sentence
+from appliance.launch.processes import Holder, control_group, unit_of_group
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from appliance.launch.gpus import Device, Reading, Sampler
+
+_DRIVER_GRACE_S = 5.0
+"""For a driver that is just being loaded, or a GPU that is just being reset."""
+_SILENCE_S = 5.0
+_LONGEST_SILENCE_S = 20.0
+_LISTS_TIMEOUT_S = 0.05
+_LISTS_PAUSE_S = 0.25
+_HOLDERS_TIMEOUT_S = 3.0
+_RESPAWN_PAUSE_S = 0.5
+_AGREEMENT_S = 0.05
+_DRIVER = "driver"
+_HUNG = "hung"
+
+
+class GpuWatch:
+    """Looks at the used GPUs until nothing is in the way.
+
+    Args:
+        want: What the backend needs.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, want: memory.Want, *, clock: Callable[[], float]) -> None:
+        self._want = want
+        self._clock = clock
+        self._sampler: Sampler | None = None
+        self._dying: Sampler | None = None
+        self._not_before = 0.0
+        self._silence_s = _SILENCE_S
+        self._asked_s: float | None = None
+        self._asked_lists = False
+        self._agreed_since_s: float | None = None
+        self._lists_not_before = 0.0
+        self._lists_held: int | None = None
+        self._last = _of_driver("the NVIDIA driver does not answer")
+        self.held: int | None = None
+        """Bytes in use on the used GPUs at the last reading; None: none yet."""
+        self._start()
+
+    def look(self, timeout_s: float) -> Obstacle | None:
+        """What is in the way, waiting about `timeout_s` for the driver; None: nothing."""
+        self._start()
+        obstacle = self._last if self._sampler is None else self._look(timeout_s)
+        if obstacle is not None:
+            self._last = obstacle
+        return obstacle
+
+    def close(self) -> None:
+        """End the child, whatever it hangs in."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+
+    def _start(self) -> None:
+        """Start the child, unless one runs; it loads the driver's library in the background."""
+        if self._dying is not None and self._dying.gone():
+            self._dying = None
+        if self._sampler is None and self._dying is None and self._clock() >= self._not_before:
+            from appliance.launch.gpus import Sampler  # noqa: PLC0415
+
+            self._sampler = Sampler()
+            self._asked_s = None
+            self._ask(lists=False)
+
+    def _ask(self, *, lists: bool) -> None:
+        """Have one request open; one that is open already stays."""
+        if self._sampler is not None and self._asked_s is None:
+            self._asked_s, self._asked_lists = self._clock(), lists
+            self._sampler.ask(with_processes=lists)
+
+    def _answer(self, timeout_s: float) -> Reading | None:
+        reading = None if self._sampler is None else self._sampler.answer(timeout_s)
+        if reading is not None:
+            self._asked_s = None
+            self._silence_s = _SILENCE_S
+        return reading
+
+    def _look(self, timeout_s: float) -> Obstacle | None:
+        self._ask(lists=False)
+        reading = self._answer(timeout_s)
+        if reading is None:
+            return self._silent()
+        if reading.error_kind:
+            return self._broken(reading)
+        obstacle = self._short(reading) or self._agreement(reading)
+        if obstacle is not None or not memory.needs_lists(self._want, reading.devices):
+            return obstacle
+        return self._crowd(reading)
+
+    def _short(self, reading: Reading) -> Obstacle | None:
+        """What the numbers lack."""
+        now = host()
+        self.held = memory.held(self._want, reading.devices, now)
+        short = memory.shortfall(self._want, reading.devices, now)
+        if short is None:
+            return None
+        self._agreed_since_s = None
+        if short.broken:
+            return self._failing(short)
+        return late(short, partial(self._late_sentence, short.text))
+
+    def _agreement(self, reading: Reading) -> Obstacle | None:
+        """What is left to prove where a reading is not exact."""
+        if memory.is_proved_at_once(self._want, reading.devices):
+            return None
+        if self._agreed_since_s is None:
+            self._agreed_since_s = self._clock()
+        if self._clock() - self._agreed_since_s >= _AGREEMENT_S:
+            return None
+        text = "a second reading has to agree"
+        return late(memory.Shortfall(text), lambda: "the readings of the GPU's memory disagree")
+
+    def _crowd(self, reading: Reading) -> Obstacle | None:
+        """Who is in the way although there is room."""
+        if not self._asked_lists:
+            if self._clock() < self._lists_not_before and self.held == self._lists_held:
+                return self._last
+            self._ask(lists=True)
+            answer = self._answer(_LISTS_TIMEOUT_S)
+            if answer is None:
+                return self._silent()
+            if answer.error_kind:
+                return self._broken(answer)
+            reading = answer
+            if (obstacle := self._short(reading)) is not None:
+                return obstacle
+        short = memory.in_the_way(self._want, reading.devices, _unit)
+        if short is None:
+            return None
+        self._lists_not_before = self._clock() + _LISTS_PAUSE_S
+        self._lists_held = self.held
+        return late(short, partial(self._late_sentence, short.text))
+
+    def _silent(self) -> Obstacle:
+        """No answer yet: the last obstacle stands, until the child has been silent for too long."""
+        asked_s = self._asked_s
+        if self._sampler is None or asked_s is None or self._clock() - asked_s < self._silence_s:
+            return self._last
+        sentence = f"the NVIDIA driver hangs: no answer for {self._silence_s:.0f} s"
+        self._silence_s = min(2 * self._silence_s, _LONGEST_SILENCE_S)
+        if not self._sampler.close():
+            self._dying = self._sampler
+            sentence += ", and its reader cannot be ended"
+        self._sampler = None
+        self._agreed_since_s = None
+        return _of_driver(sentence, kind=_HUNG)
+
+    def _broken(self, reading: Reading) -> Obstacle:
+        """Nothing can be read, and the child has ended."""
+        self.close()
+        self._agreed_since_s = None
+        self._not_before = self._clock() + _RESPAWN_PAUSE_S
+        return _of_driver(
+            f"GPUs are claimed, but {reading.error_text}",
+            kind=reading.error_kind,
+            patience_s=_patience_s(reading.error_kind, otherwise_s=0.0),
+        )
+
+    def _failing(self, short: memory.Shortfall) -> Obstacle:
+        """One used GPU does not work; the others are none of our business."""
+        patience_s = _patience_s(short.broken, otherwise_s=None)
+        return _of_driver(short.text, kind=short.broken, patience_s=patience_s)
+
+    def _late_sentence(self, text: str) -> str:
+        """The shortfall with every holder, and what no visible process accounts for."""
+        reading = self._lists()
+        if reading is None or reading.error_kind:
+            return f"{text}; the driver does not say who holds it"
+        ours = memory.used(self._want, reading.devices)
+        sentence = "; ".join((text, *filter(None, map(_holders, ours))))
+        shared = any(d.quality == memory.UNIFIED for d in ours)
+        return ram_sentence(sentence) if shared or text.endswith("of RAM free") else sentence
+
+    def _lists(self) -> Reading | None:
+        if self._asked_s is not None and not self._asked_lists:
+            pending = self._answer(_HOLDERS_TIMEOUT_S)
+            if pending is None or pending.error_kind:
+                return pending
+        self._ask(lists=True)
+        return self._answer(_HOLDERS_TIMEOUT_S)
+
+
+def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None = None) -> Obstacle:
+    return Obstacle(sentence, kind=kind, explain=partial(str, sentence), patience_s=patience_s)
+
+
+def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
+    """How long to put up with an error; None: until the deadline."""
+    from appliance.launch.sampler import DEVICE, LOST, NO_DRIVER  # noqa: PLC0415
+
+    known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None}
+    return known.get(kind, otherwise_s)
+
+
+def _unit(pid: int) -> str:
+    return unit_of_group(control_group(pid))
+
+
+def _holders(device: Device) -> str:
+    """Who holds memory of a GPU, the largest first; empty: nobody who matters."""
+    processes = sorted(device.processes or [], key=lambda p: -(p.held_bytes or 0))
+    named = joined(Holder(p.pid, held_bytes=p.held_bytes) for p in processes)
+    sizes = [p.held_bytes for p in processes if p.held_bytes is not None]
+    rest = _rest(device.used - sum(sizes)) if len(sizes) == len(processes) else ""
+    everybody = ", ".join(filter(None, (named, rest)))
+    return f"GPU {device.index} is held by {everybody}" if everybody else ""
+
+
+def _rest(unattributed_bytes: int) -> str:
+    from appliance.launch.sizes import size  # noqa: PLC0415
+
+    if unattributed_bytes < LARGE_BYTES:
+        return ""
+    return f"{size(unattributed_bytes)} that no visible process accounts for"
