@@ -1,0 +1,135 @@
+"""The files of peaks: what is written, what is believed, and a disk that takes nothing."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.adapters.peaks import FilePeaks, read_peak, read_peaks
+from appliance.domain.need import Peak, with_allowance
+from appliance.ports import Peaks
+from tests.fakes.outside import FakePeaks
+
+GIB = 1 << 30
+PEAK = Peak(
+    fingerprint="f" * 64,
+    gpus={"GPU-1": 18 * GIB, "GPU-2": 0},
+    ram_bytes=2 * GIB,
+    seen_unix_s=1_700_000_000.5,
+)
+
+
+@pytest.fixture(params=["fake", "files"])
+def peaks(request: pytest.FixtureRequest, tmp_path: Path) -> Peaks:
+    return FakePeaks() if request.param == "fake" else FilePeaks(tmp_path)
+
+
+async def test_what_is_recorded_is_read(peaks: Peaks) -> None:
+    """A peak comes back as it was, a later one replaces it, another profile has none."""
+    assert peaks.peak("genesis") is None
+    assert await peaks.record("genesis", Peak(fingerprint="other"))
+    assert await peaks.record("genesis", PEAK)
+    assert peaks.peak("genesis") == PEAK
+    assert peaks.peak("aeon") is None
+
+
+async def test_the_gate_finds_what_it_compares(tmp_path: Path) -> None:
+    """The file has the needs with their allowance, and the peaks themselves apart."""
+    await FilePeaks(tmp_path).record("genesis", PEAK)
+    file = tmp_path / "needs" / "genesis.json"
+    assert json.loads(file.read_text()) == {
+        "format": 1,
+        "fingerprint": "f" * 64,
+        "seen_unix_s": 1_700_000_000.5,
+        "gpus": {"GPU-1": with_allowance(18 * GIB), "GPU-2": with_allowance(0)},
+        "ram_bytes": with_allowance(2 * GIB),
+        "peak": {"gpus": {"GPU-1": 18 * GIB, "GPU-2": 0}, "ram_bytes": 2 * GIB},
+    }
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o644, 0o755)
+
+
+async def test_a_peak_without_main_memory(tmp_path: Path) -> None:
+    """Unknown main memory stays unknown."""
+    await FilePeaks(tmp_path).record("genesis", Peak(fingerprint="f", gpus={"GPU-1": 1}))
+    seen = FilePeaks(tmp_path).peak("genesis")
+    assert seen is not None
+    assert seen.ram_bytes is None
+
+
+def document(**more: Any) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "fingerprint": "f",
+        "seen_unix_s": 1.0,
+        "peak": {"gpus": {"GPU-1": 1}, "ram_bytes": 1},
+        **more,
+    }
+
+
+STRANGE: list[dict[str, Any]] = [
+    {"format": 2},
+    {"fingerprint": ""},
+    {"fingerprint": 5},
+    {"fingerprint": "a\n"},
+    {"seen_unix_s": None},
+    {"seen_unix_s": -1},
+    {"seen_unix_s": float("nan")},
+    {"seen_unix_s": 10**400},
+    {"peak": None},
+    {"peak": {"gpus": [], "ram_bytes": 1}},
+    {"peak": {"gpus": {"": 1}, "ram_bytes": 1}},
+    {"peak": {"gpus": {"GPU": -1}, "ram_bytes": 1}},
+    {"peak": {"gpus": {"GPU": True}, "ram_bytes": 1}},
+    {"peak": {"gpus": {"GPU": 1.5}, "ram_bytes": 1}},
+    {"peak": {"gpus": {}, "ram_bytes": 1 << 60}},
+    {"peak": {"gpus": {}}},
+    {"peak": {"gpus": {str(i): 1 for i in range(65)}, "ram_bytes": 1}},
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "[" * 100_000,
+        json.dumps(document()) + " " * 70_000,
+        *(json.dumps(document(**wrong)) for wrong in STRANGE),
+    ],
+)
+def test_what_no_machine_says_is_not_believed(tmp_path: Path, content: str) -> None:
+    """A damaged or strange file is as if absent."""
+    (tmp_path / "genesis.json").write_text(content)
+    assert read_peak(tmp_path, "genesis") is None
+    (tmp_path / "genesis.json").write_text(json.dumps(document()))
+    assert read_peak(tmp_path, "genesis") is not None
+
+
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
+    """Neither a link nor a pipe nor a directory leads anywhere or blocks."""
+    (tmp_path / "real.json").write_text(json.dumps(document()))
+    (tmp_path / "link.json").symlink_to("real.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    names = ["real", "link", "pipe", "folder", "../real", "absent"]
+    assert list(read_peaks(tmp_path, names)) == ["real"]
+
+
+async def test_a_disk_that_takes_nothing_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failing write says so to its caller each time, to the journal once, also at its end."""
+    caplog.set_level(logging.INFO)
+    (tmp_path / "needs").touch()
+    peaks = FilePeaks(tmp_path)
+    assert [await peaks.record("a", PEAK), await peaks.record("a", PEAK)] == [False, False]
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    (tmp_path / "needs").unlink()
+    assert await peaks.record("a", PEAK)
+    assert await peaks.record("a", PEAK)
+    assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
