@@ -16,8 +16,8 @@ no GPU can be read                         nothing
 =========================================  ==================================================
 
 RAM counts what cannot be dropped: anonymous, shared and locked memory. The files that a backend
-maps count too when it has no GPU, because then it computes from those pages; with GPUs they
-are what it has copied there.
+maps count too when it has no GPU, because then it computes from those pages. With GPUs they
+are what it has copied there, and count only up to the RAM that its profile declares.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -184,6 +184,7 @@ def _sum(holdings: Iterable[Holding]) -> int | None:
 def _ram(applied: Applied, group: GroupMemory | None, ram_total_bytes: int) -> int | None:
     if group is None:
         return None
+    files = int(ram_total_bytes * MOST_OF_RAM)
     if applied.gpus:
-        return group.pinned_bytes
-    return max(group.pinned_bytes, min(group.resident_bytes, int(ram_total_bytes * MOST_OF_RAM)))
+        files = applied.need.ram_bytes or 0
+    return max(group.pinned_bytes, min(group.resident_bytes, files))

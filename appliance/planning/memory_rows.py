@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
-from appliance.domain.memory import DeviceMemory, GpuState, HostMemory
-from appliance.domain.profile import Catalogue
+from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, HostMemory
+from appliance.domain.need import Peak
+from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.ledger import Holding, Ledger
+from appliance.planning.need import BoxNeed, resolve
 
 Row = Mapping[str, object]
 
@@ -23,18 +25,39 @@ def memory_row(ram: HostMemory, ledger: Ledger | None) -> Row:
     }
 
 
-def profile_memory(catalogue: Catalogue, ledger: Ledger | None) -> Mapping[str, Row]:
-    """What each running backend holds, by profile; absent: it does not run, or nobody knows."""
-    if ledger is None:
-        return {}
+def profile_memory(
+    catalogue: Catalogue, ledger: Ledger | None, peaks: Mapping[str, Peak]
+) -> Mapping[str, Row]:
+    """What each profile needs and, while it runs, holds; by name."""
+    gpus = GpuMemory() if ledger is None else ledger.gpus
+    uuids = {d.index: d.uuid for d in gpus.devices}
     return {
         name: {
-            "vram_bytes": ledger.vram_bytes(name) if applied.gpus else None,
-            "ram_bytes": ledger.groups[name].resident_bytes,
-            "locked_bytes": ledger.groups[name].locked_bytes,
+            **_held(applied, ledger),
+            "need": _need(resolve(applied, peaks.get(name), gpus.totals(), uuids)),
         }
         for name, applied in catalogue.items()
-        if name in ledger.groups
+    }
+
+
+def _held(applied: Applied, ledger: Ledger | None) -> Row:
+    group = None if ledger is None else ledger.groups.get(applied.name)
+    vram = None
+    if ledger is not None and group is not None and applied.gpus:
+        vram = ledger.vram_bytes(applied.name)
+    return {
+        "vram_bytes": vram,
+        "ram_bytes": None if group is None else group.resident_bytes,
+        "locked_bytes": None if group is None else group.locked_bytes,
+    }
+
+
+def _need(need: BoxNeed) -> Row:
+    return {
+        "vram_bytes": need.vram_bytes,
+        "source": None if need.source is None else need.source.value,
+        "ram_bytes": need.ram_bytes,
+        "ram_source": need.ram_source.value,
     }
 
 

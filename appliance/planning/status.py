@@ -86,7 +86,7 @@ def build_status(
         now: Unix seconds.
         edited: Profiles whose file differs from what is applied.
         refusals: The gate's last word by profile, while it is a refusal.
-        memory_of: What each running backend holds, by profile.
+        memory_of: What each profile needs and holds; None: not known.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active)

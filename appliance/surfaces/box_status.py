@@ -2,11 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import appliance
 from appliance.adapters.host import edited_profiles
+from appliance.domain.need import Peak
 from appliance.domain.operations import Finished
 from appliance.planning.memory_rows import memory_row, profile_memory
 from appliance.planning.status import build_status
@@ -50,8 +51,12 @@ class BoxStatus:
             now=now,
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
             refusals=refusals,
-            memory_of=profile_memory(state.catalogue, ledger),
+            memory_of=profile_memory(state.catalogue, ledger, self._peaks(state.catalogue)),
         )
+
+    def _peaks(self, names: Iterable[str]) -> Mapping[str, Peak]:
+        found = {name: self._out.peaks.peak(name) for name in names}
+        return {name: peak for name, peak in found.items() if peak is not None}
 
 
 def _running(transaction: Transaction, now_unix_s: float) -> Mapping[str, object]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from appliance.domain.errors import BackendError, StoreError
+from appliance.domain.errors import BackendError, StoreError, UnitError
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
@@ -56,6 +56,7 @@ class FakeUnits:
         self.idle_waits = 0
         self.patience = 10_000
         self.boot_id = "boot-1"
+        self.deaf = False
         self.cleared: list[str] = []
         self.seen: dict[object, Observed] = {}
         self.rivals_at_start: list[tuple[str, str]] = []
@@ -69,6 +70,8 @@ class FakeUnits:
         return FakeChange(self, self.version)
 
     async def control_group(self, name: str) -> str:
+        if self.deaf:
+            raise UnitError("systemd does not answer")
         return f"/appliance.slice/{unit_of(name)}" if name in self.systemd.owners() else ""
 
     async def clear_start_limit(self, name: str) -> None:
@@ -142,6 +145,8 @@ class FakeHost:
         )
         self.gpu_memory = GpuMemory()
         self.gpu_readings = 0
+        self.driver_answers = asyncio.Event()
+        self.driver_answers.set()
         self.groups: dict[str, GroupMemory] = {}
         self.installed: dict[str, float | None] = {}
 
@@ -155,7 +160,7 @@ class FakeHost:
         return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
 
     async def gpus(self) -> GpuMemory:
-        await asyncio.sleep(0)
+        await self.driver_answers.wait()
         self.gpu_readings += 1
         return self.gpu_memory
 

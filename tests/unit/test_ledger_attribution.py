@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
 from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
-from appliance.domain.profile import Applied
+from appliance.domain.profile import Applied, Need
 from appliance.planning.ledger import Ledger, grown, ledger_of, used_devices, worth_keeping
 from tests.fakes.profiles import applied
 
@@ -19,6 +19,7 @@ NOW = 1_000_000.0
 TOTAL = 32 * GIB
 GENESIS = applied("genesis", "gpu-all")
 CPU = applied("mini", "cpu")
+OFFLOADED = applied("offloaded", "gpu-0", need=Need(ram_bytes=9 * GIB))
 FINGERPRINT = GENESIS.fingerprint
 
 
@@ -166,6 +167,8 @@ def test_a_profile_without_fingerprint_has_no_peak() -> None:
     ("profile", "ram", "counted"),
     [
         (GENESIS, group(18 * GIB, pinned=2 * GIB), 2 * GIB),
+        (OFFLOADED, group(18 * GIB, pinned=2 * GIB), 9 * GIB),
+        (OFFLOADED, group(18 * GIB, pinned=10 * GIB), 10 * GIB),
         (CPU, group(20 * GIB, pinned=2 * GIB), 20 * GIB),
         (CPU, group(30 * GIB, pinned=2 * GIB), 24 * GIB),
         (CPU, group(30 * GIB, pinned=29 * GIB), 29 * GIB),
@@ -175,8 +178,9 @@ def test_a_profile_without_fingerprint_has_no_peak() -> None:
 def test_main_memory_that_counts(
     profile: Applied, ram: GroupMemory | None, counted: int | None
 ) -> None:
-    """With GPUs mapped files do not count; without them they do, up to a share of the machine."""
-    ledger = sample(device(holder(GIB)), ram=ram, name=profile.name)
+    """Mapped files count up to a share of the machine; with GPUs, up to what is declared."""
+    own = holder(GIB, unit=unit_of(profile.name))
+    ledger = sample(device(own), ram=ram, name=profile.name)
     peak = grow(ledger, None, profile)
     assert peak is not None
     assert peak.ram_bytes == counted

@@ -1,0 +1,265 @@
+"""The ledger's loop on a box in virtual time: when it asks, what it keeps, how it fails."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.errors import UnitError
+from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
+from appliance.domain.names import unit_of
+from appliance.domain.profile import Catalogue
+from appliance.services.ledger import LedgerKeeper
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+GIB = 1 << 30
+BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+CPU_BOX = catalogue(applied("mini", "cpu"))
+EVERY_S = 5.0
+
+
+def card(*holders: tuple[str, int | None]) -> GpuMemory:
+    listed = [
+        Holder(pid=i, held_bytes=held, comm="x", user="x", unit=unit)
+        for i, (unit, held) in enumerate(holders)
+    ]
+    return GpuMemory(
+        devices=(
+            DeviceMemory(
+                index=0,
+                uuid="GPU-0",
+                name="card",
+                total_bytes=24 * GIB,
+                free_bytes=4 * GIB,
+                used_bytes=20 * GIB,
+                holders=listed,
+            ),
+        )
+    )
+
+
+def group(resident: int) -> GroupMemory:
+    return GroupMemory(resident_bytes=resident, locked_bytes=0, pinned_bytes=resident, pids=(1,))
+
+
+class Box:
+    """A box, its keeper, and time that passes between turns."""
+
+    def __init__(self, profiles: Catalogue = BOX) -> None:
+        self.profiles = profiles
+        self.outside = FakeOutside(profiles)
+        self.host = self.outside.host
+        self.peaks = self.outside.peaks
+        self.keeper = LedgerKeeper(
+            self.outside.ports(),
+            lambda: (self.profiles, self.outside.systemd.observed(self.profiles)),
+            every_s=EVERY_S,
+        )
+
+    async def turns(self, count: int = 1) -> None:
+        for _ in range(count):
+            systemd = self.outside.systemd
+            systemd.advance(systemd.now_s + EVERY_S)
+            await self.keeper.turn()
+
+    async def seen_within(self, condition: Callable[[], bool]) -> None:
+        for _ in range(1000):
+            if condition():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it does not happen")
+
+
+async def test_nothing_is_asked_while_nothing_runs() -> None:
+    """An idle box is left alone; what goes is looked at once more when it has gone."""
+    box = Box()
+    await box.turns(20)
+    assert (box.host.gpu_readings, box.keeper._ledger) == (0, None)
+    box.outside.serve("genesis")
+    await box.turns(3)
+    assert box.host.gpu_readings == 3
+    box.outside.systemd.stop("genesis")
+    box.outside.systemd.advance(box.outside.systemd.now_s + 60)
+    await box.turns(20)
+    assert box.host.gpu_readings == 4
+
+
+async def test_a_box_whose_profiles_use_no_gpu_never_asks_a_driver() -> None:
+    """On a CPU box only the backend's own processes are read."""
+    box = Box(CPU_BOX)
+    box.host.groups["mini"] = group(20 * GIB)
+    box.outside.serve("mini")
+    await box.turns(5)
+    assert box.host.gpu_readings == 0
+    assert box.peaks.kept["mini"].ram_bytes == 20 * GIB
+    assert box.peaks.writes == ["mini"]
+
+
+async def test_a_missing_driver_is_asked_for_rarely() -> None:
+    """Each question for it starts a program: once in ten minutes is enough."""
+    box = Box()
+    box.host.gpu_memory = GpuMemory(state=GpuState.NO_LIBRARY, reason="no library")
+    box.outside.serve("genesis")
+    await box.turns(100)
+    assert box.host.gpu_readings == 1
+    await box.turns(21)
+    assert box.host.gpu_readings == 2
+
+
+async def test_a_peak_is_kept_once_it_has_served_for_a_while() -> None:
+    """What the load took counts; the record waits until the first requests are over."""
+    box = Box()
+    box.outside.systemd.behaviour["genesis"].load_s = 12.0
+    box.host.gpu_memory = card((unit_of("genesis"), 20 * GIB))
+    box.host.groups["genesis"] = group(2 * GIB)
+    box.outside.systemd.start("genesis")
+    await box.turns(3)
+    box.host.gpu_memory = card((unit_of("genesis"), 18 * GIB))
+    assert box.peaks.writes == []
+    await box.turns(2)
+    kept = box.peaks.kept["genesis"]
+    assert (kept.gpus, kept.ram_bytes) == ({"GPU-0": 20 * GIB}, 2 * GIB)
+    await box.turns(10)
+    assert box.peaks.writes == ["genesis"]
+
+
+async def test_a_load_that_failed_leaves_no_peak() -> None:
+    """What never served was perhaps not all there."""
+    box = Box()
+    box.outside.systemd.behaviour["genesis"].start_result = "exit-code"
+    box.host.gpu_memory = card((unit_of("genesis"), 3 * GIB))
+    box.outside.systemd.start("genesis")
+    await box.turns(20)
+    assert box.peaks.writes == []
+
+
+async def test_growth_is_written_again() -> None:
+    """A larger peak replaces the one on disk, also that of an earlier supervisor."""
+    box = Box()
+    box.host.gpu_memory = card((unit_of("genesis"), 10 * GIB))
+    box.outside.serve("genesis")
+    await box.turns(5)
+    box.host.gpu_memory = card((unit_of("genesis"), 11 * GIB))
+    again = Box()
+    again.outside.peaks.kept = dict(box.peaks.kept)
+    again.host.gpu_memory = box.host.gpu_memory
+    again.outside.serve("genesis")
+    for one in (box, again):
+        await one.turns(5)
+        assert one.peaks.kept["genesis"].gpus == {"GPU-0": 11 * GIB}
+
+
+async def test_what_was_edited_under_a_running_backend_is_not_attributed() -> None:
+    """An apply changes the profile, not the process: its peak is that of nothing applied."""
+    box = Box()
+    box.outside.serve("genesis")
+    box.host.gpu_memory = card((unit_of("genesis"), 10 * GIB))
+    box.profiles = {**BOX, "genesis": replace(BOX["genesis"], fingerprint="new")}
+    box.host.installed["genesis"] = box.outside.systemd.now_s
+    await box.turns(5)
+    assert box.peaks.writes == []
+    box.outside.systemd.stop("genesis")
+    box.outside.systemd.advance(box.outside.systemd.now_s + 60)
+    await box.turns()
+    box.outside.serve("genesis")
+    await box.turns(5)
+    assert box.peaks.kept["genesis"].fingerprint == "new"
+
+
+async def test_a_full_disk_is_tried_again_later() -> None:
+    """A peak that cannot be kept is tried again after a minute, not with each sample."""
+    box = Box(CPU_BOX)
+    box.host.groups["mini"] = group(GIB)
+    box.peaks.full = True
+    box.outside.serve("mini")
+    await box.turns(12)
+    assert len(box.peaks.writes) == 1
+    box.peaks.full = False
+    await box.turns(5)
+    assert box.peaks.kept["mini"].ram_bytes == GIB
+
+
+async def test_a_hung_driver_is_told_when_it_begins_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two lines for a hang of any length; meanwhile the last sample says that it hangs."""
+    caplog.set_level(logging.INFO)
+    box = Box()
+    box.outside.serve("genesis")
+    box.host.gpu_memory = GpuMemory(state=GpuState.HUNG, reason="the GPU driver hangs")
+    await box.turns(10)
+    seen = await box.keeper.latest()
+    assert seen is not None
+    assert seen.gpus.state is GpuState.HUNG
+    box.host.gpu_memory = card()
+    await box.turns(10)
+    assert [r.getMessage() for r in caplog.records if "ledger" in r.name] == [
+        "GPUs: the GPU driver hangs",
+        "GPUs: all of them can be read again",
+    ]
+
+
+async def test_a_silent_systemd_costs_a_sample_and_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An error is told once, the last sample stays, and the next one is taken."""
+    box = Box(CPU_BOX)
+    box.host.groups["mini"] = group(GIB)
+    box.outside.serve("mini")
+    box.outside.units.deaf = True
+    await box.turns(3)
+    assert [r.getMessage() for r in caplog.records] == [
+        f"no account of memory: {UnitError('systemd does not answer')}"
+    ]
+    box.outside.units.deaf = False
+    await box.turns()
+    seen = await box.keeper.latest()
+    assert seen is not None
+    assert seen.groups["mini"].resident_bytes == GIB
+
+
+async def test_processes_that_moved_are_found_again() -> None:
+    """A control group that is empty is asked for anew."""
+    box = Box(CPU_BOX)
+    box.outside.serve("mini")
+    await box.turns()
+    assert box.keeper._ledger is not None
+    assert box.keeper._ledger.groups == {}
+    box.host.groups["mini"] = group(GIB)
+    await box.turns(2)
+    assert list(box.keeper._ledger.groups) == ["mini"]
+
+
+async def test_who_wants_to_see_is_shown() -> None:
+    """On an idle box a status gets a sample of its own, and the next one within it the same."""
+    box = Box()
+    box.host.gpu_memory = card(("x.service", GIB))
+    running = asyncio.create_task(box.keeper.run())
+    await asyncio.sleep(0)
+    assert box.host.gpu_readings == 0
+    first = await box.keeper.latest()
+    assert first is not None
+    assert [h.unit for h in first.holdings["GPU-0"]] == ["x.service"]
+    assert await box.keeper.latest() is first
+    assert box.host.gpu_readings == 1
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_who_wants_to_see_does_not_wait_for_a_hung_driver() -> None:
+    """Without an answer in a quarter of a second the last sample is shown, or none."""
+    box = Box()
+    box.host.driver_answers.clear()
+    running = asyncio.create_task(box.keeper.run())
+    assert await box.keeper.latest() is None
+    box.host.driver_answers.set()
+    await box.seen_within(lambda: box.keeper._ledger is not None)
+    assert await box.keeper.latest() is not None
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
