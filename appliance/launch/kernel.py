@@ -27,7 +27,7 @@ def kib_table(text: str) -> dict[str, int]:
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        if name and words[1:] in (["kB"], ["KiB"]) and words[0].isdigit():
+        if name and words[1:] == ["kB"] and words[0].isdigit():
             values[name.split()[-1]] = int(words[0]) << 10
     return values
 

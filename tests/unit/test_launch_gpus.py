@@ -1,21 +1,18 @@
-"""The gate and the daemon's reader on a pretend driver library, under the real binding."""
+"""The gate on a pretend driver library, under the real binding."""
 
 import ctypes.util
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from appliance.adapters.nvml import GpuReader
-from appliance.domain.errors import GpuError
-from tests.unit.launch_rig import ROOT, eventually, program, run, started
+from tests.pretend.gpus import Gpus
+from tests.pretend.library import build
+from tests.unit.launch_rig import eventually, program, run, started
 
-SOURCE = ROOT / "tests" / "native" / "fake_nvml.c"
 TOTAL = 24 << 30
-EMPTY = {"count": 2, "0.total": TOTAL, "0.free": TOTAL, "1.total": TOTAL, "1.free": TOTAL}
+EMPTY = {"count": 2, "*.total": TOTAL}
 
 no_real_driver = pytest.mark.skipif(
     ctypes.util.find_library("nvidia-ml") is not None,
@@ -26,60 +23,23 @@ no_real_driver = pytest.mark.skipif(
 class Driver:
     """A pretend driver whose state a test sets."""
 
-    def __init__(self, folder: Path, library: Path | None) -> None:
-        self._state = folder / "state"
-        self.environment = {"FAKE_NVML_STATE": str(self._state)}
-        self.environment["LD_LIBRARY_PATH"] = str(library or folder)
+    def __init__(self, folder: Path, *defines: str) -> None:
+        if shutil.which("gcc") is None:
+            pytest.skip("needs gcc to build the pretend driver; the gate on GPUs stays unproved")
+        self.gpus = Gpus(folder / "state")
+        self.environment = self.gpus.environment(build(*defines))
         self.set()
 
     def set(self, **changes: object) -> None:
         """Start from two empty GPUs; ``gpu0_free`` sets the key ``0.free``."""
         named = {k.removeprefix("gpu").replace("_", "."): v for k, v in changes.items()}
-        kept = {k: v for k, v in changes.items() if not k.startswith("gpu")}
-        state = EMPTY | kept | {k: v for k, v in named.items() if "." in k and k[0].isdigit()}
-        new = self._state.with_suffix(".new")
-        new.write_text("".join(f"{k}={v}\n" for k, v in state.items()))
-        new.rename(self._state)
-
-
-def build(folder: Path, *defines: str) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("needs gcc to build the pretend driver; the NVML readings stay unproved")
-    folder.mkdir()
-    library = folder / "libnvidia-ml.so.1"
-    warnings = ("-Wall", "-Wextra", "-Werror")
-    subprocess.run(
-        ["gcc", *warnings, "-O1", "-shared", "-fPIC", *defines, "-o", library, SOURCE], check=True
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvml") / "new")
-
-
-@pytest.fixture(scope="module")
-def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvml") / "old", "-DOLD_DRIVER")
+        of_driver = {k: v for k, v in changes.items() if not k.startswith("gpu")}
+        self.gpus.replace(EMPTY | of_driver | {k: v for k, v in named.items() if k[0].isdigit()})
 
 
 @pytest.fixture
-def driver(tmp_path: Path, library: Path) -> Driver:
-    return Driver(tmp_path, library)
-
-
-@pytest.fixture
-def reader(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuReader]:
-    yield from _reader(driver, monkeypatch)
-
-
-def _reader(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuReader]:
-    for name, value in driver.environment.items():
-        monkeypatch.setenv(name, value)
-    reader = GpuReader()
-    yield reader
-    reader.close()
+def driver(tmp_path: Path) -> Driver:
+    return Driver(tmp_path)
 
 
 class Outcome:
@@ -142,7 +102,7 @@ PROCESSES = f"1:{2 * GIB},4194304:{GIB}"
         ({"init": 9}, ("--gpus", "all"), 255, ("driver is not loaded",)),
         ({"init": 12}, ("--gpus", "all"), 255, ("no NVIDIA driver library",)),
         ({"init": 18}, ("--gpus", "all"), 255, ("reboot needed",)),
-        ({"gpu1_handle": 15}, ("--gpus", "all"), 255, ("driver answers",)),
+        ({"gpu1_handle": 15}, ("--gpus", "all"), 255, ("the GPU is lost",)),
         # Memory shared with the host: what the host has is what counts.
         ({"gpu0_memory": 3}, ("--gpus", "0", "--vram-bytes", 1 << 20), 0, ()),
     ],
@@ -199,15 +159,17 @@ def test_a_driver_that_is_just_being_loaded_is_waited_for(driver: Driver, tmp_pa
 @no_real_driver
 def test_without_the_library_the_gate_refuses_at_once(tmp_path: Path) -> None:
     """GPUs that are claimed on a machine without a driver library are refused with that reason."""
-    outcome = Outcome(Driver(tmp_path, None), tmp_path, "--gpus", "all", deadline_s=30)
-    assert outcome.status == 255
-    assert "no NVIDIA driver library" in outcome.text
-    assert outcome.took_s < 5
+    argv = gate(tmp_path, "--gpus", "all", deadline_s=30)
+    began = time.monotonic()
+    result = run(argv, environment={"LD_LIBRARY_PATH": ""})
+    assert result.returncode == 255
+    assert "no NVIDIA driver library" in result.stderr
+    assert time.monotonic() - began < 5
 
 
-def test_an_old_driver_is_read_with_its_older_calls(old_library: Path, tmp_path: Path) -> None:
+def test_an_old_driver_is_read_with_its_older_calls(tmp_path: Path) -> None:
     """A driver without the newer functions still gives memory and processes."""
-    driver = Driver(tmp_path, old_library)
+    driver = Driver(tmp_path, "-DOLD_DRIVER")
     driver.set(gpu0_free=20 * GIB, gpu0_compute=f"1:{4 * GIB}")
     ample = Outcome(driver, tmp_path, "--gpus", "0", "--vram-bytes", 10 * GIB, deadline_s=1)
     tight = Outcome(driver, tmp_path, "--gpus", "0", "--vram-bytes", 22 * GIB, deadline_s=0.3)
@@ -225,62 +187,3 @@ def test_a_gate_that_is_stopped_leaves_no_child(driver: Driver, tmp_path: Path) 
         child = Path("/proc") / children.read_text().strip()
         waiting.kill()
         assert eventually(lambda: not child.exists() or "Z" in (child / "stat").read_text())
-
-
-def test_the_daemon_reads_every_gpu(driver: Driver, reader: GpuReader) -> None:
-    """A reading has identity and sizes of each device, and holders where they are asked for."""
-    driver.set(gpu0_free=20 * GIB, gpu0_compute=PROCESSES)
-    memory = reader.read()
-    assert memory.reason is None
-    assert memory.totals() == {0: TOTAL, 1: TOTAL}
-    assert [d.holders for d in memory.devices] == [None, None]
-    first, second = reader.read(with_holders=True).devices
-    assert (first.name, first.free_bytes, first.used_bytes) == ("Pretend GPU 0", 20 * GIB, 4 * GIB)
-    assert first.holders is not None
-    assert [(h.pid, h.held_bytes) for h in first.holders] == [(1, 2 * GIB), (4194304, GIB)]
-    assert first.holders[0].user == "root"
-    assert first.unattributed_bytes == GIB
-    assert (second.holders, second.unattributed_bytes) == ((), 0)
-    assert first.uuid != second.uuid
-
-
-def test_the_daemon_outlives_a_hang(driver: Driver, reader: GpuReader) -> None:
-    """A driver that hangs is an error in time, and the next reading works."""
-    driver.set(hang_s=30)
-    with pytest.raises(GpuError, match=r"did not answer within 0\.2 s"):
-        reader.read(timeout_s=0.2)
-    driver.set()
-    assert len(reader.read().devices) == 2
-
-
-def test_the_daemon_reports_a_lost_gpu_and_recovers(driver: Driver, reader: GpuReader) -> None:
-    """A device that fails is an error with the driver's words, until it is back."""
-    assert len(reader.read().devices) == 2
-    driver.set(gpu0_memory=15)
-    with pytest.raises(GpuError, match="lost"):
-        reader.read()
-    driver.set()
-    assert len(reader.read().devices) == 2
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"), [(9, "not loaded"), (12, "no NVIDIA driver library"), (18, "reboot")]
-)
-def test_a_missing_driver_is_an_answer(
-    driver: Driver, reader: GpuReader, code: int, reason: str
-) -> None:
-    """No driver is a stated reason and no exception, remembered without asking again."""
-    driver.set(init=code)
-    memory = reader.read()
-    assert memory.devices == ()
-    assert reason in str(memory.reason)
-    assert reader.read() is memory
-
-
-@no_real_driver
-def test_a_machine_without_the_library_is_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The real binding without any library gives the reason."""
-    for reader in _reader(Driver(tmp_path, None), monkeypatch):
-        assert "libnvidia-ml.so.1" in str(reader.read().reason)
