@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,15 +14,21 @@ from tests.system.rig.appliance import fetch_wheels, install, sources
 @contextmanager
 def installed() -> Iterator[Fleet]:
     """A booted box with the profiles a and b, which can never run together."""
+    with prepared(install) as image, Box(image) as box:
+        fleet = Fleet(box)
+        fleet.pair()
+        yield fleet
+
+
+@contextmanager
+def prepared(prepare: Callable[[Box], None]) -> Iterator[Image]:
+    """A disk on which many boxes can be stacked."""
     if reason := missing():
         sys.exit(f"no figures: {reason}")
     sweep()
-    image = Image.build(Box(read_only=sources(fetch_wheels())), install)
+    image = Image.build(Box(read_only=sources(fetch_wheels())), prepare)
     try:
-        with Box(image) as box:
-            fleet = Fleet(box)
-            fleet.pair()
-            yield fleet
+        yield image
     finally:
         image.close()
 

@@ -11,6 +11,7 @@ from tests.system.rig import Box
 
 STATE: Final = "/var/lib/pretend-gpu/state"
 HOLDS: Final = "/dev/pretend-gpu"
+ENGINE: Final = "/usr/local/lib/test-engine/engine.py"
 _UNIT: Final = f"""[Unit]
 Description=Where processes keep the pretend memory that they hold
 DefaultDependencies=no
@@ -24,8 +25,14 @@ ExecStart=/bin/mkdir -p -m 0777 {HOLDS}
 _WANTED: Final = "/etc/systemd/system/sysinit.target.wants"
 
 
+def install_engine(box: Box) -> None:
+    """Put the engine into a box; without GPUs it serves too."""
+    source = Path(__file__).with_name("engine.py").read_text(encoding="utf-8")
+    box.write(ENGINE, source, mode=0o755)
+
+
 def install(box: Box) -> Gpus:
-    """Put the driver library and two empty GPUs of 16 GiB into a box.
+    """Put the driver library, the engine and two empty GPUs of 16 GiB into a box.
 
     Of a box that is being made into an image, or of one that runs.
     """
@@ -33,6 +40,7 @@ def install(box: Box) -> Gpus:
     target = box.root / library.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(build(), target)
+    install_engine(box)
     box.unit("pretend-gpu.service", _UNIT)
     (box.root / _WANTED.lstrip("/")).mkdir(parents=True, exist_ok=True)
     (box.root / _WANTED.lstrip("/") / "pretend-gpu.service").symlink_to("../pretend-gpu.service")

@@ -33,6 +33,11 @@ class Hold:
     """When its bytes are free, on the monotonic clock; None: not while things stay as they are."""
 
     @property
+    def own_pid(self) -> int:
+        """The holder's pid as it saw itself: in its box."""
+        return int(self.path.name.partition(".")[0])
+
+    @property
     def in_use(self) -> bool:
         """Whether its bytes are taken now."""
         return self.free_at_s is None or time.monotonic() < self.free_at_s

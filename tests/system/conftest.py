@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import pretend
 from tests.system.rig import Box, Image, missing, sweep
 from tests.system.rig.appliance import fetch_wheels, install, sources
 
@@ -45,3 +46,28 @@ def box(image: Image) -> Iterator[Box]:
     """A booted box with the appliance installed and no profile; its state is on a crash disk."""
     with Box(image, disk="/var/lib/appliance") as booted:
         yield booted
+
+
+def _with_gpus(box: Box) -> None:
+    pretend.install(box)
+
+
+@pytest.fixture(scope="session")
+def gpu_image(rig: type[Box], image: Image) -> Iterator[Image]:
+    """A machine with the appliance and a pretend driver of two GPUs of 16 GiB."""
+    built = Image.build(rig(image), _with_gpus)
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def gpu_box(gpu_image: Image) -> Iterator[Box]:
+    """A booted box with two empty pretend GPUs; the appliance's state is on a crash disk."""
+    with Box(gpu_image, disk="/var/lib/appliance") as booted:
+        yield booted
+
+
+@pytest.fixture
+def gpus(gpu_box: Box) -> pretend.Gpus:
+    """The GPUs of that box."""
+    return pretend.gpus_of(gpu_box)

@@ -4,16 +4,16 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
+from tests.pretend.boxes import ENGINE, install_engine
 from tests.system.rig import Box, RigError
 
-ENGINE: Final = "/usr/local/lib/test-engine/engine.py"
+__all__ = ["ENGINE", "OPERATOR", "STRANGER", "Answer", "Fleet"]
+
 PROFILES: Final = "/etc/appliance/profiles"
 OPERATOR: Final = "ana"
 STRANGER: Final = "bob"
-_SOURCE: Final = Path(__file__).parents[1] / "pretend" / "engine.py"
 _GPUS: Final = 2
 """As many as a box with pretend GPUs has when it boots."""
 
@@ -38,7 +38,7 @@ class Fleet:
 
     def __init__(self, box: Box) -> None:
         self.box = box
-        box.write(ENGINE, _SOURCE.read_text(encoding="utf-8"), mode=0o755)
+        install_engine(box)
         (box.root / "etc/appliance/profiles").mkdir(parents=True, exist_ok=True)
 
     def profile(
@@ -99,6 +99,16 @@ class Fleet:
         self.profile("a", 9001)
         self.profile("b", 9002)
         self.apply()
+
+    def foreign_holder(self, name: str, *vram: str, user: str = STRANGER) -> int:
+        """Start a unit that is not ours and holds pretend VRAM, "GPU:GIB" each; its pid."""
+        self.people()
+        memory = [w for text in vram for w in ("--vram", text)]
+        # A port of its own: it is an engine that nobody asked for.
+        argv = ["/usr/bin/python3", "-S", ENGINE, "9100", *memory]
+        self.box.run("systemd-run", "-q", f"--unit={name}", f"--uid={user}", *argv)
+        self.box.wait_for("grep -q ':238C ' /proc/net/tcp")
+        return int(self.box.run(f"systemctl show -P MainPID {name}").stdout)
 
     def people(self) -> None:
         """An operator and a stranger."""

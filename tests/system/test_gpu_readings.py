@@ -1,0 +1,105 @@
+"""Drivers that hang, lie or show memory that is not the GPU's own."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.pretend import Gpus
+from tests.system.fleet import Fleet
+from tests.system.rig import Box
+
+
+@pytest.fixture
+def fleet(gpu_box: Box) -> Fleet:
+    """A box with two profiles that each fill most of both GPUs, a serving."""
+    fleet = Fleet(gpu_box)
+    fleet.gpu_pair()
+    fleet.switch("a")
+    return fleet
+
+
+def memory(fleet: Fleet) -> Mapping[str, Any]:
+    """The memory row of the status."""
+    row: Mapping[str, Any] = fleet.status()["memory"]
+    return row
+
+
+def wait_for_error(fleet: Fleet, *words: str, timeout_s: float = 20.0) -> str:
+    """Wait until the status says one of these about the GPUs."""
+    deadline = time.monotonic() + timeout_s
+    while not any(word in (said := str(memory(fleet)["gpu_error"])) for word in words):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.2)
+    return said
+
+
+def test_hung_driver_is_told_and_hangs_nothing_else(fleet: Fleet, gpus: Gpus) -> None:
+    """With a driver that hangs, status says so within seconds, and the model serves on."""
+    owner = fleet.main_pid("a")
+    gpus.hang()
+    wait_for_error(fleet, "hang", "hung", "answer")
+    began = time.monotonic()
+    assert fleet.status()["verdict"]["state"] != "nothing"
+    assert time.monotonic() - began < 2
+    answer = fleet.cli("switch", "b")
+    assert answer.exit == 1, answer
+    assert fleet.main_pid("a") == owner
+    gpus.recover()
+    wait_for_error(fleet, "None")
+    assert fleet.switch("b").exit == 0
+
+
+def test_gate_outlives_a_hang_and_admits_nobody(fleet: Fleet, gpus: Gpus) -> None:
+    """A start by hand on a hung driver is late at its deadline; nothing was admitted unseen."""
+    fleet.gpu_profile("b", 9002, release="2s")
+    fleet.apply()
+    fleet.box.run("systemctl stop appliance-backend-a.service")
+    gpus.hang()
+    fleet.box.run("systemctl start appliance-backend-b.service", check=False, timeout_s=30)
+    assert fleet.active() == []
+    assert gpus.owners() == []
+
+
+def test_memory_shared_with_the_host_is_read_from_the_host(fleet: Fleet, gpus: Gpus) -> None:
+    """A device without memory of its own admits what the host has, after a second reading."""
+    fleet.gpu_profile("light", 9003, gib=1.0, gpus=(0,))
+    fleet.apply()
+    gpus.change({"*.memory": 3})
+    assert fleet.switch("light").exit == 0
+    fleet.gpu_profile("heavy", 9004, gib=1.0, gpus=(0,), need=4000.0)
+    fleet.apply()
+    answer = fleet.cli("switch", "heavy")
+    assert answer.exit == 1, answer
+    assert fleet.active() == ["light"]
+
+
+def test_memory_that_cannot_be_read_admits_nobody_unasked(fleet: Fleet, gpus: Gpus) -> None:
+    """A GPU cut into slices is used only by a profile that takes the risk in so many words."""
+    fleet.gpu_profile("bold", 9003, gib=1.0, need=None, top="need = { assume_free = true }")
+    fleet.gpu_profile("b", 9002, release="2s")
+    fleet.apply()
+    gpus.change({"*.mig": 1})
+    refused = fleet.cli("switch", "b")
+    assert refused.exit in {1, 10, 11}, refused
+    assert "b" not in fleet.active()
+    assert "MIG" in refused.result["message"]
+    assert fleet.switch("bold").exit == 0
+
+
+def test_lost_gpu_is_told(fleet: Fleet, gpus: Gpus) -> None:
+    """A GPU that has fallen off the bus is an error of its own, and no start is admitted on it."""
+    gpus.change({"1.lost": 1})
+    wait_for_error(fleet, "lost")
+    assert fleet.cli("switch", "b").exit == 1
+    gpus.change({"1.lost": None})
+    wait_for_error(fleet, "None")
+
+
+def test_driver_loaded_anew_is_read_with_a_fresh_start(fleet: Fleet, gpus: Gpus) -> None:
+    """After the driver was reloaded, readings go on by themselves."""
+    assert memory(fleet)["gpu_error"] is None
+    gpus.change({"generation": 2})
+    wait_for_error(fleet, "None")
+    assert len(memory(fleet)["gpus"]) == 2
