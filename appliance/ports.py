@@ -8,7 +8,7 @@ from typing import Protocol
 
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.need import Peak
-from appliance.domain.observed import Observed
+from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Operation
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
@@ -38,7 +38,7 @@ class Units(Protocol):
     """The systemd units of this appliance. Every method may raise `UnitError`."""
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
-        """The units of the profiles `names`, the hold unit and whether the system goes down.
+        """The units of the profiles `names`, hold and run, and whether the system goes down.
 
         Args:
             names: Profiles.
@@ -69,6 +69,14 @@ class Units(Protocol):
 
     async def stop(self, name: str) -> None:
         """Queue a stop of profile `name`; does not wait."""
+        ...
+
+    async def start_run(self) -> None:
+        """Queue a start of the unit that runs a command of an operator; does not wait."""
+        ...
+
+    async def stop_run(self) -> None:
+        """Queue a stop of that unit, with everything that runs in it; does not wait."""
         ...
 
     async def start_hold(self) -> None:
@@ -133,6 +141,10 @@ class Host(Protocol):
 
     async def refusals(self) -> Mapping[str, str]:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
+        ...
+
+    async def run_report(self) -> RunReport | None:
+        """What the launcher of the last command left; None: nothing, or it still runs."""
         ...
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:

@@ -19,11 +19,13 @@ from appliance.adapters.host_memory import group_memory, read_host_memory
 from appliance.adapters.nvml import read_gpus
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import is_profile_name, unit_of
+from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
 
 _log = logging.getLogger(__name__)
 
+RUN_REPORT: Final = Path("/run/appliance-run/last.json")
 _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_PROFILE_BYTES: Final = 1 << 20
@@ -35,11 +37,13 @@ class LinuxHost:
     Args:
         gate_dir: Where the gate leaves its refusals.
         unit_dir: Where the generated units are.
+        run_report: What the launcher of a command leaves.
     """
 
-    def __init__(self, *, gate_dir: Path, unit_dir: Path) -> None:
+    def __init__(self, *, gate_dir: Path, unit_dir: Path, run_report: Path = RUN_REPORT) -> None:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
+        self._run_report = run_report
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
@@ -79,6 +83,10 @@ class LinuxHost:
     async def refusals(self) -> Mapping[str, str]:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
         return read_refusals(self._gate_dir)
+
+    async def run_report(self) -> RunReport | None:
+        """What the launcher of the last command left; None: nothing, or it still runs."""
+        return read_run_report(self._run_report)
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
         """The last lines that the processes of profile `name` logged since then."""
@@ -134,6 +142,15 @@ def read_refusals(directory: Path) -> Mapping[str, str]:
         except (OSError, ValueError, KeyError, TypeError):
             continue  # admitted or half-written meanwhile
     return {name: reason for name, reason in found.items() if is_profile_name(name)}
+
+
+def read_run_report(path: Path) -> RunReport | None:
+    """How the last command ended, from its launcher; None: it did not say."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        return RunReport(ran=bool(document["ran"]), text=str(document["text"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _facts(applied: Applied) -> ProfileFacts:

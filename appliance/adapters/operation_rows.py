@@ -78,4 +78,5 @@ def _goal(raw: dict[str, Any]) -> Goal:
         restore=tuple(raw["restore"]),
         commit=None if commit is None else tuple(commit),
         hold_until=raw["hold_until"],
+        claim=tuple(raw.get("claim", ())),  # absent in rows of older releases
     )

@@ -19,7 +19,7 @@ from appliance.adapters.dbus import (
 )
 from appliance.adapters.pulse import Pulse, PulseChange
 from appliance.domain.errors import PermissionDeniedError, UnitError
-from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 
 _SHUTDOWN: Final = "shutdown.target"
@@ -46,7 +46,7 @@ class SystemdUnits:
         times = ("UserspaceTimestamp", "UserspaceTimestampMonotonic")
         try:
             booted = await self._bus.get(MANAGER_PATH, "Manager", times)
-            await self._watch([HOLD_UNIT, _SHUTDOWN])
+            await self._watch([HOLD_UNIT, RUN_UNIT, _SHUTDOWN])
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot talk to systemd: {error}") from error
         self._boot_id = "-".join(str(booted[name]) for name in times)
@@ -74,7 +74,7 @@ class SystemdUnits:
         return self._pulse.change()
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
-        """The units of the profiles `names`, the hold unit and whether the system goes down.
+        """The units of the profiles `names`, hold and run, and whether the system goes down.
 
         Args:
             names: Profiles.
@@ -83,15 +83,18 @@ class SystemdUnits:
         units = {unit_of(name): name for name in names}
         try:
             await self._watch(units)
-            asked = [*units, HOLD_UNIT, _SHUTDOWN]
+            asked = [*units, HOLD_UNIT, RUN_UNIT, _SHUTDOWN]
             (listed,) = await self._bus.manager("ListUnitsByNames", "as", asked)
             rows = {row[0]: row for row in listed}
-            seen = await asyncio.gather(*(self._unit(rows[unit], full=full) for unit in units))
+            seen = await asyncio.gather(
+                *(self._unit(rows[unit], full=full) for unit in (*units, RUN_UNIT))
+            )
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot read units from systemd: {error}") from error
         shutdown = rows[_SHUTDOWN]
         return Observed(
-            units=dict(zip(units.values(), seen, strict=True)),
+            units=dict(zip(units.values(), seen[:-1], strict=True)),
+            run=seen[-1],
             hold_active=rows[HOLD_UNIT][3] == "active",
             # What systemd itself calls the state "stopping".
             going_down=bool(shutdown[7]) or shutdown[3] in {"active", "activating"},
@@ -123,6 +126,14 @@ class SystemdUnits:
     async def stop(self, name: str) -> None:
         """Queue a stop of profile `name`; does not wait."""
         await self._job("StopUnit", unit_of(name))
+
+    async def start_run(self) -> None:
+        """Queue a start of the unit that runs a command of an operator; does not wait."""
+        await self._job("StartUnit", RUN_UNIT)
+
+    async def stop_run(self) -> None:
+        """Queue a stop of that unit, with everything that runs in it; does not wait."""
+        await self._job("StopUnit", RUN_UNIT)
 
     async def start_hold(self) -> None:
         """Start the unit that conflicts with every backend; returns when it is active."""

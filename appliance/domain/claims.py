@@ -12,8 +12,9 @@ shared          none: it may run beside the others
 ==============  ==================================================
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 ALL_GPUS: Final = "gpu-all"
 CPU: Final = "cpu"
@@ -56,3 +57,21 @@ class Claim:
             return (Lease(name=ALL_GPUS, exclusive=True),)
         shared = (Lease(name=ALL_GPUS, exclusive=False),) if self.gpus else ()
         return (*shared, *(Lease(name=d, exclusive=True) for d in sorted(self.devices)))
+
+
+NOTHING: Final = Claim(devices=frozenset())
+"""The claim of what may run beside anything."""
+
+
+def claim_on(gpus: Literal["all"] | Iterable[int]) -> Claim:
+    """The claim on these GPUs, by NVML index; on the CPU when there are none."""
+    if gpus == "all":
+        return Claim(devices=frozenset({ALL_GPUS}))
+    return Claim(devices=frozenset(f"gpu-{n}" for n in gpus) or frozenset({CPU}))
+
+
+def gpu_indexes(claim: Claim) -> frozenset[int] | None:
+    """The NVML indexes of the GPUs of a claim; None: all that there are."""
+    if ALL_GPUS in claim.devices:
+        return None
+    return frozenset(int(d.removeprefix("gpu-")) for d in claim.gpus)

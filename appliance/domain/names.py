@@ -7,6 +7,8 @@ PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}\Z")
 """A profile's name: also part of a unit name and of paths, hence no metacharacter of either."""
 
 HOLD_UNIT: Final = "appliance-hold.service"
+RUN_UNIT: Final = "appliance-run.service"
+"""Runs one command of an operator in place of models (launch.run)."""
 SUPERVISOR_UNIT: Final = "appliance-supervisor.service"
 _PREFIX: Final = "appliance-backend-"
 _SUFFIX: Final = ".service"

@@ -1,7 +1,7 @@
 """What the box looked like at one instant."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -59,6 +59,16 @@ class ObservedUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What the launcher of a command left when it ended."""
+
+    ran: bool
+    """False: the command was never begun."""
+    text: str
+    """How it ended ("with status 0 after 12 min"), or why it was not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """Backend units by profile name, and the system around them."""
 
@@ -67,6 +77,8 @@ class Observed:
     """appliance-hold.service is active."""
     going_down: bool = False
     """The system is stopping: a failure seen now says nothing about a model."""
+    run: ObservedUnit = field(default_factory=ObservedUnit)
+    """appliance-run.service: active while a command runs, activating while it waits for memory."""
 
     def unit(self, name: str) -> ObservedUnit:
         """The unit of profile `name`; an inactive one when systemd does not know it."""

@@ -8,6 +8,7 @@ hold            the gateway queues new requests
 drain           requests in flight have finished, or their deadline has passed
 stop            every unit in the way is stopped
 release         the gate has seen the memory come back
+run             a command that ran in place of the models has ended
 start           the engine's process runs
 load            the engine says that it is ready
 warm-up         it has answered one real request
@@ -15,7 +16,7 @@ commit          the names to serve after a boot are on disk; requests are releas
 ==============  =======================================================================
 
 A failure after preflight turns an operation round: the same phases, towards the profiles
-that served before.
+that served before. So does the end of a command, which is no failure.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ class Kind(StrEnum):
     HOLD = "hold"
     REPAIR = "repair"
     """The supervisor's own: bring committed profiles back after a crash or an ended hold."""
+    RUN = "run"
+    """A command of an operator in place of models, which come back when it ends."""
 
 
 class Phase(StrEnum):
@@ -44,6 +47,7 @@ class Phase(StrEnum):
     DRAIN = "drain"
     STOP = "stop"
     RELEASE = "release"
+    RUN = "run"
     START = "start"
     LOAD = "load"
     WARM_UP = "warm-up"
@@ -74,6 +78,10 @@ HoldUntil = float | str | None
 """Unix seconds when a hold ends, `FOREVER`, or None: no hold."""
 
 
+COMMAND_ENDED: Final = "the command ended"
+"""How the reason of an operation begins that goes back because its command is over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
     """What the box shall look like when an operation is done."""
@@ -88,6 +96,8 @@ class Goal:
     """Names to serve after a boot, sorted; None: unchanged."""
     hold_until: HoldUntil = None
     """The hold to begin at the end; None: none."""
+    claim: tuple[str, ...] = ()
+    """Devices that a command needs, sorted; empty: no command is to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +107,7 @@ class Operation:
     id: int
     kind: Kind
     target: tuple[str, ...]
+    """Profiles; of a run the command's name."""
     goal: Goal
     boot_id: str
     requested_by: str
@@ -109,6 +120,11 @@ class Operation:
     rolling_back: bool = False
     reason: str = ""
     """Why it is rolling back; empty while it is not."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether it goes back because its command has ended, and not because it failed."""
+        return self.kind is Kind.RUN and self.reason.startswith(COMMAND_ENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from json import dumps
 from typing import Final
 
-from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.planning.unit_text import sealed
 
 RULE_FILE: Final = "50-appliance.rules"
@@ -28,11 +28,11 @@ polkit.addRule(function(action, subject) {{
 def polkit_rule(
     profiles: Iterable[str], *, source: str, version: str, user: str = "appliance"
 ) -> str:
-    """The rule for `user` on the backends of `profiles`, the hold and the apply unit.
+    """The rule for `user` on the backends of `profiles`, the hold, the run and the apply unit.
 
     Names are exact: newer systemd asks with the same action when a transient unit is made, so
     that a prefix would let the daemon run anything as root.
     """
-    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, APPLY_UNIT]
+    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, RUN_UNIT, APPLY_UNIT]
     body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS), user=dumps(user))
     return sealed(body, source=source, version=version, comment="//")

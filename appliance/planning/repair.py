@@ -7,7 +7,7 @@ crashed until systemd gave up              repaired, with a growing pause
 its start was refused by the gate          repaired, with a growing pause
 stopped by hand, or evicted by hand        left alone until a switch, a start or a boot
 a rival runs                               left alone
-during a hold                              left alone
+during a hold, while a command runs        left alone
 =========================================  ==========================================
 
 systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
@@ -37,7 +37,7 @@ def to_repair(
     attempts: Mapping[str, Sequence[float]],
     now_unix_s: float,
 ) -> tuple[str, ...]:
-    """Committed profiles to start now, sorted. Nothing while a hold or a shutdown is on.
+    """Committed profiles to start now, sorted. Nothing during a hold, a command or a shutdown.
 
     Args:
         committed: Names to serve after a boot.
@@ -47,7 +47,7 @@ def to_repair(
         attempts: Unix seconds of earlier repairs, by profile.
         now_unix_s: Unix seconds.
     """
-    if observed.hold_active or observed.going_down:
+    if observed.hold_active or observed.going_down or not observed.run.idle:
         return ()
     return tuple(
         name

@@ -18,6 +18,8 @@ def summary(observed: Observed, committed: Sequence[str], operation: Operation |
     if operation is not None:
         turned = ", rolling back" if operation.rolling_back else ""
         parts.append(f"{described(operation)}: {operation.phase}{turned}")
+    elif not observed.run.idle:
+        parts.append("a command runs")
     after_boot = ", ".join(committed) or "nothing"
     if after_boot != serving:
         parts.append(f"after a boot {after_boot}")

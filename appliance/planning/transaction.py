@@ -5,122 +5,39 @@ process has already done, and a process that starts anew repeats a step harmless
 (stopping what is stopped, starting what runs, asking a warm model again).
 
 forward      checks, holds, drains, stops, starts, warms up, commits
+a command    checks, holds, drains, stops, runs it, and goes back to the restore set
 any failure  after preflight: `TurnRound`, and the same steps run towards the restore set
 shutdown     `Wait`: a failure seen while the system goes down says nothing about a model
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.claims import Claim
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
 from appliance.domain.operations import PHASE_ORDER, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
-from appliance.planning.goals import in_the_way
+from appliance.planning.actions import (
+    Action,
+    Check,
+    Commit,
+    DrainRequests,
+    Finish,
+    HoldRequests,
+    Start,
+    Steps,
+    Stop,
+    TurnRound,
+    Wait,
+    WarmUp,
+)
+from appliance.planning.command import end_command, has_begun, is_forward, run_command
+from appliance.planning.endings import why_down
+from appliance.planning.goals import in_the_way, in_the_way_of
 from appliance.planning.wording import joined
 
 CANCELLED: Final = "cancelled"
 """Why an operation turned round, or was refused, when somebody asked for that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What this process has done for the operation, in its present direction."""
-
-    checked: bool = False
-    held: bool = False
-    drained: bool = False
-    stopped: frozenset[str] = frozenset()
-    """Profiles whose stop was asked for."""
-    started: frozenset[str] = frozenset()
-    """Profiles whose start was asked for."""
-    warm: frozenset[str] = frozenset()
-    committed: bool = False
-    failure: str = ""
-    """What the last step reported; empty: nothing."""
-    cancelled: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Look at everything that could refuse the change."""
-
-
-@dataclass(frozen=True, slots=True)
-class HoldRequests:
-    """Ask the gateway to queue new requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainRequests:
-    """Let requests in flight to these profiles finish."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Queue a stop job."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Queue a start job."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WarmUp:
-    """Ask for one real completion."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Write the committed names, begin or end the hold, release the requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Do nothing until something changes."""
-
-    phase: Phase
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRound:
-    """Begin the roll-back."""
-
-    reason: str
-    phase: Phase | None = None
-    """Where it failed, when that is further than anybody saw; None: in the present phase."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The operation is over."""
-
-    outcome: Outcome
-    message: str
-
-
-Action = (
-    Check
-    | HoldRequests
-    | DrainRequests
-    | Stop
-    | Start
-    | WarmUp
-    | Commit
-    | Wait
-    | TurnRound
-    | Finish
-)
 
 
 def next_action(
@@ -129,6 +46,8 @@ def next_action(
     observed: Observed,
     catalogue: Catalogue,
     refusals: Mapping[str, str],
+    *,
+    report: RunReport | None = None,
 ) -> Action:
     """The next action. Never starts a profile while one of its rivals is not idle.
 
@@ -138,6 +57,7 @@ def next_action(
         observed: The box, read after the last step.
         catalogue: Every applied profile.
         refusals: What the gate said when it last refused a start, by profile.
+        report: What the command's launcher left when it ended; None: nothing.
     """
     if observed.going_down:
         return Wait(operation.phase, "the system is going down")
@@ -146,7 +66,9 @@ def next_action(
     return (
         _failure(operation, steps, observed, catalogue, refusals)
         or _preflight(operation, steps)
+        or end_command(operation, steps, observed)
         or _come_down(operation, steps, observed)
+        or run_command(operation, steps, observed, report)
         or _come_up(operation, steps, observed)
         or Commit()
     )
@@ -161,7 +83,7 @@ def _preflight(operation: Operation, steps: Steps) -> Action | None:
 
 
 def _come_down(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
-    to_stop = _to_stop(operation, observed)
+    to_stop = _to_stop(operation, steps, observed)
     if not to_stop:
         return None
     if not steps.held:
@@ -189,12 +111,14 @@ def _to_start(operation: Operation) -> tuple[str, ...]:
     return operation.goal.restore if operation.rollback else ()
 
 
-def _to_stop(operation: Operation, observed: Observed) -> tuple[str, ...]:
+def _to_stop(operation: Operation, steps: Steps, observed: Observed) -> tuple[str, ...]:
     """What still has to come down: a restarted profile only until it has been down once."""
     if operation.rolling_back:
         wanted: tuple[str, ...] = tuple(
             n for n in operation.goal.start if n not in _to_start(operation)
         )
+    elif has_begun(operation, steps, observed):
+        return ()  # who is started by hand now meets the command's leases
     elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:
         wanted = tuple(n for n in operation.goal.stop if n not in operation.goal.start)
     else:
@@ -233,6 +157,13 @@ def _start_phase(unit: ObservedUnit) -> Phase:
     return Phase.LOAD if unit.status_text.startswith("loading") else Phase.START
 
 
+_NO_STATUS: Final = {
+    Phase.RELEASE: "waiting for the gate",
+    Phase.START: "starting the engine",
+    Phase.LOAD: "loading",
+}
+
+
 def _failure(
     operation: Operation,
     steps: Steps,
@@ -244,9 +175,10 @@ def _failure(
     untouched = _is_untouched(operation)
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure)
-    rival = _rival(operation, observed, catalogue)
+    rival = _rival(operation, steps, observed, catalogue)
     if rival and (steps.checked or not untouched):
-        return Finish(Outcome.SUPERSEDED, f"{rival} was started by hand meanwhile and stays")
+        ended = f"{operation.reason}; " if operation.ran else ""
+        return Finish(Outcome.SUPERSEDED, f"{ended}{rival} was started by hand meanwhile and stays")
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     if steps.cancelled and not operation.rolling_back:
         reason = CANCELLED
@@ -256,7 +188,8 @@ def _failure(
         return Finish(Outcome.REFUSED, reason)
     if not operation.rolling_back:
         return TurnRound(reason, _failed_phase(operation, steps, observed))
-    return Finish(Outcome.FAILED, f"{operation.reason}; roll-back failed: {reason}")
+    way = "going back" if operation.ran else "roll-back"
+    return Finish(Outcome.FAILED, f"{operation.reason}; {way} failed: {reason}")
 
 
 def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
@@ -287,46 +220,26 @@ def _start_failure(
     return ""
 
 
-def _rival(operation: Operation, observed: Observed, catalogue: Catalogue) -> str | None:
+def _rival(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> str | None:
     """A profile that somebody else started and that is in the way of what we start."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
-    for name in _to_start(operation):
-        if name not in catalogue:
-            continue
-        for other in sorted(in_the_way(name, catalogue)):
-            if other not in ours and not observed.unit(other).idle:
-                return other
-    return None
-
-
-def why_down(unit: ObservedUnit, refusal: str) -> str:
-    """Why a unit that was started is not up, in words for a person."""
-    if refusal and not unit.exit_status and unit.result in _BEFORE_THE_ENGINE:
-        return refusal
-    text = f" ({unit.status_text})" if unit.status_text else ""
-    if unit.result in {"exit-code", "signal", "core-dump"}:
-        how = "exited with status" if unit.result == "exit-code" else "was killed by signal"
-        return f"the engine {how} {unit.exit_status}{text}"
-    return _WHY.get(unit.result, unit.result) + text
-
-
-_BEFORE_THE_ENGINE: Final = frozenset({"success", "exec-condition", "exit-code"})
-"""Results of a run that the gate ended: the engine has no exit status."""
-_NO_STATUS: Final = {
-    Phase.RELEASE: "waiting for the gate",
-    Phase.START: "starting the engine",
-    Phase.LOAD: "loading",
-}
-_WHY: Final = {
-    "oom-kill": "the engine ran out of memory",
-    "start-limit-hit": "it crashed too often",
-    "success": "it was stopped by hand",
-    "timeout": "no progress until the deadline",
-}
+    names = (n for n in _to_start(operation) if n in catalogue)
+    rivals = frozenset[str]().union(*(in_the_way(n, catalogue) for n in names))
+    if has_begun(operation, steps, observed):
+        return None
+    if is_forward(operation):
+        rivals = in_the_way_of(Claim(devices=frozenset(operation.goal.claim)), catalogue)
+    return next((n for n in sorted(rivals - ours) if not observed.unit(n).idle), None)
 
 
 def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
     goal = operation.goal
+    if operation.ran:
+        again = goal.restore if operation.rollback else ()
+        served = f"; {_serving(again, catalogue, again=True)}" if again else ""
+        return Finish(Outcome.DONE, f"{operation.reason}{served}")
     if operation.rolling_back:
         if not goal.restore or not operation.rollback:
             return Finish(Outcome.FAILED, operation.reason)
@@ -340,11 +253,12 @@ def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
     )
 
 
-def _serving(names: tuple[str, ...], catalogue: Catalogue) -> str:
+def _serving(names: tuple[str, ...], catalogue: Catalogue, *, again: bool = False) -> str:
     """``genesis is serving on :8022``, ``left (:8030) and right (:8031) are serving``."""
+    how = "serving again" if again else "serving"
     if len(names) == 1:
-        return f"{names[0]} is serving on {catalogue[names[0]].endpoint}"
-    return f"{joined([f'{n} ({catalogue[n].endpoint})' for n in names])} are serving"
+        return f"{names[0]} is {how} on {catalogue[names[0]].endpoint}"
+    return f"{joined([f'{n} ({catalogue[n].endpoint})' for n in names])} are {how}"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.events import Accepted
 from appliance.domain.observed import Observed
@@ -50,6 +51,10 @@ class Request:
     rollback: bool = True
     drain_s: float | None = None
     hold_until: HoldUntil = None
+    command: str = ""
+    """Of a run: the command's name, and nothing of its arguments."""
+    claim: Claim = NOTHING
+    """Of a run: what the command needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,8 @@ class Supervisor:
                 " ".join(operation.target) or "all",
                 request.by,
             )
-            usual_ms = await self._out.store.usual_ms(operation)
+            is_run = operation.kind is Kind.RUN  # which says nothing about the next one
+            usual_ms = None if is_run else await self._out.store.usual_ms(operation)
             transaction = self._launch(operation)
         return Running(
             transaction=transaction, accepted=_accepted(operation, joined=False, usual_ms=usual_ms)
@@ -227,7 +233,7 @@ class Supervisor:
     def _join(self, request: Request, running: Transaction) -> Running:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
-        if not same or operation.rolling_back or request.kind is Kind.HOLD:
+        if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
             elapsed_s = self._out.clock.unix_s() - operation.began_unix_s
             raise BusyError(
                 f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
@@ -245,11 +251,12 @@ class Supervisor:
             observed=observed,
             committed=self._out.commitment.committed(),
             hold_until=request.hold_until,
+            claim=request.claim,
         )
         return Operation(
             id=0,
             kind=request.kind,
-            target=request.names,
+            target=(request.command,) if request.kind is Kind.RUN else request.names,
             goal=goal,
             boot_id=self._out.units.boot_id,
             requested_by=request.by,

@@ -7,6 +7,7 @@ a timed hold that has passed            ends it and starts the committed profile
 a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
 a committed profile that crashed        starts it, with growing pauses (planning.repair)
 anything started or stopped by hand     nothing
+a command of an operator runs           nothing until it has ended
 ======================================  =============================================
 """
 
@@ -31,6 +32,8 @@ class Tender:
 
     async def tend(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
         """Make the hold right; returns the profiles to start now. Raises `UnitError`."""
+        if not observed.run.idle:
+            return ()  # a command has the devices, though nobody remembers its operation
         committed = tuple(n for n in self._out.commitment.committed() if n in catalogue)
         now = self._out.clock.unix_s()
         until = self._out.commitment.hold_until()

@@ -11,29 +11,34 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
+from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.events import Ended
-from appliance.domain.observed import Observed
+from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.protocol import Exit
-from appliance.planning.admission import Finding, Level, findings, refusal
-from appliance.planning.placement import misplaced, unlocked
-from appliance.planning.transaction import (
+from appliance.planning.actions import (
     Action,
     Check,
     Commit,
     DrainRequests,
     Finish,
+    GoBack,
     HoldRequests,
     Start,
+    StartRun,
     Steps,
     Stop,
+    StopRun,
     TurnRound,
     Wait,
     WarmUp,
-    next_action,
 )
+from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.placement import misplaced, unlocked
+from appliance.planning.run_admission import run_findings
+from appliance.planning.transaction import next_action
 from appliance.services.feed import Feed
 from appliance.services.outside import Outside
 from appliance.services.phases import PhaseTimer
@@ -41,6 +46,8 @@ from appliance.services.phases import PhaseTimer
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
+_LOOK_AT_COMMAND_S = 5.0
+"""A command may run for days, and its end is signalled: the watchdog is all that looks need."""
 _LOG_LINES = 5
 T = TypeVar("T")
 
@@ -51,13 +58,14 @@ async def preflight(
     """Every finding on `operation` as the box is now. Changes nothing."""
     goal = operation.goal
     host = outside.host
-    with_gpus = any(catalogue[name].claim.gpus for name in goal.start)
+    claims = [*(catalogue[n].claim for n in goal.start), Claim(devices=frozenset(goal.claim))]
+    with_gpus = any(claim.gpus for claim in claims)
     box, marks, facts = await asyncio.gather(
         host.box(with_gpus=with_gpus),
         outside.store.marks(),
         asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start)),
     )
-    return findings(
+    found = findings(
         operation.kind,
         goal,
         catalogue=catalogue,
@@ -66,6 +74,7 @@ async def preflight(
         facts=dict(zip(goal.start, facts, strict=True)),
         box=box,
     )
+    return (*found, *run_findings(operation.kind, goal, observed, box))
 
 
 class Transaction:
@@ -110,20 +119,39 @@ class Transaction:
             observed = await self._out.units.observe(self._catalogue, full=look_closer)
             self._on_look(observed)
             refusals = await self._out.host.refusals() if self._steps.started else {}
-            self._steps = replace(self._steps, cancelled=self._cancel.is_set())
-            action = next_action(self.operation, self._steps, observed, self._catalogue, refusals)
+            self._steps = replace(
+                self._steps,
+                cancelled=self._cancel.is_set(),
+                # Seen running: when it is gone it is over, whoever started it.
+                run_started=self._steps.run_started or not observed.run.idle,
+            )
+            action = next_action(
+                self.operation,
+                self._steps,
+                observed,
+                self._catalogue,
+                refusals,
+                report=await self._report(observed),
+            )
             if isinstance(action, Finish):
                 return await self._finish(action, observed)
             if isinstance(action, Wait):
                 await self._enter(action.phase, action.text)
                 # What an engine says about itself is asked for only while nothing happens.
-                look_closer = await self._unless_cancelled(change.wait(_LOOK_AGAIN_S)) is False
+                pause_s = _LOOK_AT_COMMAND_S if action.phase is Phase.RUN else _LOOK_AGAIN_S
+                look_closer = await self._unless_cancelled(change.wait(pause_s)) is False
                 continue
             look_closer = False
             try:
                 await self._do(action, observed)
             except ApplianceError as error:
                 self._steps = replace(self._steps, failure=str(error))
+
+    async def _report(self, observed: Observed) -> RunReport | None:
+        """What a command that is over has left."""
+        if self.operation.kind is not Kind.RUN or not observed.run.idle:
+            return None
+        return await self._out.host.run_report()
 
     async def _do(self, action: Action, observed: Observed) -> None:
         match action:
@@ -135,25 +163,44 @@ class Transaction:
                 self._steps = replace(self._steps, held=True)
             case DrainRequests(names):
                 await self._drain(names)
-            case Stop(name):
-                await self._enter(Phase.STOP, f"{name}: SIGTERM")
-                await self._out.units.stop(name)
-                self._steps = replace(self._steps, stopped=self._steps.stopped | {name})
-            case Start(name):
-                await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
-                await self._clear_start_limits((name,))
-                await self._out.units.start(name)
-                self._steps = replace(self._steps, started=self._steps.started | {name})
+            case Stop() | Start() | StartRun() | StopRun():
+                await self._queue(action)
             case WarmUp(name):
                 await self._warm_up(name)
             case Commit():
                 await self._commit(observed)
             case TurnRound(reason, phase):
                 await self._turn_round(reason, phase or self.operation.phase)
+            case GoBack(reason):
+                await self._enter(Phase.RUN, reason)
+                self._timer.end()
+                self._reverse(reason)
             case Wait() | Finish():
                 pass  # the loop's own
             case never:
                 assert_never(never)
+
+    async def _queue(self, action: Stop | Start | StartRun | StopRun) -> None:
+        """Ask systemd for a job."""
+        units, steps = self._out.units, self._steps
+        match action:
+            case Stop(name):
+                await self._enter(Phase.STOP, f"{name}: SIGTERM")
+                await units.stop(name)
+                self._steps = replace(steps, stopped=steps.stopped | {name})
+            case Start(name):
+                await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
+                await self._clear_start_limits((name,))
+                await units.start(name)
+                self._steps = replace(steps, started=steps.started | {name})
+            case StartRun():
+                await self._enter(Phase.RELEASE, "waiting for the command")
+                await units.start_run()
+                self._steps = replace(steps, run_started=True)
+            case StopRun():
+                await self._enter(Phase.STOP, "the command: SIGTERM")
+                await units.stop_run()
+                self._steps = replace(steps, run_stopped=True)
 
     async def _check(self, observed: Observed) -> None:
         self._timer.enter(Phase.PREFLIGHT)
@@ -230,6 +277,10 @@ class Transaction:
                     name, _LOG_LINES, since_unix_s=self.operation.began_unix_s
                 )
                 self._log_lines = tuple(await tail)
+        self._reverse(reason)
+
+    def _reverse(self, reason: str) -> None:
+        """From now on towards what served before."""
         self._steps = Steps(held=True, drained=True)
         self._cleared.clear()
         self.operation = replace(self.operation, rolling_back=True, reason=reason, phase=Phase.STOP)
@@ -273,7 +324,10 @@ class Transaction:
             phases_ms=self._timer.milliseconds,
         )
         await self._out.store.finish(finished)
-        restored = self.operation.goal.restore if action.outcome is Outcome.ROLLED_BACK else ()
+        came_back = action.outcome is Outcome.ROLLED_BACK or (
+            self.operation.ran and action.outcome is Outcome.DONE
+        )
+        restored = self.operation.goal.restore if came_back else ()
         self.feed.publish(
             Ended(
                 operation=self.operation.id,
@@ -294,10 +348,12 @@ class Transaction:
 
 
 def _exit(operation: Operation, outcome: Outcome, observed: Observed) -> Exit:
+    goal = operation.goal
     if outcome is Outcome.DONE:
         return Exit.OK
     if outcome is Outcome.ROLLED_BACK:
         return Exit.RESTORED
-    if outcome is Outcome.FAILED and operation.kind is Kind.SWITCH and not observed.serving():
+    emptied = operation.kind is Kind.SWITCH or (operation.kind is Kind.RUN and goal.restore)
+    if outcome is Outcome.FAILED and emptied and not observed.serving():
         return Exit.NOT_RESTORED
     return Exit.FAILED

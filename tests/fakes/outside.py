@@ -8,7 +8,7 @@ from appliance.domain.errors import BackendError, StoreError, UnitError
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
-from appliance.domain.observed import Observed
+from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
@@ -86,6 +86,14 @@ class FakeUnits:
 
     async def stop(self, name: str) -> None:
         self.systemd.stop(name)
+        self.version += 1
+
+    async def start_run(self) -> None:
+        self.systemd.start_run()
+        self.version += 1
+
+    async def stop_run(self) -> None:
+        self.systemd.stop_run()
         self.version += 1
 
     async def start_hold(self) -> None:
@@ -174,6 +182,9 @@ class FakeHost:
 
     async def refusals(self) -> Mapping[str, str]:
         return dict(self.systemd.refusals)
+
+    async def run_report(self) -> RunReport | None:
+        return self.systemd.command.report
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:  # noqa: ARG002
         return [f"last words of {name}"][:lines]

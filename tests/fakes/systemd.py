@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from appliance.domain.claims import Claim
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.profile import Catalogue
-from appliance.planning.goals import in_the_way
+from appliance.planning.goals import in_the_way, in_the_way_of
+from tests.fakes.command import FakeCommand
 
 NEVER = float("inf")
 
@@ -44,6 +46,7 @@ class FakeSystemd:
         self.refusals: dict[str, str] = {}
         self.slots = {name: _Slot() for name in catalogue}
         self.starts: list[str] = []
+        self.command = FakeCommand()
 
     def observed(self, names: Iterable[str]) -> Observed:
         """What D-Bus would say."""
@@ -51,6 +54,7 @@ class FakeSystemd:
             units={name: self.slots[name].unit for name in names if name in self.slots},
             hold_active=self.hold_active,
             going_down=self.going_down,
+            run=self.command.unit,
         )
 
     def owners(self) -> list[str]:
@@ -92,6 +96,19 @@ class FakeSystemd:
             slot.due_s = self.now_s + self.behaviour[name].stop_s
         self._settle()
 
+    def start_run(self) -> None:
+        """Nothing conflicts with a command: leases keep it apart from backends."""
+        self.command.start(self.now_s)
+
+    def stop_run(self) -> None:
+        """Queue a stop of the command."""
+        self.command.stop(self.now_s)
+
+    def _has_lease(self, claim: Claim) -> str | None:
+        """A backend with a process that such a claim excludes."""
+        rivals = in_the_way_of(claim, self.catalogue)
+        return next((r for r in sorted(rivals) if self.slots[r].unit.main_pid), None)
+
     def start_hold(self) -> None:
         """Conflicts with every backend."""
         for name in self.slots:
@@ -115,7 +132,8 @@ class FakeSystemd:
 
     def next_due_s(self) -> float:
         """When something happens by itself."""
-        return min((slot.due_s for slot in self.slots.values()), default=NEVER)
+        dues = [slot.due_s for slot in self.slots.values()]
+        return min([*dues, self.command.due_s])
 
     def advance(self, to_s: float) -> bool:
         """Let time pass until `to_s` or until something happens; True: something happened."""
@@ -128,6 +146,9 @@ class FakeSystemd:
             if slot.due_s <= self.now_s:
                 slot.due_s = NEVER
                 self._happen(name, slot)
+        if self.command.due_s <= self.now_s:
+            blocked = self._has_lease(self.command.claim) is not None
+            self.command.happen(self.now_s, blocked=blocked)
         self._settle()
         return True
 
@@ -164,6 +185,10 @@ class FakeSystemd:
             case _:
                 raise AssertionError(f"{name} was not expected to change in {slot.unit}")
 
+    def _command_has(self, name: str) -> str:
+        meets = self.catalogue[name].claim.intersects(self.command.claim)
+        return "held by the command" if self.command.holds and meets else ""
+
     def _settle(self) -> None:
         """Start what waits for its rivals to be gone, as the ordering does."""
         for name, slot in self.slots.items():
@@ -172,7 +197,7 @@ class FakeSystemd:
             if not slot.wants_start or slot.unit.main_pid or waiting:
                 continue
             slot.wants_start = False
-            if refusal := self.behaviour[name].refusal:
+            if refusal := self.behaviour[name].refusal or self._command_has(name):
                 slot.unit, slot.due_s = ObservedUnit(), NEVER
                 self.refusals[name] = refusal
                 continue

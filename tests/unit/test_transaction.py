@@ -10,9 +10,10 @@ from appliance.domain.memory import Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
+from appliance.planning.actions import Steps, TurnRound
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
 from appliance.planning.goals import goal_of
-from appliance.planning.transaction import Steps, TurnRound, next_action
+from appliance.planning.transaction import next_action
 from appliance.services.transaction import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue

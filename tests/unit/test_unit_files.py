@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ProfileError
-from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.spec import Override, Patch
 from appliance.planning.overrides import refusal
@@ -360,5 +360,5 @@ def test_the_polkit_rule_names_exact_units() -> None:
     """A prefix would match a transient unit that runs anything as root."""
     rule = polkit_rule(["b", "a"], source="/p", version="1")
     names = [line.strip(' ",') for line in rule.splitlines() if line.startswith('  "')]
-    assert names == [unit_of("a"), unit_of("b"), HOLD_UNIT, "appliance-apply.service"]
+    assert names == [unit_of("a"), unit_of("b"), HOLD_UNIT, RUN_UNIT, "appliance-apply.service"]
     assert '["start", "stop", "restart", "reset-failed", "ref"]' in rule

@@ -1,0 +1,129 @@
+"""What an operation's process can do next, and what it has done already."""
+
+from dataclasses import dataclass
+
+from appliance.domain.operations import Outcome, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What this process has done for the operation, in its present direction."""
+
+    checked: bool = False
+    held: bool = False
+    drained: bool = False
+    stopped: frozenset[str] = frozenset()
+    """Profiles whose stop was asked for."""
+    started: frozenset[str] = frozenset()
+    """Profiles whose start was asked for."""
+    warm: frozenset[str] = frozenset()
+    run_started: bool = False
+    """The start of the command's unit was asked for."""
+    run_stopped: bool = False
+    """Its stop was asked for."""
+    committed: bool = False
+    failure: str = ""
+    """What the last step reported; empty: nothing."""
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Look at everything that could refuse the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequests:
+    """Ask the gateway to queue new requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequests:
+    """Let requests in flight to these profiles finish."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Queue a stop job."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Queue a start job."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    """Queue a start of the unit that runs the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """Queue a stop of that unit, with everything that runs in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """Ask for one real completion."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write the committed names, begin or end the hold, release the requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing until something changes."""
+
+    phase: Phase
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRound:
+    """Begin the roll-back."""
+
+    reason: str
+    phase: Phase | None = None
+    """Where it failed, when that is further than anybody saw; None: in the present phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoBack:
+    """The command is over: begin to bring back what served before."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The operation is over."""
+
+    outcome: Outcome
+    message: str
+
+
+Action = (
+    Check
+    | HoldRequests
+    | DrainRequests
+    | Stop
+    | Start
+    | StartRun
+    | StopRun
+    | WarmUp
+    | Commit
+    | Wait
+    | TurnRound
+    | GoBack
+    | Finish
+)
