@@ -34,6 +34,7 @@ def row(name: str, state: str, **more: object) -> dict[str, object]:
         "status_text": "",
         "main_pid": None,
         "edited_since_apply": False,
+        "memory": None,
         "note": None,
         **more,
     }
@@ -152,6 +153,74 @@ def test_status_tells_gpus_that_cannot_be_read(box: CliBox) -> None:
     with FakeSupervisor(box.socket, answers(document(GENESIS, memory=memory))):
         ended = box.run("status")
     assert "GPUs cannot be read: driver/library mismatch" in ended.out
+
+
+def holder(comm: str, held: int | None, *, profile: str | None = None, pid: int = 1) -> object:
+    return {"profile": profile, "unit": "", "user": "", "comm": comm, "pid": pid} | {
+        "held_bytes": held
+    }
+
+
+def gpu(index: int, *holders: object, unattributed: int = 0) -> dict[str, object]:
+    return {
+        "index": index,
+        "uuid": f"GPU-{index}",
+        "name": "RTX 3090",
+        "total_bytes": 24 << 30,
+        "free_bytes": 3 << 30,
+        "used_bytes": 21 << 30,
+        "holders": list(holders),
+        "unattributed_bytes": unattributed,
+    }
+
+
+def vram(box: CliBox, *gpus: dict[str, object], **more: object) -> list[str]:
+    memory = {"gpus": list(gpus), "gpu_error": None, **more}
+    with FakeSupervisor(box.socket, answers(document(AEON, GENESIS, memory=memory))):
+        lines = box.run("status").out.splitlines()
+    return [line for line in lines if line.strip().startswith(("VRAM", "GPUs", "●", "○"))]
+
+
+def test_status_names_who_holds_a_gpu(box: CliBox) -> None:
+    """Under the profile: its memory in one figure, others with their pid, the rest together."""
+    lines = vram(
+        box,
+        gpu(
+            0,
+            holder("python3", 9 << 30, pid=4121),
+            holder("engine", 6 << 30, profile="genesis"),
+            holder("worker", 5 << 30, profile="genesis", pid=2),
+            holder("Xorg", 400 << 20, pid=812),
+            holder("dwm", None, pid=813),
+            holder("a", 300 << 20, pid=3),
+            holder("b", 200 << 20, pid=4),
+            unattributed=1 << 30,
+        ),
+    )
+    assert lines[1] == (
+        "    VRAM    21.0 of 24.0 GiB  genesis 11.0 · python3(4121) 9.0 · Xorg(812) 0.4"
+        " · a(3) 0.3 · 2 more 0.2 · unattributed 1.0"
+    )
+
+
+def test_status_places_each_gpu_with_its_profile(box: CliBox) -> None:
+    """A GPU that no running profile holds is told after the profiles; an idle one is not."""
+    lines = vram(
+        box,
+        gpu(0, holder("engine", 6 << 30, profile="genesis"), holder("odd", None, pid=5)),
+        gpu(1, holder("old", 1 << 30, profile="aeon")),
+        gpu(2),
+    )
+    assert [lines[1], lines[3]] == [
+        "    VRAM    GPU 0  21.0 of 24.0 GiB  genesis 6.0 · odd(5)",
+        "VRAM    GPU 1  21.0 of 24.0 GiB  aeon 1.0",
+    ]
+
+
+def test_status_says_how_old_its_figures_are(box: CliBox) -> None:
+    """Figures of some time ago are not passed off as those of now."""
+    lines = vram(box, gpu(0), sampled_unix_s=time.time() - 301)
+    assert lines[-1] == "GPUs as they were 5 min ago"
 
 
 def test_json_is_the_document(box: CliBox) -> None:

@@ -46,6 +46,8 @@ def status(
     marks: Mapping[str, Mark] | None = None,
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
+    memory: Mapping[str, object] | None = None,
+    memory_of: Mapping[str, Mapping[str, object]] | None = None,
 ) -> StatusDocument:
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
@@ -56,7 +58,8 @@ def status(
         marks=marks,
         operation=operation,
         last_operation=None,
-        memory=None,
+        memory=memory,
+        memory_of=memory_of,
         supervisor=SupervisorRow(state="down" if down else "up", uptime_s=None),
         host="garage",
         version="0.1.0",
@@ -175,6 +178,24 @@ def test_a_hold_by_hand_is_not_said_to_outlive_a_boot() -> None:
     document = status({}, "genesis", hold_active=True)
     assert document["hold"] == {"until_unix_s": None, "kept": False}
     assert "reboots" not in why(document)
+
+
+def test_a_hung_driver_is_told_and_wrongs_nobody() -> None:
+    """What serves beside a driver that hangs still serves; why nothing else will start is said."""
+    memory = {"gpu_state": "hung", "gpu_error": "the GPU driver hangs: silent for 5.0 s"}
+    document = status({"genesis": UP}, "genesis", memory=memory)
+    assert document["verdict"]["exit"] == 0
+    assert why(document) == (
+        "the GPU driver hangs: silent for 5.0 s: what serves goes on, no start is admitted"
+    )
+    other = status({"genesis": UP}, "genesis", memory={"gpu_state": "lost"})
+    assert other["verdict"]["why"] == []
+
+
+def test_memory_is_told_with_its_profile() -> None:
+    """What a profile holds and needs is in its row; unknown is null."""
+    document = status({"genesis": UP}, memory_of={"genesis": {"vram_bytes": 1}})
+    assert [row["memory"] for row in document["profiles"]] == [None, None, {"vram_bytes": 1}]
 
 
 def test_a_hold_excuses_what_does_not_serve() -> None:

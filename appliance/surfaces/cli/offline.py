@@ -110,7 +110,9 @@ def _host_memory() -> dict[str, object]:
         "ram_total_bytes": kibibytes("MemTotal"),
         "ram_available_bytes": kibibytes("MemAvailable"),
         "gpus": [],
+        "gpu_state": None,
         "gpu_error": "not asked: the supervisor reads the GPUs",
+        "sampled_unix_s": None,
     }
 
 

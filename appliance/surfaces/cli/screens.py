@@ -35,6 +35,13 @@ _VERDICT_STYLES: Final = {
 _INDENT: Final = "    "
 _SHORT: Final = frozenset({"stopped"})
 """States that one line says everything about."""
+_GIB: Final = 1 << 30
+_MOST_HOLDERS: Final = 4
+"""By name; a desktop has a dozen small ones."""
+_WORTH_SAYING_BYTES: Final = 512 << 20
+"""What a driver keeps for contexts and displays is in no process's account."""
+_OLD_S: Final = 30.0
+"""Older figures are said to be."""
 
 
 def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> None:
@@ -43,9 +50,17 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     terminal.line()
     rows = _by_interest(document["profiles"])
     widths = _widths(rows)
+    vram = _vram_lines(document)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
-    closing = [*_operations(document, now), *_unread(document), *_why(document, terminal)]
+        for line in vram.pop(row["name"], ()):
+            terminal.line(f"{_INDENT}{line}")
+    closing = [
+        *vram.pop("", ()),
+        *_operations(document, now),
+        *_unread(document, now),
+        *_why(document, terminal),
+    ]
     if closing and rows:
         terminal.line()
     for line in closing:
@@ -186,8 +201,56 @@ def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
         yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
 
 
-def _unread(document: StatusDocument) -> Iterable[str]:
-    """GPUs that the supervisor could not read; without one nobody asked them."""
-    error = text_in(document["memory"] or {}, "gpu_error")
-    if error and document["supervisor"]["state"] == "up":
+def _unread(document: StatusDocument, now: float) -> Iterable[str]:
+    """GPUs that the supervisor could not read, or not lately; without one nobody asked them."""
+    memory = document["memory"] or {}
+    if document["supervisor"]["state"] != "up":
+        return
+    error = text_in(memory, "gpu_error")
+    # A driver that hangs is in the verdict.
+    if error and text_in(memory, "gpu_state") != "hung":
         yield f"GPUs cannot be read: {error}"
+    sampled = number_in(memory, "sampled_unix_s")
+    if objects_in(memory, "gpus") and sampled is not None and now - sampled > _OLD_S:
+        yield f"GPUs as they were {age(now - sampled)} ago"
+
+
+def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
+    """Who holds each GPU, by the profile to show it under: the largest that runs; else empty."""
+    gpus = objects_in(document["memory"] or {}, "gpus")
+    shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
+    lines: dict[str, list[str]] = {}
+    for gpu in gpus:
+        holders = objects_in(gpu, "holders")
+        if not holders:
+            continue
+        owners = (text_in(holder, "profile") for holder in holders)
+        owner = next((name for name in owners if name in shown), "")
+        which = f"GPU {number_in(gpu, 'index') or 0:.0f}  " if len(gpus) > 1 else ""
+        lines.setdefault(owner, []).append(f"VRAM    {which}{_vram(gpu, holders)}")
+    return lines
+
+
+def _vram(gpu: Json, holders: Sequence[Json]) -> str:
+    used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
+    amount = size_of_total(used, total) if used is not None and total else "?"
+    return f"{amount}  {' · '.join(_shares(holders, gpu))}"
+
+
+def _shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
+    """GiB by holder, the largest first: a profile once, foreign processes with their pid."""
+    held: dict[str, float | None] = {}
+    for holder in holders:
+        comm = text_in(holder, "comm") or "a process that is gone"
+        label = text_in(holder, "profile") or f"{comm}({number_in(holder, 'pid') or 0:.0f})"
+        more = number_in(holder, "held_bytes")
+        before = held.get(label, 0.0)
+        held[label] = None if more is None or before is None else before + more
+    ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
+    for label, amount in ranked[:_MOST_HOLDERS]:
+        yield label if amount is None else f"{label} {amount / _GIB:.1f}"
+    if rest := ranked[_MOST_HOLDERS:]:
+        yield f"{len(rest)} more {sum(amount or 0 for _, amount in rest) / _GIB:.1f}"
+    unattributed = number_in(gpu, "unattributed_bytes") or 0
+    if unattributed >= _WORTH_SAYING_BYTES:
+        yield f"unattributed {unattributed / _GIB:.1f}"
