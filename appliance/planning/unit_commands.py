@@ -6,12 +6,13 @@ from json import dumps
 from typing import Final
 
 from appliance.domain.claims import Lease
-from appliance.domain.profile import Applied, Need
+from appliance.domain.profile import Applied
 from appliance.domain.spec import Gpus, Ordering, Override, Patch
 
 BACKEND_USER: Final = "appliance-backend"
 LEASE_DIR: Final = "/run/appliance-leases"
 GATE_DIR: Final = "/run/appliance-gate"
+NEEDS_DIR: Final = "/var/lib/appliance/needs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Layout:
 
     lease_dir: str = LEASE_DIR
     gate_dir: str = GATE_DIR
+    needs_dir: str = NEEDS_DIR
+    """Where the supervisor leaves what it has seen each profile hold."""
 
     @property
     def python(self) -> str:
@@ -52,13 +55,20 @@ class Layout:
 
 
 def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """The gate's command: it refuses, or waits, until the claim is free."""
+    """The gate's command: it refuses, or waits, until the claim is free.
+
+    `spec.applied` has its conflicts filled in.
+    """
     applied = spec.applied
     return (
         *_program(layout, "gate", applied.name),
         *_leases(applied.claim.leases()),
+        *(word for rival in applied.conflicts for word in ("--rival", rival)),
         *_gpus(spec.gpus),
-        *_needs(applied.need, layout),
+        *(_vram(applied) if spec.gpus else ()),
+        *_options({"--ram-bytes": applied.need.ram_bytes}),
+        *_observed(applied, layout),
+        *_options({"--margin-bytes": layout.margin_bytes}),
         "--deadline-s",
         f"{applied.deadlines.release_s:g}",
         *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
@@ -113,10 +123,28 @@ def _gpus(gpus: Gpus) -> Iterable[str]:
     return ("--gpus", gpus if isinstance(gpus, str) else ",".join(map(str, gpus)))
 
 
-def _needs(need: Need, layout: Layout) -> Iterable[str]:
-    options = {
-        "--vram-bytes": need.vram_bytes,
-        "--ram-bytes": need.ram_bytes,
-        "--margin-bytes": layout.margin_bytes,
-    }
+def _vram(applied: Applied) -> Iterable[str]:
+    """The best that the profile and its files say of its GPU memory, and how it is spread."""
+    if applied.gpu_split:
+        yield from ("--vram-split", ",".join(f"{weight:g}" for weight in applied.gpu_split))
+    if applied.need.vram_bytes is not None:
+        yield from ("--vram-bytes", str(applied.need.vram_bytes))
+    elif applied.vram_fraction is not None:
+        yield from ("--vram-fraction", f"{applied.vram_fraction:g}")
+    elif (estimate := applied.estimate) is not None:
+        least = {"--vram-estimate": estimate.vram_bytes, "--vram-least": estimate.least_vram_bytes}
+        yield from _options(least)
+    if applied.assume_free:
+        yield "--assume-free"
+
+
+def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Where the gate finds what was seen of this very configuration; nothing without a name for it."""
+    if not applied.fingerprint:
+        return ()
+    path = f"{layout.needs_dir}/{applied.name}.json"
+    return ("--observed", path, "--fingerprint", applied.fingerprint)
+
+
+def _options(options: Mapping[str, int | None]) -> Iterable[str]:
     return (w for key, value in options.items() if value is not None for w in (key, str(value)))

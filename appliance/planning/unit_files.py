@@ -99,19 +99,18 @@ def render(
 
 def _unit(spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout) -> str:
     check(spec.overrides, spec.applied.source_path)
+    spec = replace(spec, applied=installed[spec.applied.name])
     sections = (
-        Section(name="Unit", entries=_unit_section(spec, installed, kept, layout)),
+        Section(name="Unit", entries=_unit_section(spec, kept, layout)),
         Section(name="Service", entries=_service_section(spec, layout)),
     )
     body = text_of(merged(sections, spec.overrides))
     return sealed(body, source=plain_line(spec.applied.source_path), version=layout.version)
 
 
-def _unit_section(
-    spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout
-) -> sandbox.Entries:
+def _unit_section(spec: UnitSpec, kept: Mapping[str, StandIn], layout: Layout) -> sandbox.Entries:
     applied = spec.applied
-    rivals = installed[applied.name].conflicts
+    rivals = applied.conflicts
     earlier = [unit_of(r) for r in rivals if _comes_first(r, applied.name, kept)]
     paths = [p for p in (applied.model_path, applied.binary) if p and p.startswith("/")]
     return (

@@ -78,4 +78,5 @@ def layout_of(settings: Settings, systemd: int) -> Layout:
         margin_bytes=settings.memory.margin,
         lease_dir=str(settings.lease_dir),
         gate_dir=str(settings.gate_dir),
+        needs_dir=str(settings.state_dir / "needs"),
     )

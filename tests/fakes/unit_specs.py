@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from appliance.domain.claims import Claim
+from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
 from appliance.domain.spec import Gpus, Ordering, Override, Patch
 from appliance.planning.unit_commands import Layout, UnitSpec
@@ -48,7 +49,13 @@ def spec(name: str, *devices: str, nice: str | None = None, **changes: object) -
 def one_of_each() -> tuple[UnitSpec, ...]:
     """GPUs with a patch, one GPU, the CPU, a shared one on a socket, one in a home."""
     genesis = replace(
-        spec("genesis", "gpu-all", need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30)),
+        spec(
+            "genesis",
+            "gpu-all",
+            need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30),
+            vram_fraction=0.92,
+            fingerprint="0123456789abcdef",
+        ),
         environment={
             "HOME": "/var/cache/appliance-backend/genesis",
             "VLLM_HOST_IP": "127.0.0.1",
@@ -67,14 +74,26 @@ def one_of_each() -> tuple[UnitSpec, ...]:
         ),
     )
     gemma = replace(
-        spec("gemma-1gpu", "gpu-0"),
+        spec(
+            "gemma-1gpu",
+            "gpu-0",
+            estimate=Estimate(vram_bytes=15 << 30, least_vram_bytes=13 << 30, ram_bytes=2 << 30),
+            gpu_split=(3.0, 1.5),
+            assume_free=True,
+        ),
         gpus=(0,),
         argv=("/opt/llama/llama-server", "--chat-template-kwargs", '{"think": "$no", "p": "50%"}'),
     )
     mini = spec("mini", "cpu", endpoint=Endpoint(port=8081), need=Need(ram_bytes=19 << 30))
     embedder = spec("embedder", endpoint=Endpoint(socket="/run/appliance-backend/embedder/e.sock"))
     ana = replace(
-        spec("aeon", "gpu-all", binary="/home/ana/vllm/bin/vllm", model_path="/home/ana/m/aeon"),
+        spec(
+            "aeon",
+            "gpu-all",
+            binary="/home/ana/vllm/bin/vllm",
+            model_path="/home/ana/m/aeon",
+            vram_fraction=0.9,
+        ),
         user="ana",
     )
     return (genesis, gemma, mini, embedder, ana)
