@@ -320,6 +320,8 @@ def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:
         "ram_available_bytes",
         "gpus",
         "gpu_error",
+        "gpu_state",
+        "sampled_unix_s",
     }
     assert offline["supervisor"] == {"state": "down", "uptime_s": None}
     assert offline["profiles"][1] | {"note": None} == row(
