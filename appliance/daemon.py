@@ -40,7 +40,11 @@ class _ToldToEndError(Exception):
 async def run(settings: Settings) -> None:
     """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
-    host = LinuxHost(gate_dir=settings.gate_dir, unit_dir=settings.unit_dir)
+    host = LinuxHost(
+        gate_dir=settings.gate_dir,
+        unit_dir=settings.unit_dir,
+        margin_bytes=settings.memory.margin,
+    )
     clock = SystemClock()
     store = SqliteStore(
         settings.state_dir / "state.sqlite",

@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.host_memory import group_memory, read_host_memory
+from appliance.adapters.model_files.checking import ModelChecks
 from appliance.adapters.nvml import read_gpus
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
+from appliance.planning.estimates.estimating import reference_of
+from appliance.planning.estimates.headers import Fault
+from appliance.planning.findings import GATE_MARGIN_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +42,26 @@ class LinuxHost:
         gate_dir: Where the gate leaves its refusals.
         unit_dir: Where the generated units are.
         run_report: What the launcher of a command leaves.
+        margin_bytes: VRAM that the gate keeps free beyond a need; None: its own default.
     """
 
-    def __init__(self, *, gate_dir: Path, unit_dir: Path, run_report: Path = RUN_REPORT) -> None:
+    def __init__(
+        self,
+        *,
+        gate_dir: Path,
+        unit_dir: Path,
+        run_report: Path = RUN_REPORT,
+        margin_bytes: int | None = None,
+    ) -> None:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
         self._run_report = run_report
+        self._margin_bytes = GATE_MARGIN_BYTES if margin_bytes is None else margin_bytes
+        self._models = ModelChecks()
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
-        return await asyncio.to_thread(_facts, applied)
+        return await asyncio.to_thread(_facts, applied, self._models)
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
         """How much memory there is; the GPUs are asked only when they matter."""
@@ -58,6 +72,9 @@ class LinuxHost:
             gpu_total_bytes=gpus.totals(),
             gpu_holders={d.index: d.holders for d in gpus.devices if d.holders is not None},
             gpu_error=gpus.reason,
+            gpu_state=gpus.state,
+            devices={d.index: d for d in gpus.devices},
+            margin_bytes=self._margin_bytes,
         )
 
     async def ram(self) -> HostMemory:
@@ -153,14 +170,32 @@ def read_run_report(path: Path) -> RunReport | None:
         return None
 
 
-def _facts(applied: Applied) -> ProfileFacts:
+def _facts(applied: Applied, models: ModelChecks) -> ProfileFacts:
+    model, problem = _model(applied, models)
     return ProfileFacts(
-        model=Presence.PRESENT if applied.model_path is None else _presence(applied.model_path),
+        model=model,
+        model_problem=problem,
         engine=_engine_presence(applied),
         port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
         edited=is_edited(applied),
         model_bytes=_file_bytes(applied.model_path),
     )
+
+
+def _model(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
+    """Whether the model is there and, as far as its headers tell, whole."""
+    path = applied.model_path
+    if path is None:
+        return Presence.PRESENT, ""
+    presence = _presence(path)
+    reference = reference_of(applied.engine, applied.model, path)
+    if presence is not Presence.PRESENT or reference is None:
+        return presence, ""
+    fault = models.fault(reference)
+    if fault is None:
+        return presence, ""
+    damaged = fault.fault is Fault.DAMAGED
+    return (Presence.DAMAGED if damaged else Presence.MISSING), fault.problem
 
 
 def _presence(path: str) -> Presence:

@@ -58,8 +58,10 @@ async def preflight(
     """Every finding on `operation` as the box is now. Changes nothing."""
     goal = operation.goal
     host = outside.host
-    claims = [*(catalogue[n].claim for n in goal.start), Claim(devices=frozenset(goal.claim))]
-    with_gpus = any(claim.gpus for claim in claims)
+    claim = Claim(devices=frozenset(goal.claim))
+    with_gpus = bool(claim.gpus) or any(catalogue[n].gpus for n in goal.start)
+    involved = {*goal.start, *observed.busy()}
+    peaks = {n: p for n in involved if (p := outside.peaks.peak(n)) is not None}
     box, marks, facts = await asyncio.gather(
         host.box(with_gpus=with_gpus),
         outside.store.marks(),
@@ -73,6 +75,7 @@ async def preflight(
         marks=marks,
         facts=dict(zip(goal.start, facts, strict=True)),
         box=box,
+        peaks=peaks,
     )
     return (*found, *run_findings(operation.kind, goal, observed, box))
 

@@ -42,7 +42,7 @@ def read_model(reference: ModelReference) -> Model | Unread:
         return error.unread
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(error.filename or reference.model).name
-        return Unread(fault=Fault.MISSING, problem=f"{missing} is not there")
+        return Unread(fault=Fault.MISSING, problem=f"{missing} is missing")
     except OSError as error:
         return Unread(fault=Fault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
     except (HeaderError, ValueError) as error:
@@ -67,7 +67,7 @@ def _gguf(first: Path) -> Gguf:
         except FileNotFoundError as error:
             if path == first:
                 raise
-            text = f"its file {path.name} is not there"
+            text = f"{path.name} is missing"
             raise _UnreadError(Fault.DAMAGED, text) from error
         except HeaderError as error:
             raise _bad(path, error) from error
@@ -120,7 +120,7 @@ def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
         try:
             file = read_safetensors(path)
         except FileNotFoundError as error:
-            text = f"its file {path.name} is not there"
+            text = f"{path.name} is missing"
             raise _UnreadError(Fault.DAMAGED, text) from error
         except HeaderError as error:
             raise _bad(path, error) from error

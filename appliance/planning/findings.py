@@ -1,0 +1,93 @@
+"""What a preflight looks at, and what it says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from appliance.domain.memory import DeviceMemory, GpuState, Holder
+
+GIB: Final = 1 << 30
+GATE_MARGIN_BYTES: Final = 256 << 20
+"""What the gate keeps free beyond a need, unless the settings say otherwise."""
+
+
+class Level(StrEnum):
+    """How much a finding weighs."""
+
+    OK = "ok"
+    WARN = "warn"
+    REFUSE = "refuse"
+
+
+class Presence(StrEnum):
+    """Whether something is there. UNKNOWN: this process may not look."""
+
+    PRESENT = "present"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    """It is there, but it cannot be whole."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One sentence of a preflight."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFacts:
+    """What the host says about one profile."""
+
+    model: Presence = Presence.PRESENT
+    model_problem: str = ""
+    """What shows that it is damaged, as a phrase."""
+    engine: Presence = Presence.PRESENT
+    port_user: str | None = None
+    """User whose process listens on the profile's port; None: nobody does."""
+    edited: bool = False
+    """The profile's file is not the one that was applied."""
+    model_bytes: int | None = None
+    """Size of the model's file; None: it is no single file, or cannot be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxFacts:
+    """What the host has."""
+
+    ram_total_bytes: int
+    gpu_total_bytes: Mapping[int, int] = field(default_factory=dict)
+    """By NVML index, of the GPUs that work."""
+    gpu_holders: Mapping[int, Sequence[Holder]] = field(default_factory=dict)
+    """Processes with memory on a GPU, by NVML index; a GPU whose list cannot be read is absent."""
+    gpu_error: str | None = None
+    """Why not all GPUs can be read; None: they can (or there is no driver and none is needed)."""
+    gpu_state: GpuState = GpuState.OK
+    """Of all GPUs together; see `GpuMemory.state`."""
+    devices: Mapping[int, DeviceMemory] = field(default_factory=dict)
+    """Everything that was read of each GPU, also of those that do not work."""
+    margin_bytes: int = GATE_MARGIN_BYTES
+    """What the gate keeps free beyond a declared or estimated need."""
+
+    @property
+    def gpu_uuids(self) -> Mapping[int, str]:
+        """By NVML index."""
+        return {index: device.uuid for index, device in self.devices.items()}
+
+
+def refuse(text: str) -> Finding:
+    """A reason not to begin."""
+    return Finding(level=Level.REFUSE, text=text)
+
+
+def warn(text: str) -> Finding:
+    """Something to know before it goes wrong."""
+    return Finding(level=Level.WARN, text=text)
+
+
+def fine(text: str) -> Finding:
+    """What speaks for it."""
+    return Finding(level=Level.OK, text=text)
