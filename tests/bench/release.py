@@ -11,7 +11,7 @@ free      The last byte of the old model is free: its process was seen dead by a
 started   systemd starts the new model's main process (ExecMainStartTimestampMonotonic of its
           unit): the gate has admitted it and has ended.
 
-``added_ms`` is started − free, of every switch, with nothing taken off. A failed start is a
+``added_ms`` is started less free, of every switch, with nothing taken off. A failed start is a
 switch that did not end with the new model serving, or during which anybody ran out of memory.
 """
 
