@@ -143,6 +143,10 @@ class Host(Protocol):
         """What the gate said when it last refused, by profile; admitted ones are absent."""
         ...
 
+    async def admissions(self) -> Mapping[str, str]:
+        """What the gate waited for before it last admitted a start, by profile."""
+        ...
+
     async def run_report(self) -> RunReport | None:
         """What the launcher of the last command left; None: nothing, or it still runs."""
         ...

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.gate_words import admissions_in, refusals_in
 from appliance.adapters.host_memory import group_memory, read_host_memory
 from appliance.adapters.model_files.checking import ModelChecks
 from appliance.adapters.nvml import read_gpus
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.names import is_profile_name, unit_of
+from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
@@ -39,7 +40,7 @@ class LinuxHost:
     """The port `Host`.
 
     Args:
-        gate_dir: Where the gate leaves its refusals.
+        gate_dir: Where the gate leaves its last words.
         unit_dir: Where the generated units are.
         run_report: What the launcher of a command leaves.
         margin_bytes: VRAM that the gate keeps free beyond a need; None: its own default.
@@ -99,7 +100,11 @@ class LinuxHost:
 
     async def refusals(self) -> Mapping[str, str]:
         """What the gate said when it last refused, by profile; admitted ones are absent."""
-        return read_refusals(self._gate_dir)
+        return refusals_in(self._gate_dir)
+
+    async def admissions(self) -> Mapping[str, str]:
+        """What the gate waited for before it last admitted a start, by profile."""
+        return admissions_in(self._gate_dir)
 
     async def run_report(self) -> RunReport | None:
         """What the launcher of the last command left; None: nothing, or it still runs."""
@@ -144,21 +149,6 @@ def is_edited(applied: Applied) -> bool:
 def edited_profiles(catalogue: Catalogue) -> frozenset[str]:
     """Profiles whose file changed since it was applied."""
     return frozenset(name for name, applied in catalogue.items() if is_edited(applied))
-
-
-def read_refusals(directory: Path) -> Mapping[str, str]:
-    """The gate's refusals in `directory`, by profile."""
-    found: dict[str, str] = {}
-    try:
-        files = sorted(directory.glob("*.json"))
-    except OSError:
-        return found
-    for file in files:
-        try:
-            found[file.stem] = str(json.loads(file.read_text("utf-8"))["reason"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # admitted or half-written meanwhile
-    return {name: reason for name, reason in found.items() if is_profile_name(name)}
 
 
 def read_run_report(path: Path) -> RunReport | None:

@@ -53,7 +53,7 @@ _FLAGS = (
 )
 _SWITCHES = ("assume-free",)
 _DEADLINE_S = 60.0
-_STATUS_EVERY_S = 0.5
+_STATUS_EVERY_S = 0.25
 _MAX_STATUS_CHARACTERS = 1000
 """systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit of its own)."""
 _EXTENSION_S = 15.0

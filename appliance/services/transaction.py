@@ -46,8 +46,11 @@ from appliance.services.phases import PhaseTimer
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
+_LOOK_AT_GATE_S = 0.25
+"""Memory comes back within a second or two, and people watch it do so."""
 _LOOK_AT_COMMAND_S = 5.0
 """A command may run for days, and its end is signalled: the watchdog is all that looks need."""
+_LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
 _LOG_LINES = 5
 T = TypeVar("T")
 
@@ -141,7 +144,7 @@ class Transaction:
             if isinstance(action, Wait):
                 await self._enter(action.phase, action.text)
                 # What an engine says about itself is asked for only while nothing happens.
-                pause_s = _LOOK_AT_COMMAND_S if action.phase is Phase.RUN else _LOOK_AGAIN_S
+                pause_s = _LOOK_AGAIN_AFTER_S.get(action.phase, _LOOK_AGAIN_S)
                 look_closer = await self._unless_cancelled(change.wait(pause_s)) is False
                 continue
             look_closer = False
@@ -291,10 +294,19 @@ class Transaction:
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
         """Be in `phase`; a new one is stored before its first step is taken."""
+        if self._timer.current is Phase.RELEASE and phase is not Phase.RELEASE:
+            self._timer.tell(await self._released())
         self._timer.enter(phase, text, rolling_back=self.operation.rolling_back)
         if phase is not self.operation.phase:
             self.operation = replace(self.operation, phase=phase)
             self._out.store.update(self.operation)
+
+    async def _released(self) -> str:
+        """What the gate waited for; empty: for nothing, or nobody knows."""
+        admissions = await self._out.host.admissions()
+        words = {n: admissions[n] for n in sorted(self._steps.started) if n in admissions}
+        several = len(self._steps.started) > 1
+        return "; ".join(f"{n}: {word}" if several else word for n, word in words.items())
 
     def _told(self, text: str | None) -> None:
         if text is None:

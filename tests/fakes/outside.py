@@ -148,6 +148,7 @@ class FakeHost:
     def __init__(self, systemd: FakeSystemd) -> None:
         self.systemd = systemd
         self.profile_facts: dict[str, ProfileFacts] = {}
+        self.admitted: dict[str, str] = {}
         self.box_facts = BoxFacts(
             ram_total_bytes=32 << 30, gpu_total_bytes={0: 16 << 30, 1: 16 << 30}
         )
@@ -182,6 +183,9 @@ class FakeHost:
 
     async def refusals(self) -> Mapping[str, str]:
         return dict(self.systemd.refusals)
+
+    async def admissions(self) -> Mapping[str, str]:
+        return dict(self.admitted)
 
     async def run_report(self) -> RunReport | None:
         return self.systemd.command.report

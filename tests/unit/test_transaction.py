@@ -88,6 +88,16 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert outside.gateway.calls == ["hold", "drain aeon 30", "release genesis"]
 
 
+async def test_the_release_tells_what_it_waited_for() -> None:
+    """What the gate left about this start, and about no other, ends the phase."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.host.admitted |= {"genesis": "12.1 → 0.4 GiB in 2.3 s", "aeon": "of another day"}
+    _outcome, _ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    told = [e.text for e in phases if (e.phase, e.state) == (Phase.RELEASE, PhaseState.DONE)]
+    assert told == ["12.1 → 0.4 GiB in 2.3 s"]
+
+
 async def test_switch_evicts_exactly_those_in_the_way() -> None:
     """A switch to one GPU leaves the other GPU's profile and the shared one alone."""
     outside = FakeOutside(BOX, "left", "right", "embedder")

@@ -4,14 +4,13 @@ What only the supervisor knows (marks, operations) is unknown here, and said to 
 """
 
 import hashlib
-import json
 import socket
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from appliance import __version__
+from appliance.adapters.gate_words import refusals_in
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.planning.status import build_status, parse_committed, parse_hold
@@ -60,7 +59,7 @@ def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         version=__version__,
         now=now,
         edited=_edited(catalogue),
-        refusals=_refusals(Path(places.gate_dir), catalogue),
+        refusals=refusals_in(Path(places.gate_dir)),
     )
 
 
@@ -81,21 +80,6 @@ def _differs(path: str, sha256: str) -> bool:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256
     except OSError:
         return False  # gone, or not for this user: unknown
-
-
-def _refusals(directory: Path, names: Iterable[str]) -> dict[str, str]:
-    reasons = {name: _refusal(directory / f"{name}.json") for name in names}
-    return {name: reason for name, reason in reasons.items() if reason}
-
-
-def _refusal(path: Path) -> str:
-    text = _text(path)
-    try:
-        document = json.loads(text) if text else {}
-    except ValueError:
-        return ""
-    reason = document.get("reason") if isinstance(document, dict) else None
-    return reason if isinstance(reason, str) else ""
 
 
 def _host_memory() -> dict[str, object]:
