@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
+from appliance.domain.need import Source
 
 GIB: Final = 1 << 30
 GATE_MARGIN_BYTES: Final = 256 << 20
@@ -36,6 +37,10 @@ class Finding:
 
     level: Level
     text: str
+    source: Source | None = None
+    """Of the need it tells; None: it tells of something else."""
+    wanted_bytes: int | None = None
+    """That need; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +88,11 @@ def refuse(text: str) -> Finding:
     return Finding(level=Level.REFUSE, text=text)
 
 
-def warn(text: str) -> Finding:
+def warn(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
     """Something to know before it goes wrong."""
-    return Finding(level=Level.WARN, text=text)
+    return Finding(level=Level.WARN, text=text, source=source, wanted_bytes=wanted_bytes)
 
 
-def fine(text: str) -> Finding:
+def fine(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
     """What speaks for it."""
-    return Finding(level=Level.OK, text=text)
+    return Finding(level=Level.OK, text=text, source=source, wanted_bytes=wanted_bytes)

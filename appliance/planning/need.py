@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from appliance.domain.need import Peak, Source, with_allowance
 from appliance.domain.profile import Applied
 from appliance.planning.wording import size
-
-_NONE: Final = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +31,29 @@ class BoxNeed:
     """Of each GPU, where that is the need."""
 
     @property
+    def amount(self) -> str:
+        """The VRAM as a sentence names it: ``≈18.6 GiB``."""
+        if self.vram_bytes is not None:
+            return f"≈{size(self.vram_bytes)}"
+        return "an unknown amount" if self.fraction is None else _percent(self.fraction)
+
+    @property
+    def label(self) -> str:
+        """Where the VRAM is known from: ``estimate: sliding window, upper bound``."""
+        if self.source is Source.UNKNOWN:
+            return self.problem or "not declared"
+        why = "; ".join(self.notes)
+        if self.fraction is not None and self.vram_bytes is not None:
+            why = _percent(self.fraction)
+        return f"{self.source}: {why}" if why else str(self.source)
+
+    @property
     def text(self) -> str:
         """The VRAM for people: ``≈18.6 GiB (observed)``."""
         if self.source is None:
-            return _NONE
-        if self.source is Source.UNKNOWN:
-            return f"unknown ({self.problem or 'not declared'})"
-        why = "; ".join(self.notes) if self.source is Source.ESTIMATE else ""
-        if self.source is Source.UTILISATION:
-            why = f"{self.fraction or 0:.0%} of each GPU"
-            if self.vram_bytes is None:
-                return f"{why} ({self.source})"
-        label = f"{self.source}: {why}" if why else str(self.source)
-        return f"≈{size(self.vram_bytes or 0)} ({label})"
+            return "none"
+        amount = "unknown" if self.source is Source.UNKNOWN else self.amount
+        return f"{amount} ({self.label})"
 
     @property
     def ram_text(self) -> str:
@@ -54,6 +61,25 @@ class BoxNeed:
         if self.ram_bytes is None:
             return "unknown"
         return f"≈{size(self.ram_bytes)} ({self.ram_source})"
+
+
+def _percent(fraction: float) -> str:
+    return f"{round(fraction * 100, 1):g} % of each GPU"
+
+
+def need_row(need: BoxNeed) -> Mapping[str, object]:
+    """`need` as JSON can say it."""
+    return {
+        "vram": {
+            "source": None if need.source is None else str(need.source),
+            "bytes": need.vram_bytes,
+            "gpus": {str(index): wanted for index, wanted in need.gpus.items()},
+            "fraction": need.fraction,
+            "notes": list(need.notes),
+            "problem": need.problem if need.source is Source.UNKNOWN else "",
+        },
+        "ram": {"source": str(need.ram_source), "bytes": need.ram_bytes},
+    }
 
 
 def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:

@@ -39,13 +39,13 @@ def ram_findings(
     if certain > box.ram_total_bytes:
         yield refuse(f"{who} ≈{certain / GIB:.1f} GiB of RAM{shared}, the box has {have}")
     elif whole > box.ram_total_bytes:
-        yield warn(
-            f"{who} ≈{whole / GIB:.1f} GiB of RAM{shared} ({Source.ESTIMATE}), the box has {have}:"
-            " it may not fit"
-        )
+        text = f"{who} ≈{whole / GIB:.1f} GiB of RAM{shared} ({Source.ESTIMATE})"
+        yield warn(f"{text}, the box has {have}: it may not fit", Source.ESTIMATE, whole)
     elif whole:
-        sources = joined(sorted({str(n.ram_source) for n in known.values()}))
-        yield fine(f"needs ≈{whole / GIB:.1f} GiB of RAM ({sources}), {have} total")
+        sources = sorted({n.ram_source for n in known.values()}, key=list(Source).index)
+        label = joined([str(source) for source in sources])
+        text = f"needs ≈{whole / GIB:.1f} GiB of RAM ({label}), {have} total"
+        yield fine(text, sources[-1], whole)
 
 
 def _sum(needs: Iterable[BoxNeed]) -> int:

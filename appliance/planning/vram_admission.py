@@ -59,12 +59,14 @@ def vram_findings(
     yield from _holder_findings(need, box, capacity, held)
     if not readable:
         return
+    told = f"needs {need.amount} of VRAM ({need.label})"
     if need.source is Source.UNKNOWN:
-        yield fine(f"needs an unknown amount of VRAM ({need.problem or 'not declared'})")
+        yield fine(told, need.source)
     elif need.source is Source.ESTIMATE and (need.vram_bytes or 0) > total:
-        yield warn(f"needs {need.text} of VRAM, the GPUs have {_gib(total)}: it may not fit")
+        text = f"{told}, the GPUs have {_gib(total)}: it may not fit"
+        yield warn(text, need.source, need.vram_bytes)
     else:
-        yield fine(f"needs {need.text} of VRAM, {_gib(total)} total")
+        yield fine(f"{told}, {_gib(total)} total", need.source, need.vram_bytes)
     if (tight := _no_cache(applied, need, capacity)) is not None:
         yield warn(tight)
 

@@ -168,7 +168,15 @@ class ControlServer:
             "outcome": "rehearsed",
             "message": "refused" if refused else "nothing speaks against it",
             "plan": _plan(operation.goal),
-            "findings": [{"level": f.level, "text": f.text} for f in found],
+            "findings": [
+                {
+                    "level": f.level,
+                    "text": f.text,
+                    "source": f.source,
+                    "wanted_bytes": f.wanted_bytes,
+                }
+                for f in found
+            ],
         }
 
     def _hold_until(self, args: Message) -> HoldUntil:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.peaks import FilePeaks, read_peak, read_peaks
+from appliance.adapters.peak_files import read_peak, read_peaks
+from appliance.adapters.peaks import FilePeaks
 from appliance.domain.need import Peak, with_allowance
 from appliance.ports import Peaks
 from tests.fakes.outside import FakePeaks

@@ -1,5 +1,4 @@
-"""Whether a model is there and whole, asked before every start: files that did not change since
-are not read again."""
+"""Whether a model is there and whole. Asked before every start: what did not change is known."""
 
 import stat
 from pathlib import Path

@@ -7,13 +7,18 @@ from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
+from appliance.adapters.peak_files import NEEDS, read_peak
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.domain.protocol import Exit
+from appliance.planning.need import BoxNeed, need_row, resolve
+from appliance.planning.status_document import StatusDocument
 from appliance.planning.wording import duration, size
 from appliance.surfaces.cli.box import places_of, read_status, row_of
 from appliance.surfaces.cli.catalogue import applied_of
 from appliance.surfaces.cli.failure import CliError, need_root
+from appliance.surfaces.cli.places import Places
+from appliance.surfaces.cli.reading import number_in, objects_in, text_in
 from appliance.surfaces.cli.screens import show_one
 from appliance.surfaces.cli.terminal import Streams, Terminal
 
@@ -26,13 +31,15 @@ def run(arguments: Namespace, streams: Streams) -> int:
         unit = Path(places.unit_dir, unit_of(applied.name))
         path = unit if arguments.unit else Path(applied.source_path)
         return _file(path, arguments, streams.out)
-    row = row_of(read_status(places), applied.name)
+    document = read_status(places)
+    row = row_of(document, applied.name)
+    need = _need(applied, places, document)
     if arguments.json:
-        document = {**row, "applied": _plain(applied)}
-        streams.out.line(json.dumps(document, indent=2, ensure_ascii=False))
+        plain = {**row, "applied": _plain(applied), "need": need_row(need)}
+        streams.out.line(json.dumps(plain, indent=2, ensure_ascii=False))
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
-    for label, value in _facts(applied):
+    for label, value in _facts(applied, need):
         streams.out.line(f"    {label:12} {value}")
     return int(Exit.OK)
 
@@ -53,23 +60,34 @@ def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
     return int(Exit.OK)
 
 
-def _facts(applied: Applied) -> Iterable[tuple[str, str]]:
-    need = applied.need
+def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
+    """What it needs, with the peak that was seen, on the GPUs that the supervisor knows."""
+    memory = document["memory"] or {}
+    totals: dict[int, int] = {}
+    uuids: dict[int, str] = {}
+    for gpu in objects_in(memory, "gpus"):
+        index, total = number_in(gpu, "index"), number_in(gpu, "total_bytes")
+        if index is not None and total:
+            totals[int(index)], uuids[int(index)] = int(total), text_in(gpu, "uuid")
+    peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
+    return resolve(applied, peak, totals, uuids)
+
+
+def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
     yield "description", applied.description or "none"
     yield "model", applied.model or "none"
     yield "program", applied.binary
     yield "serves", ", ".join(applied.served)
     yield "endpoint", applied.endpoint.socket or f"127.0.0.1:{applied.endpoint.port}"
     yield "claims", ", ".join(sorted(applied.claim.devices)) or "nothing (shared)"
-    yield "needs", f"{_need(need.vram_bytes)} of VRAM, {_need(need.ram_bytes)} of RAM"
+    yield "needs VRAM", need.text
+    if len(need.gpus) > 1:
+        yield "", ", ".join(f"GPU {i}: {size(wanted)}" for i, wanted in need.gpus.items())
+    yield "needs RAM", need.ram_text
     yield "stop within", duration(applied.deadlines.stop_s)
     yield "drain within", duration(applied.deadlines.drain_s)
     yield "excludes", ", ".join(applied.conflicts) or "no other profile"
     yield "profile", applied.source_path
-
-
-def _need(count_bytes: int | None) -> str:
-    return "an undeclared amount" if count_bytes is None else size(count_bytes)
 
 
 def _plain(applied: Applied) -> dict[str, object]:
