@@ -23,10 +23,16 @@ def build(*defines: str) -> Path:
     sources = sorted(_HERE.glob("*.c"))
     text = b"".join(p.read_bytes() for p in (*sources, *sorted(_HERE.glob("*.h"))))
     key = hashlib.sha256(text + repr((_FLAGS, defines)).encode()).hexdigest()[:16]
-    library = work_dir() / f"pretend-{key}" / NAME
+    library = _folder() / f"pretend-{key}" / NAME
     if not library.exists():
         _compile(sources, defines, library)
     return library
+
+
+def _folder() -> Path:
+    """Beside the boxes, which are root's; another user's own folder otherwise."""
+    boxes = work_dir()
+    return boxes if os.geteuid() == 0 else boxes.with_name(f"{boxes.name}-{os.geteuid()}")
 
 
 def _compile(sources: list[Path], defines: tuple[str, ...], library: Path) -> None:
