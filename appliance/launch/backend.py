@@ -39,9 +39,6 @@ _FLAGS = (
     "lease-dir",  # for tests
 )
 _NO_PROGRESS_S = 300.0
-_LEASE_TIMEOUT_S = 1.0
-"""A gate that looks at a lease has it for microseconds."""
-_LEASE_PAUSE_S = 0.01
 _MAX_PORT = 65535
 
 
@@ -75,7 +72,7 @@ class Backend:
             return EX_CONFIG
         descriptors: list[int] = []
         for lease in self._leases:
-            descriptor = _taken(lease)
+            descriptor = lease.take()
             if descriptor is None:
                 return self._held(lease)
             descriptors.append(descriptor)
@@ -139,16 +136,6 @@ class Backend:
         except OSError as error:
             say(ERROR, f"{self._name}: engine {self._engine[0]}: {error.strerror}")
             return EX_CONFIG
-
-
-def _taken(lease: leases.Lease) -> int | None:
-    """The descriptor that holds the lease; None: another process would not let go."""
-    deadline_s = time.monotonic() + _LEASE_TIMEOUT_S
-    while (descriptor := lease.try_lock()) is None:
-        if time.monotonic() >= deadline_s:
-            return None
-        time.sleep(_LEASE_PAUSE_S)
-    return descriptor
 
 
 def _command(text: str | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
 from appliance.launch.names import is_lease_name
 from appliance.launch.options import UsageError
@@ -21,6 +22,9 @@ DIRECTORY = "/run/appliance-leases"
 GROUP = "appliance-backend"
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
+_TAKE_TIMEOUT_S = 1.0
+"""A gate that looks at a lease has it for microseconds."""
+_TAKE_PAUSE_S = 0.01
 
 
 class Lease:
@@ -64,6 +68,15 @@ class Lease:
         except OSError:
             os.close(descriptor)
             raise
+        return descriptor
+
+    def take(self) -> int | None:
+        """Take the lock; None: another process would not let go. Raises OSError."""
+        deadline_s = time.monotonic() + _TAKE_TIMEOUT_S
+        while (descriptor := self.try_lock()) is None:
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(_TAKE_PAUSE_S)
         return descriptor
 
     def is_free(self) -> bool:

@@ -105,6 +105,7 @@ class Want:
         "rivals",
         "seen",
         "split",
+        "strangers",
         "vram",
     )
 
@@ -123,6 +124,7 @@ class Want:
         rivals: frozenset[str] = frozenset(),
         own: str = "",
         assume_free: bool = False,
+        strangers: bool = False,
     ) -> None:
         self.ram = ram
         self.vram = vram
@@ -145,6 +147,9 @@ class Want:
         """The unit that is to start: of an earlier run nothing may be left; empty: none."""
         self.assume_free = assume_free
         """Admit also where the numbers mean nothing."""
+        self.strangers = strangers
+        """With an unknown need: leave living processes alone that are nobody's we know; only
+        memory without an owner is late."""
 
     @property
     def uses_gpus(self) -> bool:
@@ -407,13 +412,29 @@ def in_the_way(
             if unknown and has_numbers(device) and device.used > NEVER_EMPTY_BYTES:
                 return Shortfall(f"{size(device.used)} still in use on GPU {device.index}")
             continue
-        found = [(unit_of(p.pid), p.compute) for p in device.processes]
+        units = [unit_of(p.pid) for p in device.processes]
+        found = [(u, p.compute) for u, p in zip(units, device.processes, strict=True)]
         for unit, _ in found:
             if unit and (unit in want.rivals or unit == want.own):
                 text = f"{unit} still has memory on GPU {device.index}"
                 return Shortfall(text, rival=unit != want.own)
+        if unknown and want.strangers:
+            if short := _ownerless(device, units):
+                return short
+            continue
         strangers = sum(c and not u.startswith(_BACKEND_UNITS) for u, c in found)
         if unknown and strangers:
             count = f"{strangers} process{'es' if strangers > 1 else ''}"
             return Shortfall(f"{count} still on GPU {device.index}")
     return None
+
+
+def _ownerless(device: Device, units: Sequence[str]) -> Shortfall | None:
+    """Memory of processes that are gone, or that nobody lists: it is still being given back."""
+    processes = device.processes or []
+    held = [p.held_bytes for p, unit in zip(processes, units, strict=True) if unit]
+    sizes = [h for h in held if h is not None]
+    rest = device.used - sum(sizes)
+    if not has_numbers(device) or len(sizes) < len(held) or rest <= NEVER_EMPTY_BYTES:
+        return None
+    return Shortfall(f"{size(rest)} without an owner still on GPU {device.index}")

@@ -10,6 +10,7 @@ from appliance.planning.unit_text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
 PREFIX = "/opt/appliance/current"
+RUN = "appliance-run.service"
 SERVICES = sorted(p.name for p in UNITS.glob("*.service"))
 needs_systemd_analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
@@ -29,6 +30,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-apply.service",
         "appliance-boot.service",
         "appliance-hold.service",
+        "appliance-run.service",
         "appliance-supervisor.service",
         "appliance-supervisor.socket",
         "appliance.slice",
@@ -65,9 +67,9 @@ def test_systemd_accepts_them_all(installed: Path) -> None:
 
 
 @needs_systemd_analyze
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", [s for s in SERVICES if s != RUN])
 def test_every_service_is_confined(service: str, installed: Path) -> None:
-    """Exposure is at most 3.0, for the short root programs too."""
+    """Exposure is at most 3.0, for the short root programs too; people's commands are their own."""
     analyze("security", "--offline=yes", "--threshold=30", "--no-pager", installed / service)
 
 
@@ -103,9 +105,26 @@ def test_who_starts_at_boot() -> None:
 
 def test_root_programs_run_isolated() -> None:
     """-I: neither the environment nor a working directory chooses what root imports."""
-    for service in ("appliance-apply.service", "appliance-boot.service"):
+    for service in ("appliance-apply.service", "appliance-boot.service", RUN):
         assert values(service, "User", "Service") == []
         assert values(service, "ExecStart", "Service")[0].startswith(f"{PREFIX}/bin/python -I -m ")
+
+
+def test_a_command_gets_nothing_from_its_unit() -> None:
+    """No user, privilege, credential, file system or device of its own: the launcher decides."""
+    shaping = {"User", "Group", "SupplementaryGroups", "AmbientCapabilities", "LoadCredential"}
+    (service,) = (s for s in sections_of((UNITS / RUN).read_text()) if s.name == "Service")
+    keys = {key for key, _ in service.entries}
+    assert not keys & {*shaping, "PAMName", "Environment", "EnvironmentFile", "Delegate"}
+    assert not {k for k in keys if k.startswith(("Private", "Protect", "Restrict", "Bind"))}
+
+
+def test_a_command_dies_with_its_unit() -> None:
+    """No process of it survives its launcher, and nothing starts it again."""
+    assert values(RUN, "KillMode", "Service") == ["control-group"]
+    assert values(RUN, "SendSIGKILL", "Service") == []
+    assert values(RUN, "Restart", "Service") == ["no"]
+    assert values(RUN, "NotifyAccess", "Service") == ["main"]
 
 
 def test_the_supervisor_comes_back_for_ever() -> None:

@@ -1,0 +1,90 @@
+"""Who is at the other end of a unix socket, by the kernel's word alone.
+
+It is the word of the moment he connected: user, group and every further group. With exactly
+these his command runs; no database is asked what else he could be.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import resource
+import socket
+import struct
+
+from appliance.launch.processes import PROC, read
+
+_SO_PEERGROUPS = 59
+"""socket(7) of Linux; the socket module does not name it."""
+_MAX_GROUPS_BYTES = 1024
+"""The most that `getsockopt` of Python reads: 256 groups."""
+_CREDENTIALS = struct.Struct("iII")
+_LIMITS = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,
+}
+"""Rows of /proc/PID/limits, proc(5)."""
+_LIMIT_COLUMN = 26
+"""Where the figures of a row begin."""
+
+
+class Caller:
+    """The process at the other end of a connection."""
+
+    __slots__ = ("gid", "groups", "name", "pid", "uid")
+
+    def __init__(self, connection: socket.socket) -> None:
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid, self.uid, self.gid = _CREDENTIALS.unpack(raw)
+        listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_GROUPS_BYTES)
+        self.groups = tuple(array.array("I", listed))
+        self.name = _user_name(self.uid)
+
+    def is_in(self, gid: int) -> bool:
+        """Whether he is root, or in this group."""
+        return self.uid == 0 or gid == self.gid or gid in self.groups
+
+    def limits(self) -> dict[int, tuple[int, int]]:
+        """His resource limits, soft and hard; empty when he is gone."""
+        text = read(f"{PROC}/{self.pid}/limits")
+        try:
+            same = os.stat(f"{PROC}/{self.pid}").st_uid == self.uid
+        except OSError:
+            return {}
+        return _limits(text) if same else {}
+
+
+def _user_name(uid: int) -> str:
+    import pwd  # noqa: PLC0415
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _limits(text: str) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for line in text.splitlines():
+        limit = _LIMITS.get(line[:_LIMIT_COLUMN].strip())
+        words = line[_LIMIT_COLUMN:].split()
+        if limit is not None and len(words) > 1:
+            found[limit] = (_limit(words[0]), _limit(words[1]))
+    return found
+
+
+def _limit(word: str) -> int:
+    return int(word) if word.isdigit() else resource.RLIM_INFINITY

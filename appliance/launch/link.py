@@ -1,0 +1,153 @@
+"""The connection to the caller of a command: his request, his signals, and what he is told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+
+from appliance.launch.caller import Caller
+from appliance.launch.journal import WARNING, say
+from appliance.launch.request import BadRequest, Request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MAX_REQUEST_BYTES = 1 << 20
+_MAX_LINE_BYTES = 4096
+"""Of what comes after the request."""
+_STDIO = 3
+_CHUNK_BYTES = 1 << 16
+_BACKLOG = 4
+_SOCKET_MODE = 0o660
+
+
+class Link:
+    """One open connection. `caller` is the kernel's word on who made it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.caller = Caller(connection)
+        self.gone = False
+        """It has ended, or broke the rules."""
+        self._connection = connection
+        self._buffer = b""
+
+    def fileno(self) -> int:
+        """For poll."""
+        return self._connection.fileno()
+
+    def close(self) -> None:
+        """End it."""
+        self._connection.close()
+
+    def receive(self, *, timeout_s: float) -> tuple[Request, list[int]]:
+        """The request and the three descriptors that come with it.
+
+        Raises `BadRequest`; then every descriptor that came is closed again.
+        """
+        stdio: list[int] = []
+        try:
+            line = self._first_line(stdio, time.monotonic() + timeout_s)
+            return Request(json.loads(line)), stdio
+        except (BadRequest, ValueError, RecursionError, OSError) as error:
+            for descriptor in stdio:
+                os.close(descriptor)
+            text = str(error) if isinstance(error, BadRequest) else "the request is no JSON"
+            raise BadRequest(text) from error
+
+    def _first_line(self, stdio: list[int], deadline_s: float) -> bytes:
+        """What comes up to the end of a line; descriptors that come along go into `stdio`."""
+        while b"\n" not in self._buffer:
+            self._connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+            chunk, descriptors, _, _ = socket.recv_fds(
+                self._connection, _CHUNK_BYTES, _STDIO + 1, socket.MSG_CMSG_CLOEXEC
+            )
+            stdio += descriptors
+            self._buffer += chunk
+            late = time.monotonic() >= deadline_s
+            if late or not chunk or len(stdio) > _STDIO or len(self._buffer) > MAX_REQUEST_BYTES:
+                raise BadRequest("the request is late, cut, too long or brings other descriptors")
+        if len(stdio) != _STDIO:
+            raise BadRequest("standard input, output and error did not come along")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def tell(self, **event: object) -> None:
+        """Say something, unless he does not listen: nothing waits for him."""
+        with contextlib.suppress(OSError):
+            self._connection.send(json.dumps(event).encode() + b"\n", socket.MSG_DONTWAIT)
+
+    def hear(self) -> Iterator[dict[str, Any]]:
+        """What has come since the last time, without waiting."""
+        self._connection.setblocking(False)  # noqa: FBT003
+        try:
+            # Descriptors that come along now are dropped by the kernel: recv takes none.
+            chunk = self._connection.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            chunk = None
+        except OSError:
+            chunk = b""
+        self._buffer += chunk or b""
+        while b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            with contextlib.suppress(ValueError, RecursionError):
+                document = json.loads(line)
+                if isinstance(document, dict):
+                    yield document
+        self.gone = self.gone or chunk == b"" or len(self._buffer) > _MAX_LINE_BYTES
+
+
+def await_caller(path: str, *, gid: int, timeout_s: float) -> Link | None:
+    """The first connection of root or of somebody in group `gid`; None: nobody came in time.
+
+    The socket is there for exactly that long. Raises OSError when it cannot be made.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with _listening(path, gid) as listener:
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            listener.settimeout(left_s)
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                return None
+            if (link := _admitted(connection, gid)) is not None:
+                return link
+    return None
+
+
+def _admitted(connection: socket.socket, gid: int) -> Link | None:
+    """The mode of the socket has kept strangers out; this is what the kernel says of this one."""
+    try:
+        link = Link(connection)
+    except OSError as error:  # more groups than can be read, say
+        say(WARNING, f"a caller cannot be known: {error}")
+        connection.close()
+        return None
+    if link.caller.is_in(gid):
+        return link
+    say(WARNING, f"user {link.caller.name} (uid {link.caller.uid}) is no operator")
+    link.close()
+    return None
+
+
+@contextlib.contextmanager
+def _listening(path: str, gid: int) -> Iterator[socket.socket]:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        before = os.umask(0o177)  # nobody gets in before it has its group
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
+        os.chown(path, -1, gid)
+        os.chmod(path, _SOCKET_MODE)
+        listener.listen(_BACKLOG)
+        try:
+            yield listener
+        finally:
+            os.unlink(path)

@@ -1,0 +1,238 @@
+"""Runs one command of an operator with the claim of a model: ``ExecStart=`` of appliance-run.
+
+As root, with nothing in its arguments. In order: listen on a socket that only root and the
+operators can open; take one connection and one request; wait until the claim and its memory
+are free, as the gate does; take the leases; run the command as its caller, and end with it.
+
+The connection is the caller's hand on the command: his signals come through it, and when it
+ends (the CLI was killed, the terminal is gone) the command gets SIGHUP and SIGTERM, later
+SIGKILL. What the command leaves behind dies with the unit's control group, and until then
+keeps the leases. How it ended stands in ``last.json``, for the supervisor.
+
+Lines to the caller, each a JSON object with an ``event``:
+
+============  ======================================================================
+``progress``  what it waits for (``text``)
+``ready``     the claim is held; the answer ``{"go": true}`` starts the command
+``ended``     the command's ``exit`` status, or the ``signal`` that killed it
+``refused``   it was not begun, for this reason (``text``)
+============  ======================================================================
+
+Lines from the caller after his request: ``{"go": true}``, and ``{"signal": "INT"}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import signal
+import sys
+import time
+
+from appliance.launch import leases, memory
+from appliance.launch.foreground import Command, Ending, attend, start
+from appliance.launch.journal import ERROR, INFO, WARNING, say
+from appliance.launch.link import Link, await_caller
+from appliance.launch.notify import extend, notify
+from appliance.launch.obstacles import lease_sentence
+from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.release import Release
+from appliance.launch.request import BadRequest, Request
+from appliance.launch.sizes import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIRECTORY = "/run/appliance-run"
+OPERATORS = "appliance-operators"
+_FLAGS = ("directory", "lease-dir", "group", "connect-s", "deadline-s", "grace-s")
+"""All of them for tests; the unit gives none."""
+_CONNECT_S = 10.0
+_DEADLINE_S = 60.0
+_GRACE_S = 10.0
+_GO_S = 10.0
+_PAUSE_S = 0.005
+_TELL_EVERY_S = 0.2
+_EXTENSION_S = 15.0
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_LONGEST_TEXT = 400
+
+
+class NotBegun(Exception):  # noqa: N818
+    """There will be no command; `str()` says why."""
+
+
+class Launcher:
+    """One command, from its caller's connection to its end."""
+
+    def __init__(self, options: Options) -> None:
+        self._directory = options.text("directory", DIRECTORY)
+        self._lease_dir = options.text("lease-dir", leases.DIRECTORY)
+        self._gid = grp.getgrnam(options.text("group", OPERATORS)).gr_gid
+        self._connect_s = options.seconds("connect-s", _CONNECT_S)
+        self._deadline_s = options.seconds("deadline-s", _DEADLINE_S)
+        self._grace_s = options.seconds("grace-s", _GRACE_S)
+        self._link: Link | None = None
+        self._who = "a command"
+        self._told_s = -_TELL_EVERY_S
+        self._stopping = False
+        self._told, self._wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._command: Command | None = None
+
+    def run(self) -> int:
+        """Live to the command's end, or to the reason why there is none."""
+        os.makedirs(self._directory, mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._report_path)
+        for number in _ENDING:
+            signal.signal(number, self._on_ending)
+        try:
+            self._run()
+        except NotBegun as reason:
+            text = str(reason)
+            self._report(ran=False, text=text)
+            if self._link is not None:
+                self._link.tell(event="refused", text=text)
+            notify(f"STATUS={self._who} was not begun: {text}"[:_LONGEST_TEXT])
+            say(WARNING, f"{self._who} was not begun: {text}")
+        return 0
+
+    def _run(self) -> None:
+        notify("STATUS=waiting for its caller")
+        path = f"{self._directory}/socket"
+        link = self._link = await_caller(path, gid=self._gid, timeout_s=self._connect_s)
+        if link is None:
+            raise NotBegun(f"nobody came with a command within {self._connect_s:.0f} s")
+        try:
+            request, stdio = link.receive(timeout_s=self._connect_s)
+        except BadRequest as error:
+            raise NotBegun(str(error)) from error
+        self._who = f"{request.what} of user {link.caller.name}"
+        claim = leases.parse(request.leases(), self._lease_dir)
+        self._await_release(link, claim, request)
+        held = _taken(claim)
+        self._await_go(link)
+        self._attend(link, request, stdio, held)
+
+    def _await_release(self, link: Link, claim: Sequence[leases.Lease], request: Request) -> None:
+        """Until the leases are free and what held the memory has given it back."""
+
+        def progress(text: str, waited_s: float) -> None:
+            self._until_gone(link)
+            if waited_s - self._told_s < _TELL_EVERY_S:
+                return
+            self._told_s = waited_s
+            link.tell(event="progress", text=text)
+            notify(f"STATUS={self._who}: {text}"[:_LONGEST_TEXT], extend(_EXTENSION_S))
+
+        release = Release(claim, _want(request), deadline_s=self._deadline_s, on_progress=progress)
+        try:
+            obstacle = release.wait()
+            if obstacle is not None:
+                raise NotBegun(obstacle.explain())
+        finally:
+            release.close()
+
+    def _await_go(self, link: Link) -> None:
+        """His progress line must be off the terminal before the command writes there."""
+        link.tell(event="ready")
+        deadline_s = time.monotonic() + _GO_S
+        while time.monotonic() < deadline_s:
+            if any(line.get("go") is True for line in self._until_gone(link)):
+                return
+            time.sleep(_PAUSE_S)
+        raise NotBegun("its caller did not answer")
+
+    def _until_gone(self, link: Link) -> list[dict[str, object]]:
+        lines = list(link.hear())
+        if link.gone:
+            raise NotBegun("its caller went away")
+        return lines
+
+    def _attend(
+        self, link: Link, request: Request, stdio: Sequence[int], held: Sequence[int]
+    ) -> None:
+        """Run the command to its end."""
+        caller, began_s = link.caller, time.monotonic()
+        say(INFO, f"{self._who} (uid {caller.uid}, pid {caller.pid}) begins")
+        # A signal between the fork and the first look would leave it without us.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        command = self._command = start(request, caller, stdio=stdio, leases=held)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        for descriptor in stdio:
+            os.close(descriptor)
+        notify("READY=1", f"STATUS={self._who}")
+        ending = attend(command, link, told=self._told, grace_s=self._grace_s)
+        text = f"{ending} after {duration(time.monotonic() - began_s)}{ending.because}"
+        self._report(ran=True, text=text)
+        _tell_end(link, ending)
+        notify(f"STATUS={self._who} ended {text}")
+        say(INFO, f"{self._who} ended {text}")
+
+    def _on_ending(self, _number: int, _frame: object) -> None:
+        """Our unit is being stopped; systemd sends more than one signal."""
+        first, self._stopping = not self._stopping, True
+        if self._command is not None:
+            os.write(self._wakeup, b"!")
+        elif first:
+            raise NotBegun("it was stopped")
+
+    @property
+    def _report_path(self) -> str:
+        return f"{self._directory}/last.json"
+
+    def _report(self, *, ran: bool, text: str) -> None:
+        """Leave word, whole or not at all."""
+        document = {"ran": ran, "text": text, "who": self._who, "unix_s": time.time()}
+        temporary = f"{self._report_path}.new"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), 0o644)  # whatever the umask: the supervisor reads it
+                file.write(json.dumps(document) + "\n")
+            os.replace(temporary, self._report_path)
+        except OSError as error:
+            say(WARNING, f"cannot leave word in {self._directory}: {error.strerror}")
+
+
+def _tell_end(link: Link, ending: Ending) -> None:
+    if ending.status < 0:
+        link.tell(event="ended", signal=-ending.status)
+    else:
+        link.tell(event="ended", exit=ending.status)
+
+
+def _want(request: Request) -> memory.Want:
+    """What a command needs nobody knows: all that its forerunners had has to be back.
+
+    Where the numbers mean nothing, the leases and the ended units are all the proof there is.
+    """
+    return memory.Want(gpus=request.gpus, strangers=True, assume_free=True)
+
+
+def _taken(claim: Sequence[leases.Lease]) -> list[int]:
+    held: list[int] = []
+    for lease in claim:
+        descriptor = lease.take()
+        if descriptor is None:
+            raise NotBegun(lease_sentence(lease))
+        held.append(descriptor)
+    return held
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the launcher."""
+    try:
+        return Launcher(Options(argv, _FLAGS)).run()
+    except UsageError as error:
+        say(ERROR, f"run: {error}")
+        return EX_USAGE
+    except (KeyError, OSError) as error:
+        say(ERROR, f"run: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
