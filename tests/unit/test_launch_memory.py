@@ -1,0 +1,466 @@
+"""What the gate concludes from readings: pure decisions, without a driver."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.launch.gpus import Device
+from appliance.launch.memory import (
+    NEVER_EMPTY_BYTES,
+    Host,
+    Seen,
+    Shortfall,
+    Want,
+    demands,
+    held,
+    in_the_way,
+    is_proved_at_once,
+    needs_lists,
+    shortfall,
+    used,
+)
+
+GIB = 1 << 30
+MARGIN = 256 << 20
+RIVAL = "appliance-backend-rival.service"
+OWN = "appliance-backend-own.service"
+NEIGHBOUR = "appliance-backend-embedder.service"
+USERS = "user@1000.service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One pretend device of a reading."""
+
+    free: int = 23 * GIB
+    total: int = 24 * GIB
+    reserved: int = 0
+    quality: str = "exact"
+    kind: str = ""
+    problem: str = ""
+    processes: Sequence[tuple[int, bool]] | None = ()
+    """pid and whether it computes; None: no list."""
+
+
+def devices(*gpus: Gpu) -> list[Device]:
+    """A reading of GPUs; the first has index 0 and UUID ``GPU-0``, and so on."""
+    return [
+        Device(
+            {
+                "index": i,
+                "uuid": f"GPU-{i}",
+                "name": "Pretend",
+                "total": g.total,
+                "free": g.free,
+                "used": g.total - g.reserved - g.free,
+                "reserved": g.reserved,
+                "quality": g.quality,
+                "kind": g.kind,
+                "problem": g.problem,
+                "processes": None
+                if g.processes is None
+                else [{"pid": p, "bytes": GIB, "compute": c} for p, c in g.processes],
+            }
+        )
+        for i, g in enumerate(gpus)
+    ]
+
+
+def host(available: int = 28 * GIB, total: int = 32 * GIB) -> Host:
+    return Host(available=available, total=total)
+
+
+def seen(*wanted: int, peaks: Sequence[int] = (), ram: tuple[int, int] | None = None) -> Seen:
+    """An observation on ``GPU-0`` and so on."""
+    return Seen(
+        gpus={f"GPU-{i}": w for i, w in enumerate(wanted)},
+        gpu_peaks={f"GPU-{i}": p for i, p in enumerate(peaks)},
+        ram=None if ram is None else ram[0],
+        ram_peak=None if ram is None else ram[1],
+    )
+
+
+ANY = (Gpu(), Gpu())
+
+
+@pytest.mark.parametrize(
+    ("want", "gpus", "asked"),
+    [
+        # Declared: shares and a margin each.
+        (Want(vram=20 * GIB, gpus=None), ANY, [10 * GIB + MARGIN, 10 * GIB + MARGIN]),
+        (Want(vram=20 * GIB, gpus=(1,)), ANY, [20 * GIB + MARGIN]),
+        (Want(vram=20 * GIB, gpus=None, margin=0), ANY, [10 * GIB, 10 * GIB]),
+        (Want(vram=3, gpus=None, margin=0), ANY, [2, 2]),
+        # Splits follow the order of the GPUs; what is not named holds nothing but its context.
+        (Want(vram=20 * GIB, gpus=(0, 1), split=(3, 1), margin=0), ANY, [15 * GIB, 5 * GIB]),
+        (Want(vram=20 * GIB, gpus=(1, 0), split=(3, 1), margin=0), ANY, [15 * GIB, 5 * GIB]),
+        (Want(vram=20 * GIB, gpus=(0, 1), split=(1,)), ANY, [20 * GIB + MARGIN, MARGIN]),
+        (Want(vram=20 * GIB, gpus=None, split=(3, 1, 9), margin=0), ANY, [15 * GIB, 5 * GIB]),
+        (Want(vram=20 * GIB, gpus=None, split=(0, 0), margin=0), ANY, [10 * GIB, 10 * GIB]),
+        # A share of each GPU, with no margin on top.
+        (Want(fraction=0.5, gpus=None), ANY, [12 * GIB, 12 * GIB]),
+        (Want(fraction=0.5, gpus=None, split=(1,)), ANY, [12 * GIB, MARGIN]),
+        (Want(fraction=0.97, gpus=(0,)), ANY, [int(0.97 * 24 * GIB)]),
+        # An estimate asks for no more than a GPU that is nearly empty has.
+        (Want(estimate=20 * GIB, gpus=(0,)), ANY, [20 * GIB + MARGIN]),
+        (Want(estimate=23 * GIB, gpus=(0,)), ANY, [23 * GIB]),
+        (Want(estimate=99 * GIB, gpus=(0,)), ANY, [23 * GIB]),
+        # What was seen comes first, as it stands; an allowance never asks for more than there is.
+        (Want(seen=seen(5 * GIB), vram=9 * GIB, gpus=(0,)), ANY, [5 * GIB]),
+        (Want(seen=seen(24 * GIB, peaks=[22 * GIB]), gpus=(0,)), ANY, [23 * GIB]),
+        (
+            Want(seen=seen(25 * GIB, peaks=[23 * GIB + MARGIN]), gpus=(0,)),
+            ANY,
+            [23 * GIB + MARGIN],
+        ),
+        # It holds on the very GPUs where it was seen, and only if it can be true.
+        (Want(seen=seen(5 * GIB), vram=9 * GIB, gpus=None, margin=0), ANY, [4.5 * GIB, 4.5 * GIB]),
+        (Want(seen=seen(5 * GIB), vram=9 * GIB, gpus=(1,), margin=0), ANY, [9 * GIB]),
+        (
+            Want(seen=seen(99 * GIB, peaks=[98 * GIB]), vram=9 * GIB, gpus=(0,), margin=0),
+            ANY,
+            [9 * GIB],
+        ),
+        # An engine that takes a share asks for all of it at once, whatever it was seen to hold.
+        (Want(seen=seen(5 * GIB), fraction=0.5, gpus=(0,)), ANY, [12 * GIB]),
+        (Want(seen=seen(15 * GIB), fraction=0.5, gpus=(0,)), ANY, [15 * GIB]),
+        (Want(gpus=None), ANY, None),
+    ],
+)
+def test_what_must_be_free(want: Want, gpus: Sequence[Gpu], asked: list[float] | None) -> None:
+    """The best source decides, and each GPU is asked for its part of it."""
+    wanted = demands(want, devices(*gpus))
+    totals = [d.total for d in used(want, devices(*gpus))]
+    got = None if wanted is None else [d.within(t) for d, t in zip(wanted, totals, strict=True)]
+    assert got == asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A need, a box, and the words of what is missing; none: it is admitted."""
+
+    want: Want
+    gpus: Sequence[Gpu] = ()
+    host: Host | None = None
+    words: str = ""
+    final: bool = False
+    broken: str = ""
+
+
+GB10 = Gpu(total=128 * GIB, free=100 * GIB, quality="unified")
+ROOMY = host(available=100 * GIB, total=128 * GIB)
+CASES = {
+    "no need": Case(want=Want()),
+    "RAM": Case(want=Want(ram=20 * GIB)),
+    "late RAM": Case(
+        want=Want(ram=20 * GIB), host=host(available=10 * GIB), words="10.0 of 20.2 GiB of RAM free"
+    ),
+    "RAM that no machine like this has": Case(
+        want=Want(ram=32 * GIB),
+        words="needs 32.2 GiB of RAM with its margin, the machine has 32.0 GiB",
+        final=True,
+    ),
+    "RAM as it was seen": Case(want=Want(ram=20 * GIB, seen=seen(ram=(9 * GIB, 8 * GIB)))),
+    "late RAM as it was seen": Case(
+        want=Want(ram=GIB, seen=seen(ram=(9 * GIB, 8 * GIB))),
+        host=host(available=8 * GIB),
+        words="8.0 of 9.0 GiB of RAM free",
+    ),
+    "an allowance on RAM never exceeds the machine": Case(
+        want=Want(seen=seen(ram=(33 * GIB, 30 * GIB))), host=host(available=31 * GIB)
+    ),
+    "RAM that cannot have been seen here": Case(
+        want=Want(ram=GIB, seen=seen(ram=(99 * GIB, 98 * GIB)))
+    ),
+    "declared": Case(want=Want(vram=22 * GIB, gpus=(0,)), gpus=[Gpu()]),
+    "late": Case(
+        want=Want(vram=22 * GIB, gpus=None),
+        gpus=[Gpu(), Gpu(free=4 * GIB)],
+        words="4.0 of 11.2 GiB free on GPU 1",
+    ),
+    "another GPU's shortage is none of ours": Case(
+        want=Want(vram=22 * GIB, gpus=(0,)), gpus=[Gpu(), Gpu(free=0)]
+    ),
+    "too large": Case(
+        want=Want(vram=24 * GIB, gpus=(0,)),
+        gpus=[Gpu()],
+        words="needs 24.2 GiB with its margin on GPU 0, which has 24.0 GiB",
+        final=True,
+    ),
+    "too large for what the driver leaves": Case(
+        want=Want(vram=23 * GIB + GIB // 2, gpus=(0,)),
+        gpus=[Gpu(reserved=GIB // 2)],
+        words="which has 23.5 GiB",
+        final=True,
+    ),
+    "RAM comes before VRAM": Case(
+        want=Want(ram=20 * GIB, vram=99 * GIB, gpus=(0,)),
+        gpus=[Gpu()],
+        host=host(available=GIB),
+        words="of RAM free",
+    ),
+    "a share": Case(want=Want(fraction=0.95, gpus=(0,)), gpus=[Gpu()]),
+    "a late share": Case(
+        want=Want(fraction=0.95, gpus=(0,)),
+        gpus=[Gpu(free=22 * GIB)],
+        words="22.0 of 22.8 GiB free",
+    ),
+    "a share is of what the driver leaves": Case(
+        want=Want(fraction=0.99, gpus=(0,)),
+        gpus=[Gpu(reserved=GIB // 2, free=23 * GIB + GIB // 3)],
+    ),
+    "an estimate above the GPU may still fit": Case(
+        want=Want(estimate=40 * GIB, least=20 * GIB, gpus=(0,)), gpus=[Gpu()]
+    ),
+    "an estimate waits": Case(
+        want=Want(estimate=40 * GIB, least=20 * GIB, gpus=(0,)),
+        gpus=[Gpu(free=22 * GIB)],
+        words="22.0 of 23.0 GiB free on GPU 0, by an estimate",
+    ),
+    "weights that no GPU holds": Case(
+        want=Want(estimate=40 * GIB, least=30 * GIB, gpus=(0,)),
+        gpus=[Gpu()],
+        words="the weights alone need 30.0 GiB, GPU 0 has 24.0 GiB",
+        final=True,
+    ),
+    "weights that both GPUs hold": Case(
+        want=Want(estimate=40 * GIB, least=30 * GIB, gpus=None), gpus=[Gpu(), Gpu()]
+    ),
+    "weights that both GPUs cannot hold": Case(
+        want=Want(estimate=60 * GIB, least=50 * GIB, gpus=None),
+        gpus=[Gpu(), Gpu()],
+        words="2 GPUs together have 48.0 GiB",
+        final=True,
+    ),
+    "what was seen beats an estimate that says never": Case(
+        want=Want(estimate=60 * GIB, least=50 * GIB, seen=seen(9 * GIB), gpus=(0,)), gpus=[Gpu()]
+    ),
+    "a GPU that is not there": Case(
+        want=Want(gpus=(0, 2)), gpus=[Gpu()], words="GPU 2 is claimed, the driver shows 1 in all"
+    ),
+    "no GPU at all": Case(want=Want(gpus=None), words="a GPU is claimed, the driver shows 0"),
+    "a lost GPU": Case(
+        want=Want(gpus=None, assume_free=True),
+        gpus=[Gpu(), Gpu(quality="opaque", kind="lost", problem="it fell off the bus")],
+        words="GPU 1: it fell off the bus",
+        broken="lost",
+    ),
+    "another GPU that is lost": Case(
+        want=Want(gpus=(0,)), gpus=[Gpu(), Gpu(quality="opaque", kind="lost")]
+    ),
+    "opaque": Case(
+        want=Want(vram=GIB, gpus=(0,)),
+        gpus=[Gpu(quality="opaque", problem="MIG divides it")],
+        words="GPU 0: MIG divides it (need.assume_free",
+        final=True,
+    ),
+    "opaque with an unknown need": Case(
+        want=Want(gpus=(0,)), gpus=[Gpu(quality="opaque")], words="cannot be read", final=True
+    ),
+    "assumed free": Case(
+        want=Want(vram=99 * GIB, gpus=(0,), assume_free=True),
+        gpus=[Gpu(quality="opaque", total=0, free=0)],
+    ),
+    "assumed free beside a GPU that is not": Case(
+        want=Want(vram=20 * GIB, gpus=None, assume_free=True),
+        gpus=[Gpu(quality="opaque", total=0, free=0), Gpu(free=GIB)],
+        words="1.0 of 10.2 GiB free on GPU 1",
+    ),
+    "one pool": Case(want=Want(vram=60 * GIB, ram=30 * GIB, gpus=None), gpus=[GB10], host=ROOMY),
+    "one pool has to hold both": Case(
+        want=Want(vram=60 * GIB, ram=50 * GIB, gpus=None),
+        gpus=[GB10],
+        host=ROOMY,
+        words="100.0 of 110.2 GiB free in the memory that GPU 0 shares with the host",
+    ),
+    "one pool that is too small": Case(
+        want=Want(vram=100 * GIB, ram=50 * GIB, gpus=None),
+        gpus=[GB10],
+        host=ROOMY,
+        words="which is 128.0 GiB",
+        final=True,
+    ),
+    "a pool with an unknown need of its GPU": Case(
+        want=Want(ram=110 * GIB, gpus=None), gpus=[GB10], host=ROOMY, words="of RAM free"
+    ),
+    "a NUMA node is no pool": Case(
+        want=Want(vram=90 * GIB, ram=20 * GIB, gpus=None),
+        gpus=[Gpu(total=96 * GIB, free=95 * GIB, quality="numa")],
+    ),
+    "an unknown need": Case(want=Want(gpus=None), gpus=[Gpu(free=0)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_what_is_missing(case: Case) -> None:
+    """A start is admitted, late, or hopeless, with the figures that decided."""
+    short = shortfall(case.want, devices(*case.gpus), case.host or host())
+    if not case.words:
+        assert short is None
+        return
+    assert short is not None
+    assert case.words in short.text
+    assert (short.final, short.broken) == (case.final, case.broken)
+
+
+@pytest.mark.parametrize(
+    ("want", "gpu", "words", "rival"),
+    [
+        (Want(vram=GIB, gpus=(0,)), Gpu(processes=[(5, True)]), "", False),
+        (
+            Want(vram=GIB, gpus=(0,), rivals=frozenset({RIVAL})),
+            Gpu(processes=[(5, True), (3, False)]),
+            f"{RIVAL} still has memory on GPU 0",
+            True,
+        ),
+        (Want(vram=GIB, gpus=(0,), own=OWN), Gpu(processes=[(4, True)]), OWN, False),
+        (Want(vram=GIB, gpus=(0,), own=OWN), Gpu(processes=None), "", False),
+        (Want(vram=GIB, gpus=(1,), own=OWN), Gpu(processes=[(4, True)]), "", False),
+        # An unknown need.
+        (Want(gpus=(0,)), Gpu(), "", False),
+        (Want(gpus=(0,)), Gpu(processes=[(5, False)]), "", False),
+        (Want(gpus=(0,)), Gpu(processes=[(5, True)]), "1 process still on GPU 0", False),
+        (Want(gpus=(0,)), Gpu(processes=[(5, True), (0, True)]), "2 processes still", False),
+        (Want(gpus=(0,)), Gpu(processes=[(2, True)]), "", False),
+        (Want(gpus=(0,)), Gpu(processes=None), "", False),
+        (Want(gpus=(0,)), Gpu(processes=None, free=4 * GIB), "20.0 GiB still in use", False),
+        (
+            Want(gpus=(0,), assume_free=True),
+            Gpu(processes=None, free=0, quality="opaque"),
+            "",
+            False,
+        ),
+    ],
+)
+def test_who_is_in_the_way(want: Want, gpu: Gpu, words: str, rival: bool) -> None:  # noqa: FBT001
+    """Rivals and remains forbid a start; strangers do so where the need is unknown."""
+    units: Mapping[int, str] = {2: NEIGHBOUR, 3: RIVAL, 4: OWN, 5: USERS}
+    short = in_the_way(want, devices(gpu, Gpu()), lambda pid: units.get(pid, ""))
+    if not words:
+        assert short is None
+        return
+    assert short is not None
+    assert words in short.text
+    assert short.rival == rival
+
+
+@pytest.mark.parametrize(
+    ("want", "asked"),
+    [
+        (Want(vram=GIB, gpus=(0,)), False),
+        (Want(vram=GIB, gpus=(0,), own=OWN), True),
+        (Want(vram=GIB, gpus=(0,), rivals=frozenset({RIVAL})), True),
+        (Want(gpus=(0,)), True),
+    ],
+)
+def test_lists_are_asked_for_when_they_matter(want: Want, asked: bool) -> None:  # noqa: FBT001
+    """Process lists cost the driver a lock; a need without foes does without them."""
+    assert needs_lists(want, devices(Gpu())) == asked
+
+
+@pytest.mark.parametrize(
+    ("qualities", "at_once"),
+    [
+        (("exact", "exact"), True),
+        (("exact", "unified"), False),
+        (("numa", "exact"), False),
+        (("opaque", "exact"), True),
+    ],
+)
+def test_only_exact_readings_prove_at_once(qualities: Sequence[str], *, at_once: bool) -> None:
+    """Any other kind has to be confirmed."""
+    gpus = [Gpu(quality=q) for q in qualities]
+    assert is_proved_at_once(Want(gpus=None), devices(*gpus)) == at_once
+
+
+def test_what_is_held_is_counted_where_the_need_goes() -> None:
+    """On the used GPUs, or in main memory where there are none."""
+    box = devices(Gpu(free=20 * GIB), Gpu(free=4 * GIB))
+    assert held(Want(gpus=None), box, host()) == 24 * GIB
+    assert held(Want(gpus=(1,)), box, host()) == 20 * GIB
+    assert held(Want(ram=1), (), host()) == 4 * GIB
+
+
+# --- for any need on any box -------------------------------------------------------------------
+
+sizes = st.integers(min_value=0, max_value=30 * GIB)
+gpus_ = st.builds(
+    Gpu,
+    free=st.integers(min_value=0, max_value=24 * GIB),
+    reserved=st.sampled_from([0, 300 << 20]),
+    quality=st.sampled_from(["exact", "exact", "numa", "unified", "opaque"]),
+)
+optional_sizes = st.none() | sizes
+wants = st.builds(
+    Want,
+    ram=optional_sizes,
+    vram=optional_sizes,
+    fraction=st.none() | st.floats(min_value=0.01, max_value=1.0),
+    estimate=optional_sizes,
+    least=optional_sizes,
+    seen=st.none() | st.builds(lambda a, b: seen(a, b, ram=(a, b)), sizes, sizes),
+    gpus=st.sampled_from([None, (0,), (1, 0), (0, 1)]),
+    split=st.lists(st.floats(min_value=0.0, max_value=9.0), max_size=3).map(tuple),
+    margin=st.sampled_from([0, MARGIN]),
+    assume_free=st.booleans(),
+)
+boxes = st.tuples(gpus_, gpus_)
+
+
+def verdict(want: Want, gpus: Sequence[Gpu], now: Host) -> Shortfall | None:
+    return shortfall(want, devices(*gpus), now)
+
+
+@given(wants, boxes, sizes)
+def test_nobody_is_admitted_where_too_little_is_free(
+    want: Want, gpus: Sequence[Gpu], available: int
+) -> None:
+    """After an admission every used GPU has what was asked of it, and main memory too."""
+    now = host(available=available)
+    if verdict(want, gpus, now) is not None:
+        return
+    present = devices(*gpus)
+    ours = used(want, present)
+    for device, demand in zip(ours, demands(want, present) or [], strict=False):
+        if device.quality != "opaque":
+            assert device.free >= demand.within(device.total)
+            if want.vram is not None and want.seen is None:
+                assert device.free >= want.margin
+        else:
+            assert want.assume_free
+    pooled = any(d.quality == "unified" for d in ours)
+    if want.ram is not None and want.seen is None and not pooled:
+        assert available >= want.ram + want.margin
+    if want.ram is not None and want.vram is not None and want.seen is None and len(ours) == 1:
+        free = ours[0].free if pooled else ours[0].free + available
+        assert ours[0].quality == "opaque" or free >= want.ram + want.vram
+
+
+@given(wants, boxes, sizes, st.tuples(sizes, sizes, sizes))
+def test_more_free_memory_never_refuses(
+    want: Want, gpus: Sequence[Gpu], available: int, back: tuple[int, int, int]
+) -> None:
+    """What is admitted stays admitted when memory comes back, anywhere."""
+    if verdict(want, gpus, host(available=available)) is not None:
+        return
+    richer = [
+        replace(g, free=min(24 * GIB, g.free + more)) for g, more in zip(gpus, back, strict=False)
+    ]
+    now = host(available=min(32 * GIB, available + back[2]))
+    assert verdict(want, richer, now) is None
+
+
+@given(wants, boxes)
+def test_an_empty_box_is_never_just_late(want: Want, gpus: Sequence[Gpu]) -> None:
+    """With all but 1 GiB free everywhere a start is admitted or hopeless, but for a tight fit."""
+    empty = [replace(g, free=g.total - g.reserved - NEVER_EMPTY_BYTES // 4) for g in gpus]
+    short = verdict(want, empty, host(available=32 * GIB - NEVER_EMPTY_BYTES // 4))
+    if short is None or short.final:
+        return
+    # Declared, or seen, to need what even an empty box hardly has.
+    certain = max((d.certain for d in demands(want, devices(*empty)) or []), default=0)
+    pooled = any(g.quality == "unified" for g in empty)
+    assert pooled or max(certain, want.ram or 0) > 22 * GIB
