@@ -1,0 +1,470 @@
+"""Estimates: what a model takes on GPUs and in RAM, from its dimensions."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.need import Estimate
+from appliance.domain.spec import LlamaServerOptions, Profile
+from appliance.planning.compile import Source, compile_applied
+from appliance.planning.engines.rendering import LaunchContext
+from appliance.planning.estimates.cache import Window, layer_bytes, notes
+from appliance.planning.estimates.estimating import estimated
+from appliance.planning.estimates.facts import GgufFacts, UnknownError
+from appliance.planning.estimates.headers import (
+    Fault,
+    Gguf,
+    Model,
+    ModelReference,
+    Safetensors,
+    Tensor,
+    Unread,
+    Value,
+)
+from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
+
+MIB = 1 << 20
+GIB = 1 << 30
+DIMENSIONS: dict[str, Value] = {
+    "general.architecture": "llama",
+    "llama.block_count": 4,
+    "llama.context_length": 8192,
+    "llama.embedding_length": 1024,
+    "llama.feed_forward_length": 4096,
+    "llama.attention.head_count": 16,
+    "llama.attention.head_count_kv": 4,
+    "llama.vocab_size": 32000,
+}
+TENSORS = (
+    Tensor("token_embd.weight", 100),
+    *(Tensor(f"blk.{i}.attn_q.weight", 10) for i in range(4)),
+    *(Tensor(f"blk.{i}.ffn_up_exps.weight", 1000) for i in range(4)),
+    Tensor("output_norm.weight", 1),
+    Tensor("output.weight", 50),
+)
+
+
+def gguf(**changes: Value | None) -> Gguf:
+    """The model, with other values by the last part of their key; None removes one."""
+    metadata = dict(DIMENSIONS)
+    for key, value in changes.items():
+        name = key.replace("__", ".")
+        if value is None:
+            del metadata[name]
+        else:
+            metadata[name] = value
+    return Gguf(metadata=metadata, tensors=TENSORS, file_bytes=6000)
+
+
+def profile(text: str) -> Profile:
+    head = 'engine = "llama-server"\nbinary = "/b"\nmodel = "/m.gguf"\nport = 9000\n'
+    return parse_profile("p", (text if "engine" in text else head + text).encode())
+
+
+def estimate(text: str, model: Gguf | Safetensors, projector: int = 0) -> Estimate:
+    found = estimated(profile(text), "/m", lambda _: Model(main=model, projector_bytes=projector))
+    assert found.estimate is not None, found.problem
+    assert found.file_bytes == model.file_bytes + projector
+    return found.estimate
+
+
+def why_not(text: str, model: Gguf | Safetensors) -> str:
+    found = estimated(profile(text), "/m", lambda _: Model(main=model))
+    assert found.estimate is None
+    return found.problem
+
+
+ALL = 4 * 1010 + 51
+EXPERTS = "[llama-server]\ncpu_experts"
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "least", "ram"),
+    [
+        ("", ALL, 4 * 1010, 100),
+        ("gpus = []\n", 0, 0, 100 + ALL),
+        ("[llama-server]\ngpu_layers = 0\n", 0, 0, 100 + ALL),
+        ("[llama-server]\ngpu_layers = 2\n", 1010 + 51, 1010, 100 + 3 * 1010),
+        ("[llama-server]\ngpu_layers = 999\n", ALL, 4 * 1010, 100),
+        (f'{EXPERTS} = "all"\n', 40 + 51, 40, 100 + 4000),
+        (f'{EXPERTS} = "2-3"\n', 2040 + 51, 2040, 100 + 2000),
+        ('extra_args = ["--n-cpu-moe", "3"]\n', 1040 + 51, 1040, 100 + 3000),
+        ('extra_args = ["--n-cpu-moe=1"]\n', 3040 + 51, 3040, 100 + 1000),
+        ('extra_args = ["-cmoe"]\n', 40 + 51, 40, 100 + 4000),
+        ('extra_args = ["-ot", "blk\\\\.0\\\\.=CPU,attn=CPU"]\n', 3051, 3000, 100 + 1040),
+        ('extra_args = ["-ot", "(=CPU,x=CUDA1", "--n-cpu-moe", "x"]\n', ALL, 4 * 1010, 100),
+    ],
+)
+def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, ram: int) -> None:
+    """The last layers first, the output with them, inputs never, and experts where they are told."""
+    one = profile(text)
+    options = one.options
+    assert isinstance(options, LlamaServerOptions)
+    placed = weights(TENSORS, 4, layers_on_gpus(one, options, 4), kept_in_ram(one, options))
+    assert (placed.gpu, placed.least_gpu, placed.ram) == (gpu, least, ram)
+    assert estimate(text, gguf()).least_vram_bytes == least
+
+
+def test_tied_embeddings_are_there_twice() -> None:
+    """Without an output of its own the model's embeddings are copied to the GPU."""
+    placed = weights(TENSORS[:-1], 4, 5, lambda _: False)
+    assert (placed.gpu, placed.ram) == (4 * 1010 + 1 + 100, 100)
+
+
+TOKEN = 4 * 64 * 2 * 2
+"""Keys and values of a token in a layer: KV heads x head size x 2 x F16."""
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "per_token"),
+    [
+        ("ctx = 4096\n", 4096, TOKEN),
+        ("ctx = 4000\n", 4096, TOKEN),
+        ("ctx = 4096\nparallel = 3\n", 3 * 4096, TOKEN),
+        ("ctx = 4096\nparallel = 3\n[llama-server]\nkv_unified = true\n", 4096, TOKEN),
+        ("", 8192, TOKEN),
+        ("parallel = 2\n", 8192, TOKEN),
+        ('ctx = 4096\nkv = "q8_0"\n', 4096, TOKEN // 2 // 32 * 34),
+        ('ctx = 4096\nkv = { k = "q8_0", v = "f32" }\n', 4096, 256 // 32 * 34 + 256 * 4),
+    ],
+)
+def test_the_cache_is_what_every_request_may_use(text: str, cells: int, per_token: int) -> None:
+    """The context of one request, padded, times the requests; by the types of keys and values."""
+    with_cache = estimate(text, gguf())
+    one = estimate(text, gguf(llama__attention__head_count_kv=0))
+    assert with_cache.vram_bytes - one.vram_bytes == 4 * cells * per_token
+    assert one.ram_bytes == with_cache.ram_bytes
+
+
+def test_a_cache_may_stay_in_ram() -> None:
+    """With the layers on the CPU, or told so, the cache counts there."""
+    on_gpu = estimate("ctx = 4096\n", gguf())
+    told = estimate('ctx = 4096\nextra_args = ["--no-kv-offload"]\n', gguf())
+    moved = 4 * 4096 * TOKEN
+    assert on_gpu.vram_bytes - told.vram_bytes == told.ram_bytes - on_gpu.ram_bytes == moved
+    half = estimate("ctx = 4096\n[llama-server]\ngpu_layers = 3\n", gguf())
+    assert half.ram_bytes == 100 + 2 * 1010 + moved // 2
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("gpus = [0, 1]\n", 384 * MIB),
+        ("[llama-server]\ntensor_split = [3, 1]\n", 384 * MIB),
+        ('gpus = [0, 1]\n[llama-server]\nsplit_mode = "none"\n', 0),
+        ("[llama-server]\nexpert_cache_mib = 64\n", 64 * MIB),
+        ("[llama-server]\nflash_attn = false\n", 512 * 8192 * 16 * 4),
+        ("[llama-server]\nubatch = 1024\n", 512 * (32000 + 16 * 1024 + 2 * 4096 + 8192) * 4),
+        ('[llama-server]\nmmproj = "/p.gguf"\n', 77),
+    ],
+)
+def test_what_comes_on_top(text: str, more: int) -> None:
+    """A context a GPU, expert caches, scores without flash attention, larger batches."""
+    projector = 77 if "mmproj" in text else 0
+    difference = estimate(text, gguf(), projector).vram_bytes - estimate("", gguf()).vram_bytes
+    assert difference == more
+
+
+def test_without_gpus_everything_is_in_ram() -> None:
+    """An embedded engine takes no VRAM, and its cache of 2048 tokens is in RAM."""
+    text = 'engine = "xllamacpp"\nmodel = "/m.gguf"\nport = 9000\n'
+    found = estimate(text, gguf())
+    assert (found.vram_bytes, found.least_vram_bytes) == (0, 0)
+    buffers = 512 * (32000 + 16 * 1024 + 2 * 4096 + 2048) * 4
+    assert found.ram_bytes == 100 + ALL + 4 * 2048 * TOKEN + buffers
+
+
+WINDOW = Window(tokens=1024, caches=2, requests=2, key_type="f16", value_type="f16")
+
+
+def facts(**changes: Value | None) -> GgufFacts:
+    return GgufFacts(gguf(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers", "said"),
+    [
+        ({}, [TOKEN * 2048] * 4, ()),
+        ({"llama__attention__head_count_kv": None}, [4 * TOKEN * 2048] * 4, ()),
+        ({"llama__attention__causal": False}, [0] * 4, ()),
+        ({"llama__attention__head_count_kv": (4, 0, 4, 0)}, [TOKEN * 2048, 0] * 2, ()),
+        (
+            {"llama__attention__key_length": 128, "llama__attention__value_length": 32},
+            [4 * 160 * 2 * 2048] * 4,
+            (),
+        ),
+        (
+            {
+                "llama__attention__kv_lora_rank": 512,
+                "llama__rope__dimension_count": 64,
+                "llama__attention__head_count_kv": 1,
+            },
+            [(576 + 512) * 2 * 2048] * 4,
+            ("latent attention, upper bound",),
+        ),
+        (
+            {
+                "llama__attention__kv_lora_rank": 512,
+                "llama__attention__key_length": 576,
+                "llama__attention__value_length": 512,
+                "llama__attention__head_count_kv": 1,
+            },
+            [(576 + 512) * 2 * 2048] * 4,
+            ("latent attention, upper bound",),
+        ),
+        (
+            {"llama__attention__sliding_window": 512},
+            [TOKEN * 2048] * 4,
+            ("sliding window, upper bound",),
+        ),
+        (
+            {"llama__attention__shared_kv_layers": 2},
+            [TOKEN * 2048] * 4,
+            ("shared caches, upper bound",),
+        ),
+        (
+            {
+                "llama__full_attention_interval": 4,
+                "llama__ssm__conv_kernel": 4,
+                "llama__ssm__inner_size": 64,
+                "llama__ssm__state_size": 16,
+                "llama__ssm__group_count": 2,
+            },
+            [2 * (3 * (64 + 64) + 16 * 64) * 4] * 3 + [TOKEN * 2048],
+            (),
+        ),
+        (
+            {"llama__ssm__state_size": 16},
+            [TOKEN * 2048] * 4,
+            ("recurrent layers counted as attention, upper bound",),
+        ),
+        (
+            {"llama__attention__head_count_kv": 0, "llama__wkv__head_size": 64},
+            [2 * 66 * 1024 * 4] * 4,
+            (),
+        ),
+        (
+            {"llama__attention__head_count_kv": (4, 0, 4, 0), "llama__shortconv__l_cache": 3},
+            [TOKEN * 2048, 2 * 2 * 1024 * 4] * 2,
+            (),
+        ),
+    ],
+)
+def test_the_cache_of_each_layer(
+    changes: dict[str, Value | None], layers: list[int], said: tuple[str, ...]
+) -> None:
+    """KV heads x head sizes; a state where a layer has no attention; what is only a bound is said."""
+    found = facts(**changes)
+    assert layer_bytes(found, WINDOW) == tuple(layers)
+    assert notes(found) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"general__architecture": "foo"}, "the file does not say foo.block_count"),
+        ({"general__architecture": None}, "the file names no architecture"),
+        ({"general__architecture": "a\nb"}, "the file names no architecture"),
+        ({"llama__block_count": None}, "the file does not say llama.block_count"),
+        ({"llama__block_count": 1 << 40}, "block_count makes no sense"),
+        ({"llama__block_count": "four"}, "block_count makes no sense"),
+        ({"llama__embedding_length": 0}, "the file does not say llama.embedding_length"),
+        ({"llama__attention__head_count": (1, 2)}, "llama.attention.head_count has 2 entries"),
+        ({"llama__attention__head_count": (1, 2, -3, 4)}, "attention.head_count makes no sense"),
+        ({"llama__attention__head_count_kv": 0.5}, "attention.head_count_kv makes no sense"),
+    ],
+)
+def test_a_header_without_sense_has_no_estimate(
+    changes: dict[str, Value | None], problem: str
+) -> None:
+    """What is missing, or cannot be, is named."""
+    assert why_not("", gguf(**changes)) == problem
+
+
+def test_an_architecture_that_is_not_known_has_no_estimate() -> None:
+    """It may keep something that no rule counts."""
+    metadata = {k.replace("llama", "foo"): v for k, v in DIMENSIONS.items()}
+    model = Gguf(metadata=metadata | {"general.architecture": "foo"}, tensors=(), file_bytes=1)
+    assert why_not("", model) == "architecture foo is not known"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *DIMENSIONS,
+                "llama.ssm.state_size",
+                "llama.full_attention_interval",
+                "llama.attention.kv_lora_rank",
+            ]
+        ),
+        st.integers()
+        | st.text(max_size=5)
+        | st.booleans()
+        | st.lists(st.integers(-9, 9)).map(tuple),
+    )
+)
+def test_no_value_does_more_than_refuse(changes: dict[str, Value]) -> None:
+    """Whatever a header claims, there is an estimate that is not negative, or a phrase."""
+    model = Gguf(metadata=DIMENSIONS | changes, tensors=TENSORS, file_bytes=1)
+    found = estimated(profile(""), "/m", lambda _: Model(main=model))
+    assert (found.estimate is None) == bool(found.problem)
+    if found.estimate is not None:
+        assert min(found.estimate.vram_bytes, found.estimate.ram_bytes) >= 0
+
+
+CONFIG = {
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "hidden_size": 4096,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+VLLM = 'engine = "vllm"\nbinary = "/b"\nmodel = "/m"\nport = 9000\n'
+SGLANG = VLLM.replace("vllm", "sglang")
+
+
+def safetensors(**changes: object) -> Safetensors:
+    config = {k: v for k, v in {**CONFIG, **changes}.items() if v is not None}
+    return Safetensors(config=config, weights_bytes=10 * GIB, file_bytes=10 * GIB + 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "cache", "workers"),
+    [
+        (VLLM, {}, 32 * 2 * 8 * 128 * 2 * 8192, 1),
+        (VLLM + "ctx = 1024\nparallel = 4\n", {}, 32 * 2 * 8 * 128 * 2 * 4096, 1),
+        (VLLM + 'kv = "fp8"\nctx = 1024\n', {}, 32 * 2 * 8 * 128 * 1024, 1),
+        (VLLM + "ctx = 1024\n", {"head_dim": 64}, 32 * 2 * 8 * 64 * 2 * 1024, 1),
+        (VLLM + "ctx = 1024\n", {"num_key_value_heads": None}, 32 * 2 * 32 * 128 * 2 * 1024, 1),
+        (VLLM + "ctx = 1024\n", {"torch_dtype": "float32"}, 32 * 2 * 8 * 128 * 4 * 1024, 1),
+        (
+            SGLANG + "ctx = 1024\n",
+            {"kv_lora_rank": 512, "qk_rope_head_dim": 64},
+            32 * 576 * 2 * 1024,
+            1,
+        ),
+        (SGLANG + "ctx = 1024\n", {"kv_lora_rank": 512}, 32 * 512 * 2 * 1024, 1),
+        (
+            VLLM + '[vllm]\ntensor_parallel = 2\nkv_cache_memory_bytes = "4GiB"\n',
+            {},
+            8 * GIB,
+            2,
+        ),
+        (
+            VLLM + "ctx = 1024\n",
+            {"num_hidden_layers": None, "text_config": CONFIG},
+            32 * 2 * 8 * 128 * 2 * 1024,
+            1,
+        ),
+    ],
+)
+def test_safetensors_models(
+    text: str, changes: dict[str, object], cache: int, workers: int
+) -> None:
+    """Weights as stored, the cache for the context that is asked for, and a process a GPU."""
+    found = estimate(text, safetensors(**changes))
+    assert found.vram_bytes == 10 * GIB + cache + workers * GIB
+    assert found.least_vram_bytes == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (dict.fromkeys(CONFIG), "there is no config.json beside the weights"),
+        ({"num_hidden_layers": None}, "config.json does not say num_hidden_layers"),
+        ({"num_hidden_layers": "x"}, "num_hidden_layers in config.json makes no sense"),
+        ({"num_hidden_layers": True}, "num_hidden_layers in config.json makes no sense"),
+        (
+            {"max_position_embeddings": None},
+            "neither the profile nor config.json says a context length",
+        ),
+    ],
+)
+def test_a_config_without_sense_has_no_estimate(changes: dict[str, object], problem: str) -> None:
+    """What is missing is named; the size of the files is known all the same."""
+    assert why_not(VLLM, safetensors(**changes)) == problem
+
+
+def test_drafting_is_said_not_to_be_counted() -> None:
+    """A speculative profile takes more than the estimate."""
+    speculative = 'speculative = { method = "mtp", tokens = 3 }\n'
+    assert "drafting not counted" in estimate(VLLM + speculative, safetensors()).notes
+    assert "drafting not counted" in estimate(speculative, gguf()).notes
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "problem"),
+    [
+        (VLLM, gguf(), "vllm is not estimated for files of this format"),
+        ("", safetensors(), "llama-server is not estimated for files of this format"),
+        (
+            'engine = "command"\nport = 9000\n[command]\nargv = ["/b", "{port}"]\n',
+            gguf(),
+            "nothing is known about the program",
+        ),
+    ],
+)
+def test_engines_and_formats_without_an_estimate(
+    text: str, model: Gguf | Safetensors, problem: str
+) -> None:
+    """They say so."""
+    assert why_not(text, model) == problem
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        (Fault.MISSING, "the model was not there when it was applied"),
+        (Fault.DAMAGED, "m.gguf ends after 3 of 5 bytes: copy it again"),
+    ],
+)
+def test_a_model_that_cannot_be_read(fault: Fault, problem: str) -> None:
+    """Without headers the need is unknown, and why is kept."""
+    text = "m.gguf ends after 3 of 5 bytes: copy it again"
+    found = estimated(profile(""), "/m", lambda _: Unread(fault=fault, problem=text))
+    assert (found.estimate, found.problem, found.file_bytes) == (None, problem, None)
+
+
+def compiled(text: str, file_bytes: int = 6000) -> str:
+    model = replace(gguf(), file_bytes=file_bytes)
+
+    def look(_: ModelReference) -> Model:
+        return Model(main=model)
+
+    source = Source(path="/p.toml", sha256="0")
+    return compile_applied(profile(text), source, LaunchContext(), look).fingerprint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ctx = 4096\n",
+        "gpus = [0]\n",
+        'env = { A = "1" }\n',
+        'extra_args = ["--swa-full"]\n',
+        '[patch]\ncommand = ["/bin/true"]\n',
+    ],
+)
+def test_what_changes_the_need_changes_the_fingerprint(text: str) -> None:
+    """Arguments, variables, GPUs and patches do, and so do other weights under the same name."""
+    assert compiled(text) != compiled("")
+    assert compiled("", 6001) != compiled("")
+
+
+@pytest.mark.parametrize("text", ['description = "x"\n', 'mark = "live"\n', "need = { ram = 1 }\n"])
+def test_what_does_not_change_the_need_keeps_the_fingerprint(text: str) -> None:
+    """A peak that was seen holds still."""
+    if "ram" in text:
+        text = 'need = { ram = "1GiB" }\n'
+    assert compiled(text) == compiled("")
+
+
+def test_unknown_is_an_error_with_a_phrase() -> None:
+    """It is what every rule raises."""
+    with pytest.raises(UnknownError, match="names no architecture"):
+        GgufFacts(Gguf(metadata={}, tensors=(), file_bytes=0))
