@@ -24,10 +24,6 @@ class UnitError(ApplianceError):
     """systemd refused or could not be reached."""
 
 
-class GpuError(ApplianceError):
-    """The driver or a device does not answer: surface it."""
-
-
 class StoreError(ApplianceError):
     """The state directory cannot be read or written."""
 
