@@ -29,6 +29,8 @@ class Journal:
     path: Path | None
     open: Row | None = None
     waiting: list[Row] = field(default_factory=list)
+    last_id: int = 0
+    """The highest number of an operation that it has kept."""
     known: bool = False
     """Whether anything was written in this boot: then this is what is open, whatever a database says."""
 
@@ -41,6 +43,7 @@ class Journal:
             rows = [document["open"] or {"id": 0}, *document["waiting"]]
             if not all(isinstance(row["id"], int) for row in rows):
                 raise TypeError("an operation without a number")  # noqa: TRY301 - damaged too
+            self.last_id = max(int(document.get("last_id", 0)), *(row["id"] for row in rows))
             self.open, self.waiting, self.known = document["open"], document["waiting"], True
         except FileNotFoundError:
             return
@@ -51,6 +54,8 @@ class Journal:
         """Replace the open operation, and add finished ones for the database to take."""
         self.open, self.known = row, True
         self.waiting = [*self.waiting, *finished][-_MOST_WAITING:]
+        new = [*finished, *([row] if row else [])]
+        self.last_id = max([self.last_id, *(r["id"] for r in new)])
         self._write()
 
     def taken(self) -> None:
@@ -61,10 +66,10 @@ class Journal:
     def _write(self) -> None:
         if self.path is None:
             return
-        text = json.dumps({"open": self.open, "waiting": self.waiting})
+        document = {"open": self.open, "waiting": self.waiting, "last_id": self.last_id}
         temporary = self.path.with_suffix(".new")
         try:
-            temporary.write_text(text, "utf-8")
+            temporary.write_text(json.dumps(document), "utf-8")
             temporary.replace(self.path)
         except OSError as error:
             _log.warning("the running operation is not kept in %s: %s", self.path, error)

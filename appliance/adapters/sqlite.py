@@ -236,8 +236,7 @@ class SqliteStore:
             self._retry_at_s = time.monotonic() + self._retry_after_s
         if not self._journal.known:
             self._journal.load()
-        ids = [row["id"] for row in (self._journal.open, *self._journal.waiting) if row]
-        self._last_id = max(self._last_id, *ids, 0)
+        self._last_id = max(self._last_id, self._journal.last_id)
         if self._retry_at_s is None:
             self._try(self._store_waiting)
 
@@ -262,7 +261,16 @@ def _highest_id(db: sqlite3.Connection) -> int:
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
-    """Insert or replace the operation of this id."""
+    """Insert or replace the operation of this id, but never another one that has its id.
+
+    After a boot on a full disk nobody knows which numbers the database has given away. Such an
+    operation gets a new number there once it has ended.
+    """
+    taken = db.execute("SELECT began FROM operations WHERE id=?", (row["id"],)).fetchone()
+    if taken is not None and taken[0] != row["began"]:
+        if row.get("outcome") is None:
+            return
+        row = {**row, "id": _highest_id(db) + 1}
     columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
     sql = f"INSERT OR REPLACE INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
     db.execute(sql, dict(row))

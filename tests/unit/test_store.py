@@ -173,6 +173,56 @@ async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
     await second.close()
 
 
+async def test_numbers_go_on_when_the_disk_is_full_at_a_start(tmp_path: Path) -> None:
+    """A supervisor that cannot read the database gives no operation of this boot's number again."""
+    home, journal = tmp_path / "state", tmp_path / "operation.json"
+    home.mkdir()
+    first = SqliteStore(home / "state.sqlite", keep_rows=20, journal=journal)
+    await first.open()
+    done = await first.begin(OPERATION)
+    await first.finish(ended(done))
+    await first.close()
+    home.rename(tmp_path / "away")
+    second = SqliteStore(home / "state.sqlite", keep_rows=20, journal=journal)
+    await second.open()
+    assert (await second.begin(OPERATION)).id == done.id + 1
+    await second.close()
+
+
+async def test_number_that_was_given_twice_overwrites_nothing(tmp_path: Path) -> None:
+    """After a boot on a full disk numbers begin anew; the database keeps both operations."""
+    home, away = tmp_path / "state", tmp_path / "away"
+    home.mkdir()
+    store = SqliteStore(home / "state.sqlite", keep_rows=20)
+    await store.open()
+    old = ended(await store.begin(OPERATION))
+    await store.finish(old)
+    await store.close()
+    home.rename(away)
+    blind = SqliteStore(
+        home / "state.sqlite", keep_rows=20, journal=tmp_path / "journal", retry_after_s=0.0
+    )
+    await blind.open()
+    begun = await blind.begin(replace(OPERATION, began_unix_s=2000.0))
+    assert begun.id == old.operation.id
+    away.rename(home)
+    blind.update(replace(begun, phase=Phase.LOAD))
+    await blind.finish(ended(begun))
+    await blind.close()
+    later = SqliteStore(home / "state.sqlite", keep_rows=20)
+    await later.open()
+    last = await later.last()
+    assert last == ended(replace(begun, id=old.operation.id + 1))
+    assert await later.usual_ms(OPERATION) == 500.0
+    with sqlite3.connect(home / "state.sqlite") as db:
+        assert db.execute("SELECT began FROM operations ORDER BY id").fetchall() == [
+            (1000.0,),
+            (2000.0,),
+        ]
+    db.close()
+    await later.close()
+
+
 async def test_disk_with_room_again_gets_everything(tmp_path: Path) -> None:
     """Operations that ended while the disk was full are in the database once it takes them."""
     home = tmp_path / "full"
