@@ -8,6 +8,7 @@ its start was refused by the gate          repaired, with a growing pause
 stopped by hand, or evicted by hand        left alone until a switch, a start or a boot
 a rival runs                               left alone
 during a hold, while a command runs        left alone
+left down by a timed hold that is over     brought back, as after a crash
 =========================================  ==========================================
 
 systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
@@ -36,6 +37,7 @@ def to_repair(
     refusals: Mapping[str, str],
     attempts: Mapping[str, Sequence[float]],
     now_unix_s: float,
+    left: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Committed profiles to start now, sorted. Nothing during a hold, a command or a shutdown.
 
@@ -46,6 +48,7 @@ def to_repair(
         refusals: The gate's last refusals by profile.
         attempts: Unix seconds of earlier repairs, by profile.
         now_unix_s: Unix seconds.
+        left: What a hold that is over has left down (`left_by_hold`).
     """
     if observed.hold_active or observed.going_down or not observed.run.idle:
         return ()
@@ -53,10 +56,40 @@ def to_repair(
         name
         for name in sorted(committed)
         if name in catalogue
-        and _has_crashed(observed.unit(name), refused=name in refusals)
+        and (name in left or _has_crashed(observed.unit(name), refused=name in refusals))
         and all(observed.unit(rival).idle for rival in in_the_way(name, catalogue))
         and now_unix_s >= _not_before(attempts.get(name, ()), now_unix_s)
     )
+
+
+def left_by_hold(
+    until_unix_s: float,
+    *,
+    committed: Iterable[str],
+    observed: Observed,
+    catalogue: Catalogue,
+    attempts: Mapping[str, Sequence[float]],
+) -> tuple[str, ...]:
+    """Committed profiles that nothing but a hold until `until_unix_s`, now over, keeps down.
+
+    Not where a rival has come up meanwhile, and not what has failed since: that has crashed.
+    """
+    return tuple(
+        name
+        for name in sorted(committed)
+        if name in catalogue
+        and _is_left(observed.unit(name), attempts.get(name, ()), until_unix_s)
+        and all(_is_down(observed.unit(rival)) for rival in in_the_way(name, catalogue))
+    )
+
+
+def _is_left(unit: ObservedUnit, attempts: Sequence[float], until_unix_s: float) -> bool:
+    tried = any(t >= until_unix_s for t in attempts)
+    return unit.idle and not (tried and unit.active is ActiveState.FAILED)
+
+
+def _is_down(unit: ObservedUnit) -> bool:
+    return unit.idle or unit.active is ActiveState.DEACTIVATING
 
 
 def _has_crashed(unit: ObservedUnit, *, refused: bool) -> bool:

@@ -89,9 +89,9 @@ def build_status(
         memory_of: What each profile needs and holds; None: not known.
     """
     wanted = sorted(set(committed))
-    hold = _hold_row(hold_until, active=observed.hold_active)
+    hold = _hold_row(hold_until, active=observed.hold_active, now=now)
     # Whatever stops for a hold, an operation or a rival was not meant by itself.
-    alone = hold is None and operation is None
+    alone = hold is None and hold_until is None and operation is None
     busy = frozenset(observed.busy())
     rows = [
         _profile_row(
@@ -244,8 +244,10 @@ def _stopped_by_hand(unit: ObservedUnit) -> bool:
     return unit.result == "success" and unit.since_unix_s > 0
 
 
-def _hold_row(hold_until: HoldUntil, *, active: bool) -> HoldRow | None:
+def _hold_row(hold_until: HoldUntil, *, active: bool, now: float) -> HoldRow | None:
     if isinstance(hold_until, (int, float)):
+        if hold_until <= now and not active:
+            return None  # over; the file is kept until what it stopped is back
         return HoldRow(until_unix_s=float(hold_until), kept=True)
     if hold_until is not None or active:
         return HoldRow(until_unix_s=None, kept=hold_until is not None)

@@ -15,7 +15,7 @@ from typing import Final
 
 from appliance.domain.claims import Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
-from appliance.domain.operations import PHASE_ORDER, Operation, Outcome, Phase
+from appliance.domain.operations import PHASE_ORDER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
 from appliance.planning.actions import (
     Action,
@@ -175,7 +175,7 @@ def _failure(
     untouched = _is_untouched(operation)
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure)
-    rival = _rival(operation, steps, observed, catalogue)
+    rival = _rival(operation, steps, observed, catalogue) or _hold(operation, steps, observed)
     if rival and (steps.checked or not untouched):
         ended = f"{operation.reason}; " if operation.ran else ""
         return Finish(Outcome.SUPERSEDED, f"{ended}{rival} was started by hand meanwhile and stays")
@@ -186,6 +186,13 @@ def _failure(
         return None
     if untouched:
         return Finish(Outcome.REFUSED, reason)
+    return _turn(operation, steps, observed, reason)
+
+
+def _turn(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
+    """What follows a failure of something that has been touched."""
+    if operation.kind is Kind.REPAIR and not steps.cancelled:
+        return Finish(Outcome.FAILED, reason)  # systemd tries on, and after it the next repair
     if not operation.rolling_back:
         return TurnRound(reason, _failed_phase(operation, steps, observed))
     way = "going back" if operation.ran else "roll-back"
@@ -232,6 +239,17 @@ def _rival(
     if is_forward(operation):
         rivals = in_the_way_of(Claim(devices=frozenset(operation.goal.claim)), catalogue)
     return next((n for n in sorted(rivals - ours) if not observed.unit(n).idle), None)
+
+
+def _hold(operation: Operation, steps: Steps, observed: Observed) -> str | None:
+    """A hold that no start of ours shall end: it was not there when the operation began."""
+    if not observed.hold_active or not _to_start(operation):
+        return None
+    if steps.started:  # a start ends a hold, though not within the same look
+        later = all(observed.unit(name).idle for name in steps.started)
+    else:
+        later = operation.rolling_back or operation.kind is Kind.REPAIR
+    return "a hold" if later else None
 
 
 def _finish(operation: Operation, catalogue: Catalogue) -> Finish:

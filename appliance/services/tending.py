@@ -17,7 +17,7 @@ from appliance.domain.errors import StoreError
 from appliance.domain.observed import Observed
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Catalogue
-from appliance.planning.repair import WINDOW_S, to_repair
+from appliance.planning.repair import WINDOW_S, left_by_hold, to_repair
 from appliance.services.outside import Outside
 
 _log = logging.getLogger(__name__)
@@ -38,10 +38,17 @@ class Tender:
         now = self._out.clock.unix_s()
         until = self._out.commitment.hold_until()
         if isinstance(until, float) and until <= now:
-            _log.info("the hold has ended")
-            await self._end_hold(observed)
-            return tuple(name for name in committed if not observed.unit(name).serving)
-        await self._keep_hold(observed, until)
+            left = left_by_hold(
+                until,
+                committed=committed,
+                observed=observed,
+                catalogue=catalogue,
+                attempts=await self._out.store.repairs(until),
+            )
+            await self._end_hold(observed, left)
+        else:
+            left = ()
+            await self._keep_hold(observed, until)
         if not committed:
             return ()
         return to_repair(
@@ -51,6 +58,7 @@ class Tender:
             refusals=await self._out.host.refusals(),
             attempts=await self._out.store.repairs(now - WINDOW_S),
             now_unix_s=now,
+            left=left,
         )
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
@@ -63,10 +71,13 @@ class Tender:
         elif until is not None:
             await self._out.units.start_hold()
 
-    async def _end_hold(self, observed: Observed) -> None:
-        await self._forget_hold()
+    async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
+        """Its file is kept until what it stopped is back, whatever happens to us meanwhile."""
         if observed.hold_active:
+            _log.info("the hold has ended")
             await self._out.units.stop_hold()
+        elif not left:
+            await self._forget_hold()
 
     async def _forget_hold(self) -> None:
         self._hold_seen = False

@@ -210,14 +210,14 @@ class Transaction:
 
     async def _check(self, observed: Observed) -> None:
         self._timer.enter(Phase.PREFLIGHT)
-        found, _ = await asyncio.gather(
-            preflight(self.operation, self._catalogue, observed, self._out),
-            self._clear_start_limits(self.operation.goal.start),
-        )
+        found = await preflight(self.operation, self._catalogue, observed, self._out)
         for finding in found:
             if finding.level is not Level.REFUSE:
                 self._timer.tell(finding.text)
-        self._steps = replace(self._steps, checked=True, failure=refusal(found))
+        refused = refusal(found)
+        if not refused:  # else a unit that systemd gave up on would no longer look like one
+            await self._clear_start_limits(self.operation.goal.start)
+        self._steps = replace(self._steps, checked=True, failure=refused)
 
     async def _clear_start_limits(self, names: tuple[str, ...]) -> None:
         """Once for each profile and direction; early, while there is something to wait for."""
@@ -266,7 +266,8 @@ class Transaction:
         else:
             if goal.commit is not None and goal.commit != commitment.committed():
                 await commitment.commit(goal.commit)
-            if goal.hold_until is not None or goal.start:
+            asked_for = goal.start and self.operation.kind is not Kind.REPAIR
+            if goal.hold_until is not None or asked_for:
                 await commitment.set_hold(goal.hold_until)
             if goal.hold_until is not None:
                 await self._out.units.start_hold()

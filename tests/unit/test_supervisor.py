@@ -8,6 +8,7 @@ import pytest
 
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome
 from appliance.domain.profile import Catalogue, Mark
+from appliance.planning.admission import Presence, ProfileFacts
 from appliance.planning.goals import goal_of
 from appliance.services.supervisor import (
     BusyError,
@@ -150,7 +151,53 @@ async def test_timed_hold_ends_by_itself() -> None:
         await until(outside)
         await until(outside, "aeon", turns=20_000)
         assert outside.systemd.now_s >= until_s
-        assert outside.commitment.until is None
+        while outside.commitment.until is not None:
+            await asyncio.sleep(0)
+
+
+async def test_what_a_hold_stopped_comes_back_also_at_the_second_attempt() -> None:
+    """A hold that runs out is not forgotten before everything that it stopped is back."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.commitment.until = outside.systemd.now_s + 60
+    outside.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
+    async with supervising(outside):
+        while not outside.store.ended:
+            await asyncio.sleep(0)
+        assert outside.store.ended[-1].outcome is Outcome.REFUSED
+        assert outside.commitment.until is not None
+        outside.host.profile_facts.clear()
+        await until(outside, "aeon", turns=20_000)
+        await turns()
+    assert outside.commitment.until is None
+
+
+async def test_a_refused_repair_is_tried_again() -> None:
+    """A repair that the preflight refuses leaves the unit as it was: it is still to be repaired."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
+    async with supervising(outside):
+        outside.systemd.give_up("aeon")
+        outside.units.version += 1
+        while not outside.store.ended:
+            await asyncio.sleep(0)
+        assert outside.units.cleared == []
+        outside.host.profile_facts.clear()
+        await until(outside, "aeon", turns=20_000)
+
+
+async def test_a_failed_repair_leaves_the_restarts_to_systemd() -> None:
+    """A repair that fails stops nothing: else a profile that crashes twice would stay down."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.systemd.behaviour["aeon"].start_result = "exit-code"
+    async with supervising(outside):
+        outside.systemd.give_up("aeon")
+        outside.units.version += 1
+        while not outside.store.ended:
+            await asyncio.sleep(0)
+        assert outside.store.ended[-1].outcome is Outcome.FAILED
+        assert outside.systemd.observed(BOX).unit("aeon").waits_to_restart
+        outside.systemd.behaviour["aeon"].start_result = "success"
+        await until(outside, "aeon", turns=20_000)
 
 
 async def test_hold_without_a_time_survives_a_boot() -> None:

@@ -10,7 +10,7 @@ from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
-from appliance.planning.actions import Steps, TurnRound
+from appliance.planning.actions import Finish, Steps, TurnRound
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
 from appliance.planning.goals import goal_of
 from appliance.planning.transaction import next_action
@@ -174,6 +174,41 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
     assert isinstance(action, TurnRound)
     assert action.phase is told
+
+
+HOLDING = "a hold was started by hand meanwhile and stays"
+IDLE, QUEUED = ObservedUnit(), ObservedUnit(has_job=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "started", "rolling_back", "unit", "stays"),
+    [
+        (Kind.SWITCH, False, False, IDLE, False),  # a switch ends a hold that was there before
+        (Kind.SWITCH, True, False, QUEUED, False),  # and its unit takes a moment to go
+        (Kind.SWITCH, True, False, IDLE, True),
+        (Kind.SWITCH, False, True, IDLE, True),
+        (Kind.REPAIR, False, False, IDLE, True),
+        (Kind.STOP, False, False, IDLE, False),
+    ],
+)
+def test_a_hold_by_hand_is_not_ended(
+    kind: Kind,
+    started: bool,  # noqa: FBT001
+    rolling_back: bool,  # noqa: FBT001
+    unit: ObservedUnit,
+    stays: bool,  # noqa: FBT001
+) -> None:
+    """A hold that somebody starts while an operation runs stays, and the operation ends."""
+    operation = replace(
+        transaction(FakeOutside(BOX), kind, "genesis").operation,
+        goal=Goal(start=() if kind is Kind.STOP else ("genesis",), restore=("aeon",)),
+        phase=Phase.RELEASE,
+        rolling_back=rolling_back,
+    )
+    steps = Steps(checked=True, started=frozenset({"genesis"} if started else ()))
+    observed = Observed(units={"genesis": unit, "aeon": IDLE}, hold_active=True)
+    action = next_action(operation, steps, observed, BOX, {})
+    assert (action == Finish(Outcome.SUPERSEDED, HOLDING)) == stays
 
 
 @pytest.mark.parametrize(
