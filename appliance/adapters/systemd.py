@@ -26,7 +26,15 @@ _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
 _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
 """Properties of which a new value is worth a look."""
-_DETAILS: Final = ("StatusText", "MainPID", "Result", "ExecMainStatus")
+_DETAILS: Final = (
+    *("StatusText", "MainPID", "Result", "ExecMainStatus"),
+    *("ExecMainExitTimestampMonotonic", "RestartUSec"),
+)
+_TIMES: Final = (
+    *("ActiveEnterTimestamp", "NeedDaemonReload"),
+    "InactiveEnterTimestampMonotonic",
+)
+_GAVE_UP: Final = "start-limit-hit"
 
 
 class SystemdUnits:
@@ -157,15 +165,15 @@ class SystemdUnits:
         general: dict[str, Any] = {}
         if full or state is ActiveState.FAILED or sub.startswith("auto-restart"):
             service = await self._bus.get(path, "Service", _DETAILS)
-        if full:
-            general = await self._bus.get(
-                path, "Unit", ("ActiveEnterTimestamp", "NeedDaemonReload")
-            )
+        if full or state is ActiveState.FAILED:
+            general = await self._bus.get(path, "Unit", _TIMES)
         return ObservedUnit(
             active=state,
             sub=sub,
             has_job=bool(job_id),
-            result=service.get("Result", "success"),
+            result=_GAVE_UP
+            if state is ActiveState.FAILED and _gave_up(service, general)
+            else service.get("Result", "success"),
             status_text=service.get("StatusText", ""),
             main_pid=service.get("MainPID", 0),
             exit_status=service.get("ExecMainStatus", 0),
@@ -224,3 +232,15 @@ def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedErro
     if error.name == NO_SUCH_UNIT:
         return UnitError(f"{unit} is not installed: sudo appliance apply")
     return UnitError(f"{unit}: {error}")
+
+
+def _gave_up(service: Mapping[str, Any], general: Mapping[str, Any]) -> bool:
+    """Whether systemd stopped restarting a failed unit because it failed too often.
+
+    `Result` says so only of a start by hand: after a crash it stays what the crash made it. But
+    then the unit has waited for its restart between the end of its process and being failed; one
+    that was stopped, or that nothing restarts, has not.
+    """
+    ended_us: int = service.get("ExecMainExitTimestampMonotonic", 0)
+    waited_us: int = general.get("InactiveEnterTimestampMonotonic", 0) - ended_us
+    return ended_us > 0 and waited_us >= service.get("RestartUSec", 0) > 0

@@ -126,6 +126,24 @@ def test_crash_is_repaired_by_systemd(fleet: Fleet) -> None:
     assert fleet.main_pid("a") not in {0, pid}
 
 
+def test_crash_loop_is_repaired_when_systemd_gives_up(fleet: Fleet) -> None:
+    """Once systemd restarts a committed model no more, which its result does not say, we do."""
+    drop_in = "[Unit]\nStartLimitBurst=2\n[Service]\nRestartSec=200ms\n"
+    fleet.box.write(f"/etc/systemd/system/{unit('a')}.d/loop.conf", drop_in)
+    fleet.box.run("systemctl daemon-reload; systemctl restart appliance-supervisor")
+    fleet.switch("a")
+    for _ in range(3):  # the reload has forgotten the first start
+        fleet.wait_serving("a")
+        pid = fleet.main_pid("a")
+        fleet.box.run("systemctl", "kill", "-s", "KILL", unit("a"))
+        fleet.box.wait_for(f"test $(systemctl show -P MainPID {unit('a')}) -ne {pid}")
+        fleet.box.wait_for(f"! systemctl show -P SubState {unit('a')} | grep auto-restart")
+    fleet.wait_serving("a", timeout_s=20)
+    fleet.box.wait_for("appliance wait --for idle")
+    last = fleet.status()["last_operation"]
+    assert (last["kind"], last["outcome"]) == ("repair", "done"), fleet.box.journal("-n40")
+
+
 def test_backend_that_binds_every_address_is_out_of_reach(fleet: Fleet) -> None:
     """Even an engine that listens on 0.0.0.0 is answered to nobody but loopback."""
     fleet.profile("open", 9003)
