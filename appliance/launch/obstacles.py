@@ -23,9 +23,11 @@ from appliance.launch.processes import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from appliance.launch.leases import Lease
+
+    Amounts = Callable[[], Mapping[int, int]]
 
 LEASE_GRACE_S = 3.0
 """A gate or a wrapper that looks at the same moment is gone in milliseconds, a killed rival in
@@ -77,8 +79,13 @@ class Obstacle:
         return self.kind == _MEMORY
 
 
-def held_lease(leases: Sequence[Lease]) -> Obstacle | None:
-    """The first lease that another process holds, or that cannot be looked at."""
+def held_lease(leases: Sequence[Lease], amounts: Amounts) -> Obstacle | None:
+    """The first lease that another process holds, or that cannot be looked at.
+
+    Args:
+        leases: What to look at.
+        amounts: Asked for a refusal's sentence only: what each process has of the GPUs.
+    """
     for lease in leases:
         try:
             lease.create()
@@ -90,17 +97,19 @@ def held_lease(leases: Sequence[Lease]) -> Obstacle | None:
             return Obstacle(
                 f"waiting for {lease.name}: another process holds it",
                 kind=_LEASE,
-                explain=partial(lease_sentence, lease),
+                explain=partial(lease_sentence, lease, amounts),
                 patience_s=LEASE_GRACE_S,
                 rival=True,
             )
     return None
 
 
-def lease_sentence(lease: Lease) -> str:
-    """Who holds a lease, as one sentence."""
-    holders = joined(holders_of_file(lease.path)) or "a process that cannot be seen from here"
-    return f"{lease.name} is held by {holders}"
+def lease_sentence(lease: Lease, amounts: Amounts = dict) -> str:
+    """Who holds a lease, as one sentence, with the bytes of GPU memory that `amounts` tells."""
+    found, held = holders_of_file(lease.path), amounts()
+    for holder in found:
+        holder.held_bytes = held.get(holder.pid)
+    return f"{lease.name} is held by {joined(found) or 'a process that cannot be seen from here'}"
 
 
 def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
@@ -116,7 +125,7 @@ def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
     return groups
 
 
-def left_over(groups: Iterable[tuple[str, str]], *, own: str) -> Obstacle | None:
+def left_over(groups: Iterable[tuple[str, str]], amounts: Amounts, *, own: str) -> Obstacle | None:
     """Processes in a control group that must be empty; gates do not count, they wait as we do."""
     for unit, group in groups:
         pids = [pid for pid in processes_of(group) if not _is_gate(pid)]
@@ -124,7 +133,7 @@ def left_over(groups: Iterable[tuple[str, str]], *, own: str) -> Obstacle | None
             return Obstacle(
                 f"waiting for {unit}: {_count(pids)} of it still there",
                 kind=_LEFT_OVER,
-                explain=partial(_left_over_sentence, unit, pids),
+                explain=partial(_left_over_sentence, unit, pids, amounts),
                 rival=unit != own,
             )
     return None
@@ -135,8 +144,10 @@ def _is_gate(pid: int) -> bool:
     return not words or any(word.endswith(_GATE_WORDS) for word in words)
 
 
-def _left_over_sentence(unit: str, pids: Sequence[int]) -> str:
-    return f"{unit} has not ended: {joined(map(Holder, pids))}"
+def _left_over_sentence(unit: str, pids: Sequence[int], amounts: Amounts) -> str:
+    held = amounts()
+    holders = (Holder(pid, held_bytes=held.get(pid)) for pid in pids)
+    return f"{unit} has not ended: {joined(holders)}"
 
 
 def _count(pids: Sequence[int]) -> str:

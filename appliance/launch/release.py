@@ -110,10 +110,13 @@ class Release:
 
     def _look(self, timeout_s: float) -> Obstacle | None:
         """The first thing in the way, cheapest look first; None: nothing."""
-        obstacle = obstacles.held_lease(self._leases) or obstacles.left_over(
-            self._groups, own=self._want.own
+        obstacle = obstacles.held_lease(self._leases, self._amounts) or obstacles.left_over(
+            self._groups, self._amounts, own=self._want.own
         )
         return obstacle or self._late(timeout_s)
+
+    def _amounts(self) -> dict[int, int]:
+        return {} if self._gpus is None else self._gpus.amounts()
 
     def _late(self, timeout_s: float) -> Obstacle | None:
         if self._gpus is not None:

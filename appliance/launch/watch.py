@@ -72,6 +72,16 @@ class GpuWatch:
             self._last = obstacle
         return obstacle
 
+    def amounts(self) -> dict[int, int]:
+        """Bytes that each process has of the used GPUs together, where the driver says it."""
+        found: dict[int, int] = {}
+        reading = self._lists()
+        for device in memory.used(self._want, reading.devices) if reading else ():
+            for process in device.processes or ():
+                if process.held_bytes is not None:
+                    found[process.pid] = found.get(process.pid, 0) + process.held_bytes
+        return found
+
     def close(self) -> None:
         """End the child, whatever it hangs in."""
         if self._sampler is not None:

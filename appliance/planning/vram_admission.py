@@ -157,16 +157,18 @@ def _holder_findings(
         if profile is not None:
             yield say(f"{amount} held by {profile}, which keeps it: appliance stop {profile}")
         else:
-            yield say(
-                f"{amount} held by {holder.comm or 'a process'} (pid {holder.pid},"
-                f" user {holder.user or 'unknown'}): stop it or wait"
-            )
+            yield say(f"{amount} held by {_named(holder)}: stop it or wait")
     for index, one in held.items():
         if one.nobodys:
             yield say(
                 f"{_gib(one.nobodys)} GiB of GPU {index} held by no process that is listed:"
                 " look with nvidia-smi, or reboot"
             )
+
+
+def _named(holder: Holder) -> str:
+    facts = (f"pid {holder.pid}", holder.unit, f"user {holder.user or 'unknown'}")
+    return f"{holder.comm or 'a process'} ({', '.join(filter(None, facts))})"
 
 
 def _merged(held: Mapping[int, _Held]) -> tuple[Holder, ...]:

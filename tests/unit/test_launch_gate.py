@@ -168,7 +168,7 @@ def test_waiting_shows_and_keeps_the_start_alive(box: Box, tmp_path: Path) -> No
         assert "EXTEND_TIMEOUT_USEC=" in message
         manager.wait_for("STATUS=late: ")
     manager.close()
-    assert len(manager.messages) <= 4
+    assert len(manager.messages) <= 8  # a few a second
 
 
 def test_a_stop_while_waiting_leaves_no_refusal(box: Box) -> None:

@@ -513,7 +513,7 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     finished = await transaction(outside, Kind.SWITCH, "genesis", box=box).run()
     assert finished.outcome is outcome
     if outcome is Outcome.REFUSED:
-        text = "10.0 GiB held by python3 (pid 4121, user ana): stop it or wait"
+        text = "10.0 GiB held by python3 (pid 4121, session-3.scope, user ana): stop it or wait"
         assert finished.message == text
         assert outside.systemd.observed(box).serving() == ("aeon",)
 
