@@ -99,7 +99,7 @@ class Applied:
     """NVML indexes of the GPUs it uses, claimed or shared; empty: none."""
     gpu_split: tuple[float, ...] = ()
     """How its memory is spread over them, in their order; fewer entries: the last ones hold none;
-    empty: evenly over all."""
+    empty: over all, by their size."""
     vram_fraction: float | None = None
     """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
     estimate: Estimate | None = None

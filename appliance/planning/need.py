@@ -168,7 +168,7 @@ def shares(applied: Applied, vram_bytes: int, totals: Mapping[int, int]) -> Mapp
     """`vram_bytes` over the GPUs of `totals`, by `Applied.gpu_split`, rounded up.
 
     Without a split it follows the size of the GPUs: equal ones get equal parts, and llama.cpp
-    itself splits by the memory that is free.
+    itself splits by the memory that is free. Where one has no size that is known, it is even.
     """
     weights = _weights(applied, totals)
     whole = sum(weights.values())
@@ -183,6 +183,7 @@ def _sharing(applied: Applied, totals: Mapping[int, int]) -> tuple[int, ...]:
 
 def _weights(applied: Applied, totals: Mapping[int, int]) -> Mapping[int, float]:
     if not applied.gpu_split:
-        return {i: float(total or 1) for i, total in totals.items()}
+        known = all(totals.values())
+        return {i: float(total if known else 1) for i, total in totals.items()}
     padded = (*applied.gpu_split, *(0.0 for _ in totals))
     return dict(zip(totals, padded, strict=False))

@@ -25,6 +25,7 @@ from appliance.planning.estimates.headers import (
     Value,
 )
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
+from appliance.planning.spread import gpu_split, vram_fraction
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -468,3 +469,32 @@ def test_unknown_is_an_error_with_a_phrase() -> None:
     """It is what every rule raises."""
     with pytest.raises(UnknownError, match="names no architecture"):
         GgufFacts(Gguf(metadata={}, tensors=(), file_bytes=0))
+
+
+COMMAND = 'engine = "command"\nport = 9000\n[command]\nargv = ["/b", "{port}"]\n'
+LLAMA_SERVER = 'engine = "llama-server"\nbinary = "/b"\nmodel = "/m"\nport = 9000\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "split", "fraction"),
+    [
+        (VLLM, (1.0,), 0.92),
+        (VLLM + "[vllm]\ngpu_memory_utilization = 0.5\ntensor_parallel = 2\n", (1.0, 1.0), 0.5),
+        (VLLM + "[vllm]\ntensor_parallel = 2\npipeline_parallel = 2\n", (1.0,) * 4, 0.92),
+        (VLLM + '[vllm]\nkv_cache_memory_bytes = "1GiB"\n', (1.0,), None),
+        (VLLM + "gpus = []\n", (), None),
+        (SGLANG, (1.0,), None),
+        (SGLANG + "[sglang]\nmem_fraction_static = 0.8\n", (1.0,), 0.8),
+        (LLAMA_SERVER, (), None),
+        (LLAMA_SERVER + "[llama-server]\ntensor_split = [3, 1]\n", (3.0, 1.0), None),
+        (LLAMA_SERVER + "[llama-server]\ntensor_split = [0, 0]\n", (), None),
+        (LLAMA_SERVER + '[llama-server]\nsplit_mode = "none"\n', (1.0,), None),
+        (COMMAND, (), None),
+    ],
+)
+def test_how_an_engine_spreads_its_memory(
+    text: str, split: tuple[float, ...], fraction: float | None
+) -> None:
+    """One shard a GPU, a split of one's own, the first GPU alone; and the share that is taken."""
+    one = profile(text)
+    assert (gpu_split(one), vram_fraction(one)) == (split, fraction)

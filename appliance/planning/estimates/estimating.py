@@ -5,7 +5,6 @@ from typing import Final
 
 from appliance.domain.need import Estimate
 from appliance.domain.spec import (
-    CommandOptions,
     LlamaServerOptions,
     Profile,
     SglangOptions,
@@ -79,7 +78,5 @@ def _estimate(profile: Profile, model: Model) -> Estimate:
             return llama_cpp.estimate(profile, options, model, gguf)
         case (VllmOptions() | SglangOptions()) as options, Safetensors() as weights:
             return transformers.estimate(profile, options, weights)
-        case CommandOptions(), _:
-            raise UnknownError("nothing is known about the program")
         case _:
             raise UnknownError(f"{profile.engine} is not estimated for files of this format")
