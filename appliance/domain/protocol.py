@@ -40,6 +40,9 @@ class Verb(StrEnum):
     """``names`` (empty: all that serve), ``drain_s``."""
     HOLD = "hold"
     """``for_s`` (null: until ended by a switch or a start), ``drain_s``."""
+    RUN = "run"
+    """``command`` (its name, for people), ``gpus`` ("all" or a list of indexes), ``drain_s``,
+    ``dry_run``. The command itself goes to its launcher (launch.run), never through here."""
     CANCEL = "cancel"
     """No arguments. Cancels the running operation."""
     ATTACH = "attach"

@@ -19,7 +19,7 @@ from typing import Final
 
 from appliance.domain.claims import Claim
 from appliance.domain.memory import GpuState
-from appliance.domain.names import is_profile_name
+from appliance.domain.names import RUN_UNIT, is_profile_name
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -30,6 +30,7 @@ from appliance.planning.status_document import (
     HoldRow,
     ProfileRow,
     ProfileState,
+    RunRow,
     StatusDocument,
     SupervisorRow,
     Verdict,
@@ -91,7 +92,8 @@ def build_status(
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
     # Whatever stops for a hold, an operation or a rival was not meant by itself.
-    alone = hold is None and hold_until is None and operation is None
+    run = _run_row(observed.run)
+    alone = hold is None and hold_until is None and operation is None and run is None
     busy = frozenset(observed.busy())
     rows = [
         _profile_row(
@@ -112,6 +114,7 @@ def build_status(
         supervisor=supervisor,
         committed=wanted,
         hold=hold,
+        run=run,
         operation=operation,
         last_operation=last_operation,
         memory=memory,
@@ -121,6 +124,7 @@ def build_status(
             wanted,
             catalogue=catalogue,
             hold=hold,
+            run=run,
             operation=operation,
             supervisor=supervisor,
             memory=memory,
@@ -260,6 +264,7 @@ def _verdict(
     *,
     catalogue: Catalogue,
     hold: HoldRow | None,
+    run: RunRow | None,
     operation: Mapping[str, object] | None,
     supervisor: SupervisorRow,
     memory: Mapping[str, object] | None,
@@ -268,16 +273,17 @@ def _verdict(
     serving = [r["name"] for r in rows if r["state"] == "serving"]
     down = supervisor["state"] == "down"
     missing = [name for name in committed if name not in serving]
+    excused = hold is not None or run is not None or operation is not None
     why = [
         *([f"supervisor not running: {START_SUPERVISOR}"] if down else ()),
         *_hold_why(hold, now),
         *_operation_why(operation),
-        *([] if hold or operation else _missing_why(rows, missing, catalogue)),
+        *([] if operation else _run_why(run)),
+        *([] if excused else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
         *_uncommitted_why(serving, committed),
         *_memory_why(memory),
     ]
-    excused = hold is not None or operation is not None
     if not serving:
         return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
     if down or (missing and not excused):
@@ -294,6 +300,24 @@ def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
     if until is None:
         return ["on hold without an end, also across reboots: appliance start ends it"]
     return [f"on hold for another {age(until - now)}: appliance start ends it now"]
+
+
+def _run_row(unit: ObservedUnit) -> RunRow | None:
+    if unit.idle:
+        return None
+    ending = unit.active is ActiveState.DEACTIVATING
+    return RunRow(
+        state="running" if unit.serving else "ending" if ending else "waiting",
+        text=unit.status_text or "a command",
+        since_unix_s=unit.since_unix_s if unit.serving and unit.since_unix_s else None,
+    )
+
+
+def _run_why(run: RunRow | None) -> list[str]:
+    """For who cannot see the operation that it belongs to."""
+    if run is None:
+        return []
+    return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
 
 
 def _operation_why(operation: Mapping[str, object] | None) -> list[str]:

@@ -31,6 +31,16 @@ class HoldRow(TypedDict):
     """A boot holds again; False: its unit was started by hand."""
 
 
+class RunRow(TypedDict):
+    """A command of an operator in place of models (`appliance run`)."""
+
+    state: Literal["waiting", "running", "ending"]
+    text: str
+    """``python3 of user ana``, and what it waits for."""
+    since_unix_s: float | None
+    """When it began; None: not yet, or not known."""
+
+
 class ProfileRow(TypedDict):
     """One profile and its unit."""
 
@@ -68,6 +78,7 @@ class StatusDocument(TypedDict):
     supervisor: SupervisorRow
     committed: list[str]
     hold: HoldRow | None
+    run: RunRow | None
     operation: Mapping[str, object] | None
     last_operation: Mapping[str, object] | None
     memory: Mapping[str, object] | None

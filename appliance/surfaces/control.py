@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import appliance
+from appliance.domain.claims import NOTHING, Claim, claim_on
 from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Outcome
@@ -24,7 +25,7 @@ from appliance.domain.profile import Mark
 from appliance.domain.protocol import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
 from appliance.planning.admission import Level
 from appliance.planning.transaction import CANCELLED
-from appliance.planning.wording import joined
+from appliance.planning.wording import joined, short
 from appliance.services.supervisor import (
     BusyError,
     Request,
@@ -45,7 +46,9 @@ _KINDS: Final = {
     Verb.STOP: Kind.STOP,
     Verb.RESTART: Kind.RESTART,
     Verb.HOLD: Kind.HOLD,
+    Verb.RUN: Kind.RUN,
 }
+_MOST_GPUS: Final = 256
 
 Message = Mapping[str, Any]
 
@@ -130,6 +133,8 @@ class ControlServer:
         request = Request(
             kind=kind,
             names=(_name(args),) if kind is Kind.SWITCH else _names(args),
+            command=_command(args) if kind is Kind.RUN else "",
+            claim=_claim(args) if kind is Kind.RUN else NOTHING,
             by=peer,
             rollback=bool(args.get("rollback", True)),
             drain_s=_seconds(args, "drain_s"),
@@ -314,6 +319,23 @@ def _names(args: Message) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise BadRequestError("names is not a list of names")
     return tuple(dict.fromkeys(names))
+
+
+def _command(args: Message) -> str:
+    command = args.get("command")
+    if not isinstance(command, str) or not command:
+        raise BadRequestError("command is missing")
+    return short(command)
+
+
+def _claim(args: Message) -> Claim:
+    gpus = args.get("gpus")
+    if gpus == "all":
+        return claim_on("all")
+    indexes = range(_MOST_GPUS)
+    if not isinstance(gpus, list) or not all(type(n) is int and n in indexes for n in gpus):
+        raise BadRequestError('gpus is neither "all" nor a list of indexes')
+    return claim_on(gpus)
 
 
 def _mark(args: Message) -> Mark:

@@ -75,7 +75,7 @@ class CliBox:
     def systemd_says(self, **units: str) -> None:
         """What systemctl prints: properties by profile, separated by spaces.
 
-        The units ``hold`` and ``supervisor`` are the static ones.
+        The units ``hold``, ``run`` and ``supervisor`` are the static ones.
         """
         blocks = [
             "\n".join([f"Id={_unit(name)}", "LoadState=loaded", *shlex.split(properties)])
@@ -112,4 +112,4 @@ class CliBox:
 
 
 def _unit(name: str) -> str:
-    return f"appliance-{name}.service" if name in {"hold", "supervisor"} else unit_of(name)
+    return f"appliance-{name}.service" if name in {"hold", "run", "supervisor"} else unit_of(name)

@@ -76,6 +76,15 @@ class Conversation:
         self.closed = text_in(event, "event") in CLOSING
         return event
 
+    @property
+    def pending(self) -> bool:
+        """Whether the next event has been received already."""
+        return b"\n" in self._buffer
+
+    def fileno(self) -> int:
+        """For select; see `pending`."""
+        return self._socket.fileno()
+
     def events(self) -> Iterator[Json]:
         """Every event up to and including the closing one, waiting as long as it takes."""
         while not self.closed:

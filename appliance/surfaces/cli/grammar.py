@@ -207,6 +207,23 @@ def _hold(parser: Parser) -> None:
     _drain(parser)
 
 
+def _run(parser: Parser) -> None:
+    parser.add_argument(
+        "--gpus",
+        metavar="GPUS",
+        type=_gpus,
+        default="all",
+        help="what it claims: all, indexes such as 0,1, or none for the CPU alone (all)",
+    )
+    _drain(parser)
+    parser.add_argument(
+        "command",
+        metavar="-- COMMAND",
+        nargs=argparse.REMAINDER,
+        help="the command with its arguments",
+    )
+
+
 def _mark(parser: Parser) -> None:
     _name(parser)
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
@@ -266,6 +283,7 @@ VERBS: Final = (
     Verb("stop", "operate:run_stop", "stop profiles until the next start, switch or boot", _stop),
     Verb("restart", "operate:run_restart", "stop and start profiles", _restart),
     Verb("hold", "operate:run_hold", "stop everything and keep it so, for other work", _hold),
+    Verb("run", "run:run", "run a command in place of models, which then come back", _run),
     Verb("cancel", "operate:run_cancel", "cancel the running operation; it rolls back", _nothing),
     Verb("mark", "operate:run_mark", "say who is told about a profile", _mark),
     Verb("apply", "apply:run", "install units for the profiles (root)", _apply),
@@ -318,6 +336,15 @@ def _duration(text: str) -> float:
     if seconds is None:
         raise argparse.ArgumentTypeError(f'"{text}" is no duration; write 30s, 10m or 1h30m')
     return seconds
+
+
+def _gpus(text: str) -> str | list[int]:
+    if text in {"all", "none"}:
+        return "all" if text == "all" else []
+    words = text.split(",")
+    if all(word.isascii() and word.isdigit() for word in words):
+        return sorted({int(word) for word in words})
+    raise argparse.ArgumentTypeError(f'"{text}" names no GPUs; write all, none or 0,1')
 
 
 def _count(text: str) -> int:

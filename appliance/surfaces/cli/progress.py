@@ -19,6 +19,7 @@ _LABELS: Final = {
     "drain": "draining",
     "stop": "stopping",
     "release": "waiting for memory",
+    "run": "running",
     "start": "starting",
     "load": "loading",
     "commit": "committing",
@@ -57,6 +58,9 @@ def heading(accepted: Json) -> str:
         what = " → ".join(joined(names) for names in (before, after) if names)
     else:
         what = f"{kind} {joined(after, nothing='')}".strip()
+    if kind == "run":
+        back = " (which come back when it ends)" if before[1:] else " (which comes back after it)"
+        return f"run {joined(after)}" + (f" in place of {joined(before)}{back}" if before else "")
     usual = number_in(accepted, "usual_ms")
     hints = [f"usually {duration(usual / 1000)}"] if usual else []
     joins = ["already running, joined"] if accepted.get("joined") else []

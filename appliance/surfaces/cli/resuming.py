@@ -58,6 +58,10 @@ def _exit(last: Json, status: Json) -> Exit:
         return Exit.OK
     if outcome == Outcome.ROLLED_BACK:
         return Exit.RESTORED
-    if outcome == Outcome.FAILED and text_in(last, "kind") == Kind.SWITCH and not serving:
+    if (
+        outcome == Outcome.FAILED
+        and text_in(last, "kind") in {Kind.SWITCH, Kind.RUN}
+        and not serving
+    ):
         return Exit.NOT_RESTORED
     return Exit.FAILED

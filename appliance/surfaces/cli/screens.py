@@ -57,6 +57,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
             terminal.line(f"{_INDENT}{line}")
     closing = [
         *vram.pop("", ()),
+        *_run(document, now),
         *_operations(document, now),
         *_unread(document, now),
         *_why(document, terminal),
@@ -182,6 +183,14 @@ def _operations(document: StatusDocument, now: float) -> Iterable[str]:
         took = number_in(last, "ms")
         spent = f" in {duration(took / 1000)}" if took is not None else ""
         yield f"last: {_what(last)}{when}: {_outcome(last)}{spent}"
+
+
+def _run(document: StatusDocument, now: float) -> Iterable[str]:
+    run = document.get("run")  # absent in the document of an older supervisor
+    if run is not None:
+        state = "" if run["state"] == "running" else f" ({run['state']})"
+        since = _since(run["since_unix_s"], now)
+        yield f"run: {run['text']}{state} {since}".rstrip()
 
 
 def _outcome(last: Json) -> str:

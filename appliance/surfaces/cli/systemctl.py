@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from appliance.domain.errors import UnitError
-from appliance.domain.names import HOLD_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 
 _PROPERTIES: Final = (
@@ -29,12 +29,12 @@ Blocks = Mapping[str, Mapping[str, str]]
 
 
 def show_units(names: Iterable[str]) -> Blocks:
-    """The units of the profiles `names`, the hold unit and the supervisor's, in one call.
+    """The units of the profiles `names`, hold, run and the supervisor's, in one call.
 
     Raises:
         UnitError: systemd does not answer, or does not run here.
     """
-    units = [HOLD_UNIT, SUPERVISOR_UNIT, *(unit_of(name) for name in names)]
+    units = [HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, *(unit_of(name) for name in names)]
     command = ["systemctl", "show", "--timestamp=unix", f"--property={','.join(_PROPERTIES)}"]
     try:
         done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
@@ -65,14 +65,18 @@ def parse_blocks(output: str) -> Blocks:
 
 
 def observed_from(blocks: Blocks) -> Observed:
-    """What the blocks say about the backend units and the hold."""
+    """What the blocks say about the backend units, the hold and a command."""
     units = {
         name: unit_from(properties)
         for unit, properties in blocks.items()
         if (name := profile_of(unit)) is not None
     }
     hold = blocks.get(HOLD_UNIT, {})
-    return Observed(units=units, hold_active=hold.get("ActiveState") == "active")
+    return Observed(
+        units=units,
+        hold_active=hold.get("ActiveState") == "active",
+        run=unit_from(blocks.get(RUN_UNIT, {})),
+    )
 
 
 def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
