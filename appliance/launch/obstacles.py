@@ -18,6 +18,7 @@ from appliance.launch.processes import (
     largest,
     processes_of,
     read,
+    resident_bytes,
     unit_of_group,
 )
 
@@ -36,6 +37,7 @@ LARGE_BYTES = 256 << 20
 """Less than this, without an owner that can be seen, is the driver's own bookkeeping."""
 _NAMED_HOLDERS = 3
 _MOST_HOLDERS = 16
+_CPU = "cpu"
 _SLICE = "appliance.slice"
 _LEASE = "lease"
 _LEFT_OVER = "left over"
@@ -105,10 +107,15 @@ def held_lease(leases: Sequence[Lease], amounts: Amounts) -> Obstacle | None:
 
 
 def lease_sentence(lease: Lease, amounts: Amounts = dict) -> str:
-    """Who holds a lease, as one sentence, with the bytes of GPU memory that `amounts` tells."""
+    """Who holds a lease, as one sentence, with the bytes of GPU memory that `amounts` tells.
+
+    Of the processor's lease it is the main memory that counts.
+    """
     found, held = holders_of_file(lease.path), amounts()
     for holder in found:
-        holder.held_bytes = held.get(holder.pid)
+        holder.held_bytes = (
+            resident_bytes(holder.pid) if lease.name == _CPU else held.get(holder.pid)
+        )
     return f"{lease.name} is held by {joined(found) or 'a process that cannot be seen from here'}"
 
 

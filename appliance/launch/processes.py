@@ -184,12 +184,14 @@ def _has_open(pid: int, key: tuple[int, int]) -> bool:
     return False
 
 
+def resident_bytes(pid: int) -> int | None:
+    """Main memory of a process; None: it is gone."""
+    fields = read(f"{PROC}/{pid}/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGESIZE") if len(fields) > 1 else None
+
+
 def largest(count: int, *, at_least_bytes: int) -> list[Holder]:
     """The processes with the most resident memory, largest first."""
-    page = os.sysconf("SC_PAGESIZE")
-    sizes: list[tuple[int, int]] = []
-    for pid in pids():
-        fields = read(f"{PROC}/{pid}/statm").split()
-        if len(fields) > 1 and int(fields[1]) * page >= at_least_bytes:
-            sizes.append((int(fields[1]) * page, pid))
-    return [Holder(pid, held_bytes=held) for held, pid in sorted(sizes, reverse=True)[:count]]
+    sizes = ((resident_bytes(pid) or 0, pid) for pid in pids())
+    large = sorted((pair for pair in sizes if pair[0] >= at_least_bytes), reverse=True)
+    return [Holder(pid, held_bytes=held) for held, pid in large[:count]]
