@@ -16,9 +16,10 @@ run      what runs and is in the way    nothing, but a command; what    unchange
 """
 
 from collections.abc import Iterable
+from typing import Literal, assert_type
 
 from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.observed import Observed
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, HoldUntil, Kind
 from appliance.domain.profile import Catalogue
 
@@ -62,7 +63,10 @@ def goal_of(
             evicted = tuple(n for n in busy if n in rivals and n not in names)
             kept = tuple(n for n in committed if n not in rivals and n not in names)
             return Goal(
-                stop=evicted, start=names, restore=evicted, commit=tuple(sorted({*kept, *names}))
+                stop=evicted,
+                start=names,
+                restore=_together(evicted, catalogue, observed),
+                commit=tuple(sorted({*kept, *names})),
             )
         case Kind.START | Kind.REPAIR:
             return Goal(start=names or _known(committed, catalogue))
@@ -73,10 +77,32 @@ def goal_of(
             return Goal(stop=again, start=again)
         case Kind.HOLD:
             return Goal(stop=busy, restore=(), hold_until=hold_until)
-        case Kind.RUN:
+        case _:
+            assert_type(kind, Literal[Kind.RUN])
             rivals = in_the_way_of(claim, catalogue)
             evicted = tuple(n for n in busy if n in rivals)
-            return Goal(stop=evicted, restore=evicted, claim=tuple(sorted(claim.devices)))
+            return Goal(
+                stop=evicted,
+                restore=_together(evicted, catalogue, observed),
+                claim=tuple(sorted(claim.devices)),
+            )
+
+
+def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
+    """Those of `names` that can serve together: while one replaces another, both are busy."""
+    chosen: set[str] = set()
+    for name in sorted(names, key=lambda n: (_rank(observed.unit(n)), n)):
+        if not in_the_way(name, catalogue) & chosen:
+            chosen.add(name)
+    return tuple(sorted(chosen))
+
+
+def _rank(unit: ObservedUnit) -> int:
+    """What serves stays before what comes up, and that before what stops or has crashed."""
+    if unit.serving:
+        return 0
+    ends = unit.active is ActiveState.DEACTIVATING or unit.waits_to_restart
+    return 2 if ends else 1
 
 
 def _known(names: Iterable[str], catalogue: Catalogue) -> tuple[str, ...]:
