@@ -139,7 +139,7 @@ class Want:
         self.gpus = gpus
         """Used NVML indexes in the order of `split`; None: all there are; empty: none."""
         self.split = split
-        """How the need is spread over them; too short: the last ones hold none; empty: evenly."""
+        """How the need is spread over them; too short: the last ones hold none; empty: by size."""
         self.margin = margin
         self.rivals = rivals
         """Units that must hold nothing on a used device: they never run beside this one."""
@@ -212,12 +212,12 @@ def demands(want: Want, devices: Sequence[Device]) -> list[Demand] | None:
         pairs = zip(observed, _fractions(want, ours, want.fraction), strict=True)
         return [max(pair, key=lambda demand: demand.wanted) for pair in pairs]
     if want.vram is not None:
-        shares = (s + want.margin for s in _shares(want, want.vram, len(ours)))
+        shares = (s + want.margin for s in _shares(want, want.vram, ours))
         return [Demand(share, certain=share) for share in shares]
     if want.fraction is not None:
         return _fractions(want, ours, want.fraction)
     if want.estimate is not None:
-        return [Demand(s + want.margin) for s in _shares(want, want.estimate, len(ours))]
+        return [Demand(s + want.margin) for s in _shares(want, want.estimate, ours)]
     return None
 
 
@@ -240,17 +240,21 @@ def _fractions(want: Want, ours: Sequence[Device], share: float) -> list[Demand]
         Demand(-int(-share * d.total // 1), certain=int(share * _usable(d)))
         if weight
         else Demand(want.margin)
-        for d, weight in zip(ours, _weights(want, len(ours)), strict=True)
+        for d, weight in zip(ours, _weights(want, ours), strict=True)
     ]
 
 
-def _weights(want: Want, count: int) -> list[float]:
-    weights = [*want.split[:count], *([0.0] * (count - len(want.split)))]
-    return weights if any(weights) else [1.0] * count
+def _weights(want: Want, ours: Sequence[Device]) -> list[float]:
+    """By the split; without one by the size of the devices, which is how llama.cpp splits."""
+    weights = [*want.split[: len(ours)], *([0.0] * (len(ours) - len(want.split)))]
+    if any(weights):
+        return weights
+    known = all(d.total for d in ours)
+    return [float(d.total) if known else 1.0 for d in ours]
 
 
-def _shares(want: Want, need: int, count: int) -> list[int]:
-    weights = _weights(want, count)
+def _shares(want: Want, need: int, ours: Sequence[Device]) -> list[int]:
+    weights = _weights(want, ours)
     total = sum(weights)
     return [-int(-need * weight // total) for weight in weights]
 
