@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.profile import Mark
+from appliance.adapters.peak_files import encoded
+from appliance.domain.need import Peak
+from appliance.domain.profile import Mark, Need
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story
 from tests.fakes.profiles import applied
@@ -514,3 +516,37 @@ def test_version(box: CliBox) -> None:
     assert json.loads(up.out)["supervisor"] == "0.1.0"
     down = box.run("version")
     assert (down.status, down.out) == (0, "appliance 0.1.0\nsupervisor does not answer\n")
+
+
+PEAK = Peak(fingerprint="fingerprint of genesis", gpus={"GPU-1": 10 << 30, "GPU-2": 8 << 30})
+TWO_GPUS = {
+    "gpus": [
+        {"index": index, "uuid": f"GPU-{index + 1}", "name": "RTX", "total_bytes": 16 << 30}
+        for index in range(2)
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("memory", "peak", "lines", "source"),
+    [
+        (TWO_GPUS, PEAK, ["≈19.0 GiB (observed)", "GPU 0: 10.5 GiB, GPU 1: 8.5 GiB"], "observed"),
+        (TWO_GPUS, None, ["≈18.0 GiB (declared)", "GPU 0: 9.0 GiB, GPU 1: 9.0 GiB"], "declared"),
+        (None, None, ["≈18.0 GiB (declared)"], "declared"),
+    ],
+)
+def test_show_says_what_a_profile_needs_and_who_says_so(
+    box: CliBox, memory: object, peak: Peak | None, lines: list[str], source: str
+) -> None:
+    """The peak that was seen on these GPUs, else what was declared; in JSON too."""
+    box.install(applied("genesis", "gpu-all", need=Need(vram_bytes=18 << 30, ram_bytes=1 << 30)))
+    if peak is not None:
+        (box.root / "state" / "needs").mkdir()
+        (box.root / "state" / "needs" / "genesis.json").write_text(encoded(peak))
+    with FakeSupervisor(box.socket, answers(document(GENESIS, memory=memory))):
+        shown = box.run("show", "genesis").out.splitlines()
+        found = json.loads(box.run("show", "genesis", "--json").out)
+    first = next(i for i, line in enumerate(shown) if "needs VRAM" in line)
+    assert [line[17:] for line in shown[first : first + len(lines)]] == lines
+    assert shown[first + len(lines)] == "    needs RAM    ≈1.0 GiB (declared)"
+    assert found["need"]["vram"]["source"] == source
