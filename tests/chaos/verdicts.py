@@ -1,0 +1,177 @@
+"""What a box that was left alone must look like, and whether it kept its word.
+
+A box has come to rest when it serves what is committed, or when its status says precisely why
+not. "Precisely" is taken seriously: a refusal must name what is held, a model that is down by
+hand must have been put down by hand in this run, a model started by hand must be called so.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from tests.chaos.clients import Told
+from tests.chaos.scenario import STATE
+from tests.chaos.world import World
+
+NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
+"""What a refusal has to say: who, or how much of what is missing."""
+NAMES_AN_ENDING: Final = re.compile(
+    r"exited with status \d+|killed by|crashed|no progress|failed too often|want of memory"
+)
+
+
+class Rest(StrEnum):
+    """How a box has come to rest."""
+
+    SERVING = "serving"
+    BY_HAND = "serving by hand"
+    HELD = "held"
+    STOPPED = "stopped by hand"
+    REFUSED = "refused"
+    FAILED = "failed"
+    UNCLEAR = "unclear"
+    """It has not, or does not say why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One look at a box."""
+
+    rest: Rest
+    why: str
+
+
+def judge(world: World, document: Mapping[str, Any] | None) -> Judged:
+    """What the box's status says, held against what the kernel says."""
+    if document is None:
+        return Judged(Rest.UNCLEAR, "no status")
+    rows = {row["name"]: row for row in document["profiles"]}
+    serving = sorted(n for n, row in rows.items() if row["state"] == "serving")
+    why = "; ".join(document["verdict"]["why"])
+    if document["supervisor"]["state"] != "up":
+        return Judged(Rest.UNCLEAR, "no supervisor")
+    if document["operation"] is not None:
+        return Judged(Rest.UNCLEAR, f"an operation runs: {document['operation']}")
+    moving = [n for n, r in rows.items() if r["state"] in {"stopping", "loading"}]
+    if moving and not (world.memory_kept or world.trainers):
+        return Judged(Rest.UNCLEAR, f"{', '.join(moving)} is still {rows[moving[0]]['state']}")
+    owners = sorted(world.observer.owners)
+    if owners != serving:
+        return Judged(Rest.UNCLEAR, f"{serving} serve but {owners} own")
+    return _at_rest(world, document, rows, serving, why)
+
+
+def _at_rest(
+    world: World,
+    document: Mapping[str, Any],
+    rows: Mapping[str, Mapping[str, Any]],
+    serving: Sequence[str],
+    why: str,
+) -> Judged:
+    committed = document["committed"]
+    if not committed:
+        return Judged(Rest.UNCLEAR, "nothing is committed")
+    if document["hold"]:
+        right = world.may_be_held and not serving and "hold" in why or "held" in why
+        return Judged(Rest.HELD if right else Rest.UNCLEAR, why or "on hold without a word")
+    missing = [n for n in committed if n not in serving]
+    for name in serving:
+        if name not in committed and f"{name} serves but is not committed" not in why:
+            return Judged(Rest.UNCLEAR, f"{name} serves and is not said to be uncommitted: {why}")
+    if not missing:
+        return Judged(Rest.SERVING if set(serving) == set(committed) else Rest.BY_HAND, why)
+    found = [_missing(world, rows[name], why, by_hand=bool(serving)) for name in missing]
+    return next((f for f in found if f.rest is Rest.UNCLEAR), found[0])
+
+
+def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -> Judged:
+    """Why one committed model does not serve."""
+    name, note = row["name"], row["note"] or ""
+    state = row["state"]
+    if f"{name} is committed but" not in why:
+        return Judged(Rest.UNCLEAR, f"{name} does not serve, and the status does not say so: {why}")
+    if state in {"refused", "restarting", "failed"} and NAMES_A_HOLDER.search(note):
+        return Judged(Rest.REFUSED, why)
+    if state == "failed" and NAMES_AN_ENDING.search(note):
+        return Judged(Rest.FAILED, why)
+    if state == "stopped" and note == "stopped by hand" and world.may_be_stopped:
+        return Judged(Rest.STOPPED, why)
+    if by_hand and state == "stopped":
+        return Judged(Rest.BY_HAND, why)
+    return Judged(Rest.UNCLEAR, f"{name} is {state} ({note}): {why}")
+
+
+def status(world: World) -> Mapping[str, Any] | None:
+    """The box's own status document; None: none could be had."""
+    text = world.run("appliance", "status", "--json")
+    start = text.find("{")
+    try:
+        document: Mapping[str, Any] = json.JSONDecoder().raw_decode(text[start:])[0]
+    except (ValueError, IndexError):
+        return None
+    return document if "verdict" in document else None
+
+
+# --- operations ----------------------------------------------------------------------------
+
+
+def rows_of(world: World) -> dict[int, Mapping[str, Any]]:
+    """The history of operations as it is on the box's disk, by number."""
+    path = Path(f"/proc/{world.box.leader}/root{STATE}/state.sqlite")
+    if not path.exists():
+        return {}
+    # Its own program reads it: a second one must see the same write-ahead log.
+    script = (
+        "import json, sqlite3; db = sqlite3.connect('file:%s/state.sqlite?mode=ro', uri=True);"
+        "db.row_factory = sqlite3.Row;"
+        "print(json.dumps([dict(r) for r in db.execute('SELECT * FROM operations')]))"
+    )
+    out = world.run("/usr/bin/python3", "-c", script % STATE)
+    try:
+        return {row["id"]: row for row in json.loads(out)}
+    except ValueError:
+        return {}
+
+
+def broken_words(world: World, told: Sequence[Told], committed: Sequence[str]) -> Iterator[str]:
+    """What the command told somebody that did not come true, as one sentence each.
+
+    Args:
+        world: The box, at rest.
+        told: What was told since the last rest.
+        committed: What is committed now.
+    """
+    rows = rows_of(world)
+    for one in told:
+        if one.cut or one.operation is None:
+            continue
+        row = rows.get(one.operation) if one.boot == world.boots else None
+        if one.end is None and one.boot == world.boots and (row is None or not row["outcome"]):
+            yield f"accepted, and never ended: {one}"
+        elif row is not None and row["outcome"] is None:
+            yield f"ended, and its row is open: {one}"
+        elif one.end and row and one.end.get("outcome") not in {None, row["outcome"]}:
+            yield f"told {one.end.get('outcome')}, and the row says {row['outcome']}: {one}"
+        if one.end and one.exit is not None and (one.exit == 0) != (one.end.get("exit") == 0):
+            yield f"the exit status {one.exit} contradicts the end: {one}"
+    yield from _broken_commitment(told, committed)
+
+
+def _broken_commitment(told: Sequence[Told], committed: Sequence[str]) -> Iterator[str]:
+    """A switch that was told done is committed, unless a later one may be in its place."""
+    done: Told | None = None
+    open_: list[str] = []
+    for one in sorted(told, key=lambda t: (t.boot, t.operation or 0)):
+        if one.words[0] != "switch" or one.operation is None:
+            continue
+        if one.end is None:
+            open_.append(one.words[1])
+        elif one.end.get("outcome") == "done":
+            done, open_ = one, []
+    if done is not None and done.words[1] not in committed:
+        if not any(name in committed for name in open_):
+            yield f"{list(committed)} is committed, but this was told: {done}"
