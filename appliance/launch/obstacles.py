@@ -153,7 +153,9 @@ def _is_gate(pid: int) -> bool:
 
 def _left_over_sentence(unit: str, pids: Sequence[int], amounts: Amounts) -> str:
     held = amounts()
-    holders = (Holder(pid, held_bytes=held.get(pid)) for pid in pids)
+    holders = (
+        Holder(pid, held_bytes=held.get(pid) if held else resident_bytes(pid)) for pid in pids
+    )
     return f"{unit} has not ended: {joined(holders)}"
 
 

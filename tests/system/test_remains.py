@@ -1,0 +1,110 @@
+"""A process that the kernel cannot end: systemd gives up on it, the gate does not."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.system.fleet import Fleet
+from tests.system.rig import Box
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+"""A task frozen by version 1 of the freezer does not even die of SIGKILL, as in state D."""
+
+pytestmark = pytest.mark.skipif(
+    not (FREEZER / "cgroup.procs").exists(),
+    reason="no freezer of control groups version 1: processes that cannot be ended stay unproved",
+)
+
+
+def unit(name: str) -> str:
+    """The unit of a profile."""
+    return f"appliance-backend-{name}.service"
+
+
+@pytest.fixture
+def fleet(box: Box) -> Fleet:
+    """Two rivals on the CPU with short deadlines, a serving."""
+    fleet = Fleet(box)
+    for name, port in (("a", 9001), ("b", 9002)):
+        deadlines = 'deadlines = { stop = "1s", release = "4s", drain = "1s" }'
+        fleet.profile(name, port, top=f"gpus = []\n{deadlines}")
+    fleet.apply()
+    fleet.switch("a")
+    return fleet
+
+
+def outer_pid(inner: int, word: str) -> int:
+    """The pid on this machine of a box's process with `word` in its command line."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, StopIteration):
+            if entry.name.isdigit() and word in (entry / "cmdline").read_text():
+                lines = (entry / "status").read_text().splitlines()
+                pids = next(x for x in lines if x.startswith("NSpid")).split()[1:]
+                if len(pids) > 1 and int(pids[-1]) == inner:
+                    return int(entry.name)
+    raise AssertionError(f"no process {inner} in any box")
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Nothing ends this process within the block."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    before = next(x for x in lines if ":freezer:" in x).split(":")[2]
+    group = FREEZER / f"appliance-tests-{pid}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / "freezer.state").write_text("FROZEN")
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        for left in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):  # it has died meanwhile
+                Path(f"{FREEZER}{before}/cgroup.procs").write_text(left)
+        deadline = time.monotonic() + 5
+        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        group.rmdir()
+
+
+def test_nobody_starts_beside_what_cannot_be_ended(fleet: Fleet) -> None:
+    """The gate refuses a rival while a process of the old model is left, with and without its lease.
+
+    Its own unit waits for it, and starts when it is gone.
+    """
+    inner = fleet.main_pid("a")
+    with frozen(outer_pid(inner, "9001")):
+        fleet.box.run("systemctl", "start", unit("b"), check=False, timeout_s=60)
+        assert fleet.show("a", "ActiveState") == "failed"
+        assert fleet.show("b", "Result") == "exec-condition"
+        assert f"cpu is held by python3 (pid {inner}, {unit('a')}" in fleet.show("b", "StatusText")
+        # As if it had closed the lease, like a worker that was not forked but spawned.
+        fleet.box.run("rm /run/appliance-leases/cpu")
+        fleet.box.run("systemctl", "start", unit("b"), check=False, timeout_s=60)
+        said = fleet.show("b", "StatusText")
+        assert f"{unit('a')} has not ended: python3 (pid {inner}, {unit('a')}" in said
+        assert fleet.show("b", "NRestarts") == "0"
+        fleet.box.run("systemctl", "start", "--no-block", unit("a"))
+        fleet.box.wait_for(f"systemctl show -P StatusText {unit('a')} | grep '1 process of it'")
+    fleet.wait_serving("a", timeout_s=20)
+    assert fleet.main_pid("a") != inner
+
+
+def test_workers_that_ignore_sigterm_do_not_outlive_their_unit(fleet: Fleet) -> None:
+    """KillMode=mixed: with the main process gone, whatever is left gets SIGKILL before a rival starts."""
+    main = fleet.main_pid("a")
+    group = f"/sys/fs/cgroup/appliance.slice/{unit('a')}"
+    stubborn = "trap '' TERM; while true; do sleep 0.1; done"
+    script = f'echo $$ > {group}/cgroup.procs && exec bash -c "{stubborn}"'
+    fleet.box.run("sh", "-c", f"({script}) >/dev/null 2>&1 &")
+    fleet.box.wait_for(f"test $(grep -vc '^{main}$' {group}/cgroup.procs) -ge 1")
+    began = time.monotonic()
+    fleet.box.run("systemctl", "start", unit("b"))
+    assert time.monotonic() - began < 5
+    assert fleet.active() == ["b"]
+    assert fleet.show("a", "Result") == "success"
+    assert fleet.box.run("pgrep -f 'trap '", check=False).stdout.strip() == ""
