@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import resource
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from appliance.launch.link import Link
     from appliance.launch.request import Request
 
+_LAST_STDIO = 2
+_MOST_DESCRIPTORS = 1 << 16
 EX_NOT_EXECUTABLE = 126
 EX_NOT_FOUND = 127
 """What shells and env(1) end with when there is no such command."""
@@ -164,7 +167,10 @@ def _prepare(
     for number, descriptor in enumerate(stdio):
         os.dup2(descriptor, number)
     for descriptor in leases:
-        os.set_inheritable(descriptor, True)  # noqa: FBT003 - all others close at the exec
+        os.set_inheritable(descriptor, True)  # noqa: FBT003
+    # Nothing of ours is for the command, whether it would close at the exec or not.
+    for below, above in itertools.pairwise((_LAST_STDIO, *sorted(leases), _MOST_DESCRIPTORS)):
+        os.closerange(below + 1, above)
     for limit, values in limits.items():
         # Where the manager itself may not raise one, it stays as it is.
         with contextlib.suppress(OSError, ValueError):

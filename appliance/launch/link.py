@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import json
 import os
@@ -21,6 +22,8 @@ MAX_REQUEST_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4096
 """Of what comes after the request."""
 _STDIO = 3
+_ROOM = socket.CMSG_LEN((_STDIO + 1) * array.array("i").itemsize)
+"""For one descriptor more than is asked for, so that it is seen."""
 _CHUNK_BYTES = 1 << 16
 _BACKLOG = 4
 _SOCKET_MODE = 0o660
@@ -63,10 +66,12 @@ class Link:
         """What comes up to the end of a line; descriptors that come along go into `stdio`."""
         while b"\n" not in self._buffer:
             self._connection.settimeout(max(0.001, deadline_s - time.monotonic()))
-            chunk, descriptors, _, _ = socket.recv_fds(
-                self._connection, _CHUNK_BYTES, _STDIO + 1, socket.MSG_CMSG_CLOEXEC
+            chunk, ancillary, _, _ = self._connection.recvmsg(
+                _CHUNK_BYTES, _ROOM, socket.MSG_CMSG_CLOEXEC
             )
-            stdio += descriptors
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    stdio += array.array("i", data)
             self._buffer += chunk
             late = time.monotonic() >= deadline_s
             if late or not chunk or len(stdio) > _STDIO or len(self._buffer) > MAX_REQUEST_BYTES:
