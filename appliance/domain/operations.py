@@ -78,6 +78,11 @@ HoldUntil = float | str | None
 """Unix seconds when a hold ends, `FOREVER`, or None: no hold."""
 
 
+def has_run_out(hold: HoldUntil, now_unix_s: float) -> bool:
+    """Whether a hold was timed and its time has passed."""
+    return isinstance(hold, float) and hold <= now_unix_s
+
+
 COMMAND_ENDED: Final = "the command ended"
 """How the reason of an operation begins that goes back because its command is over."""
 

@@ -56,6 +56,7 @@ def to_repair(
         name
         for name in sorted(committed)
         if name in catalogue
+        and observed.unit(name).idle
         and (name in left or _has_crashed(observed.unit(name), refused=name in refusals))
         and all(observed.unit(rival).idle for rival in in_the_way(name, catalogue))
         and now_unix_s >= _not_before(attempts.get(name, ()), now_unix_s)
@@ -85,7 +86,7 @@ def left_by_hold(
 
 def _is_left(unit: ObservedUnit, attempts: Sequence[float], until_unix_s: float) -> bool:
     tried = any(t >= until_unix_s for t in attempts)
-    return unit.idle and not (tried and unit.active is ActiveState.FAILED)
+    return _is_down(unit) and not (tried and unit.active is ActiveState.FAILED)
 
 
 def _is_down(unit: ObservedUnit) -> bool:
@@ -93,8 +94,6 @@ def _is_down(unit: ObservedUnit) -> bool:
 
 
 def _has_crashed(unit: ObservedUnit, *, refused: bool) -> bool:
-    if not unit.idle:
-        return False
     if unit.active is ActiveState.FAILED:
         gave_up = unit.result == "start-limit-hit"
         return gave_up or (unit.result == "exit-code" and unit.exit_status == EXIT_LEASE_HELD)

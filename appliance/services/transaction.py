@@ -15,7 +15,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.events import Ended
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase, has_run_out
 from appliance.domain.profile import Applied, Catalogue
 from appliance.domain.protocol import Exit
 from appliance.planning.actions import (
@@ -261,7 +261,9 @@ class Transaction:
         await self._enter(Phase.COMMIT)
         goal, commitment = self.operation.goal, self._out.commitment
         if self.operation.rolling_back:
-            if commitment.hold_until() is not None and not observed.hold_active:
+            until, now = commitment.hold_until(), self._out.clock.unix_s()
+            held = until is not None and not has_run_out(until, now)
+            if held and not observed.hold_active:
                 await self._out.units.start_hold()
         else:
             if goal.commit is not None and goal.commit != commitment.committed():

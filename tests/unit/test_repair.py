@@ -107,7 +107,8 @@ def test_attempts_are_forgotten() -> None:
         (CRASHED, IDLE, (NOW_S - 20.0,), True),
         (IDLE, IDLE, (NOW_S - 1.0,), True),  # tried since, and refused before it began
         (UP, IDLE, (), False),
-        (STOPPING, IDLE, (), False),
+        (COMING, IDLE, (), False),
+        (STOPPING, IDLE, (), True),  # the hold still stops it
         (IDLE, UP, (), False),
         (IDLE, COMING, (), False),
         (IDLE, STOPPING, (), True),
@@ -129,3 +130,4 @@ def test_what_a_hold_leaves_down(
     )
     assert names == (("aeon",) if is_left else ())
     assert repaired(IDLE, left=names) is is_left
+    assert not repaired(STOPPING, left=names)

@@ -8,7 +8,7 @@ import pytest
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.actions import Finish, Steps, TurnRound
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
@@ -377,16 +377,22 @@ async def test_hold_stops_everything_and_is_kept() -> None:
     assert outside.commitment.names == ("left", "right")
 
 
-async def test_failed_switch_during_a_hold_holds_again() -> None:
-    """A hold that a switch ended comes back when the switch fails."""
+@pytest.mark.parametrize(
+    ("until", "holds"), [(FOREVER, True), (99_000.0, True), (900.0, False), (None, False)]
+)
+async def test_failed_switch_during_a_hold_holds_again(
+    until: HoldUntil,
+    holds: bool,  # noqa: FBT001
+) -> None:
+    """A hold that a switch ended comes back when the switch fails, unless its time is over."""
     outside = FakeOutside(BOX, "aeon")
     outside.systemd.hold_active = True
-    outside.commitment.until = FOREVER
+    outside.commitment.until = until
     outside.backend.cold.add("genesis")
     outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.FAILED
-    assert outside.systemd.hold_active
-    assert outside.commitment.until == FOREVER
+    assert outside.systemd.hold_active is holds
+    assert outside.commitment.until == until
 
 
 async def test_cancel_turns_a_switch_round() -> None:
