@@ -59,7 +59,7 @@ class BoxNeed:
     def ram_text(self) -> str:
         """The RAM for people."""
         if self.ram_bytes is None:
-            return "unknown"
+            return f"unknown ({self.problem})" if self.problem else "unknown"
         return f"≈{size(self.ram_bytes)} ({self.ram_source})"
 
 
@@ -105,7 +105,8 @@ def resolve(
     ram_source, ram_bytes = _ram(applied, peak)
     used = used_gpus(applied, tuple(totals_by_index))
     if applied.gpus == ():
-        return BoxNeed(source=None, ram_source=ram_source, ram_bytes=ram_bytes)
+        problem = applied.estimate_problem
+        return BoxNeed(source=None, ram_source=ram_source, ram_bytes=ram_bytes, problem=problem)
     totals = {i: totals_by_index[i] for i in used if i in totals_by_index}
     source, vram_bytes, gpus = _vram(applied, peak, totals, uuids)
     estimate = applied.estimate

@@ -123,6 +123,11 @@ def test_without_gpus_to_look_at_the_sum_is_told(
         (with_all(need=NOTHING), None, "≈2.0 GiB (estimate)"),
         (BASE, None, "unknown"),
         (
+            replace(applied("mini", "cpu"), estimate_problem="it is cut"),
+            None,
+            "unknown (it is cut)",
+        ),
+        (
             applied("mini", "cpu"),
             Peak(fingerprint="fingerprint of mini", ram_bytes=GIB),
             "≈1.5 GiB (observed)",
