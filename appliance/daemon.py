@@ -69,9 +69,7 @@ async def run(settings: Settings) -> None:
             look_every_s=settings.look_every_s,
             on_look=readiness.alive,
         )
-        ledger = LedgerKeeper(
-            outside, supervisor.last_look, every_s=settings.memory.sample_every_s
-        )
+        ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
         status = BoxStatus(supervisor, ledger, outside)
         control = ControlServer(supervisor, status=status.document, now_unix_s=clock.unix_s)
         listener = inherited_socket()
