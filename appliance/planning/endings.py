@@ -11,6 +11,8 @@ def why_down(unit: ObservedUnit, refusal: str) -> str:
     if refusal and not unit.exit_status and unit.result in _BEFORE_THE_ENGINE:
         return refusal
     text = f" ({unit.status_text})" if unit.status_text else ""
+    if unit.result in ENDED_BY and not unit.exit_status:
+        return f"the gate ended without a word{text}"
     if unit.result in ENDED_BY:
         return f"the engine {ENDED_BY[unit.result]} {unit.exit_status}{text}"
     return _WHY.get(unit.result, unit.result) + text
