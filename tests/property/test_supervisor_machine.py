@@ -3,15 +3,16 @@
 import asyncio
 import itertools
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from appliance.domain.claims import claim_on
 from appliance.domain.operations import FOREVER, Kind
 from appliance.domain.profile import Catalogue
-from appliance.planning.goals import in_the_way
+from appliance.planning.goals import in_the_way, in_the_way_of
 from appliance.services.supervisor import BusyError, Request, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
@@ -79,6 +80,34 @@ class Box(RuleBasedStateMachine):
                 return
 
         self.run(submit())
+
+    @rule(
+        gpus=st.sampled_from(["all", (0,), (1,)]),
+        problem=st.sampled_from(["", "", "its caller went away"]),
+        run_s=st.sampled_from([0.1, 30.0]),
+        count=st.integers(1, 60),
+    )
+    def run_a_command(
+        self, gpus: Literal["all"] | tuple[int, ...], problem: str, run_s: float, count: int
+    ) -> None:
+        async def submit() -> None:
+            assert self.supervisor is not None
+            command = self.outside.systemd.command
+            try:
+                await self.supervisor.submit(
+                    Request(kind=Kind.RUN, command="python3", claim=claim_on(gpus))
+                )
+            except BusyError:
+                return
+            command.claim, command.problem, command.run_s = claim_on(gpus), problem, run_s
+
+        self.run(submit())
+        self.turns(count)
+
+    @rule()
+    def kill_the_launcher(self) -> None:
+        self.outside.systemd.command.kill()
+        self.outside.units.version += 1
 
     @rule(name=NAMES, count=st.integers(1, 60))
     def switch(self, name: str, count: int) -> None:
@@ -165,13 +194,20 @@ class Box(RuleBasedStateMachine):
     def at_rest(self) -> bool:
         assert self.supervisor is not None
         units = self.outside.systemd.observed(BOX).units.values()
-        return self.supervisor.current() is None and all(u.idle or u.serving for u in units)
+        idle = self.supervisor.current() is None and self.outside.systemd.command.unit.idle
+        return idle and all(u.idle or u.serving for u in units)
 
     @invariant()
     def one_owner(self) -> None:
         owners = self.outside.systemd.owners()
         for a, b in itertools.combinations(owners, 2):
             assert b not in in_the_way(a, BOX), owners
+
+    @invariant()
+    def a_command_is_alone(self) -> None:
+        command = self.outside.systemd.command
+        rivals = in_the_way_of(command.claim, BOX) if command.holds else frozenset()
+        assert not rivals & set(self.outside.systemd.owners())
 
     @invariant()
     def never_started_beside_a_rival(self) -> None:
