@@ -74,7 +74,8 @@ def goal_of(
             return Goal(stop=tuple(sorted(names)) or busy)
         case Kind.RESTART:
             again = tuple(sorted(names)) or observed.serving()
-            return Goal(stop=again, start=again)
+            ran = tuple(n for n in again if n in busy)
+            return Goal(stop=again, start=again, restore=ran)
         case Kind.HOLD:
             return Goal(stop=busy, restore=(), hold_until=hold_until)
         case _:

@@ -107,8 +107,8 @@ def test_only_what_can_serve_together_is_restored(
         (Kind.REPAIR, ("left",), Goal(start=("left",))),
         (Kind.STOP, ("shared", "left"), Goal(stop=("left", "shared"))),
         (Kind.STOP, (), Goal(stop=("left", "right"))),
-        (Kind.RESTART, ("left",), Goal(stop=("left",), start=("left",))),
-        (Kind.RESTART, (), Goal(stop=("left",), start=("left",))),
+        (Kind.RESTART, ("left",), Goal(stop=("left",), start=("left",), restore=("left",))),
+        (Kind.RESTART, (), Goal(stop=("left",), start=("left",), restore=("left",))),
         (Kind.HOLD, (), Goal(stop=("left", "right"), hold_until=FOREVER)),
     ],
 )
