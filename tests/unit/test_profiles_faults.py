@@ -156,6 +156,10 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             LLAMA + 'gpus = []\nneed = { vram = "1GiB" }\n',
             "genesis.toml:6: this profile claims no GPU: remove need.vram, or set gpus",
         ),
+        (
+            LLAMA + "gpus = []\nneed = { assume_free = true }\n",
+            "genesis.toml:6: this profile claims no GPU: remove need.assume_free, or set gpus",
+        ),
         (EMBEDDED + "gpus = [0]\n", "genesis.toml:4: the embedded engine runs on the CPU: set gpus = []"),
         (EMBEDDED + 'thinking = "off"\n', "genesis.toml:4: the embedded engine has no thinking: remove it"),
         (
