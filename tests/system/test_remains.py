@@ -96,15 +96,19 @@ def test_nobody_starts_beside_what_cannot_be_ended(fleet: Fleet) -> None:
 
 def test_workers_that_ignore_sigterm_do_not_outlive_their_unit(fleet: Fleet) -> None:
     """KillMode=mixed: with the main process gone, whatever is left gets SIGKILL before a rival starts."""
-    main = fleet.main_pid("a")
     group = f"/sys/fs/cgroup/appliance.slice/{unit('a')}"
-    stubborn = "trap '' TERM; while true; do sleep 0.1; done"
-    script = f'echo $$ > {group}/cgroup.procs && exec bash -c "{stubborn}"'
-    fleet.box.run("sh", "-c", f"({script}) >/dev/null 2>&1 &")
-    fleet.box.wait_for(f"test $(grep -vc '^{main}$' {group}/cgroup.procs) -ge 1")
+    fleet.box.write(
+        "/root/stubborn",
+        f"trap '' TERM\necho $$ > {group}/cgroup.procs\necho $$ > /run/stubborn\n"
+        "while true; do sleep 0.1; done\n",
+    )
+    fleet.box.run("setsid sh /root/stubborn < /dev/null > /dev/null 2>&1 &")
+    fleet.box.wait_for("test -s /run/stubborn")
+    worker = fleet.box.run("cat /run/stubborn").stdout.strip()
+    assert worker in fleet.box.run(f"cat {group}/cgroup.procs").stdout.split()
     began = time.monotonic()
     fleet.box.run("systemctl", "start", unit("b"))
     assert time.monotonic() - began < 5
     assert fleet.active() == ["b"]
     assert fleet.show("a", "Result") == "success"
-    assert fleet.box.run("pgrep -f 'trap '", check=False).stdout.strip() == ""
+    assert fleet.box.run(f"kill -0 {worker}", check=False).returncode != 0
