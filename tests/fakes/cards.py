@@ -1,0 +1,108 @@
+"""GPUs that give memory back when they like, and remember who ever asked for too much."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from appliance.domain.claims import Claim
+
+NEVER = float("inf")
+
+
+@dataclass
+class Card:
+    """One GPU. Amounts are in GiB."""
+
+    size: int
+    held: dict[str, int] = field(default_factory=dict)
+    """What running backends have taken, by profile."""
+    promised: dict[str, int] = field(default_factory=dict)
+    """What admitted backends will take, by profile."""
+    ghosts: list[tuple[float, int]] = field(default_factory=list)
+    """What the dead have not given back: when it comes, and how much."""
+    foreign: int = 0
+    """What programs of other people hold."""
+
+    @property
+    def free(self) -> int:
+        """What the driver says."""
+        return self.size - self.foreign - sum(self.held.values()) - sum(g for _, g in self.ghosts)
+
+    @property
+    def unpromised(self) -> int:
+        """What nobody was promised."""
+        return self.free - sum(self.promised.values())
+
+
+class Cards:
+    """The GPUs of a box, by index."""
+
+    def __init__(self, size: int, count: int) -> None:
+        self.size = size
+        self.cards = {index: Card(size=size) for index in range(count)}
+        self.overfull: list[str] = []
+        """Starts that ran out of memory."""
+
+    def fits(self, need: Mapping[int, int]) -> bool:
+        """What a gate asks."""
+        return all(self.cards[i].free >= amount for i, amount in need.items())
+
+    def promise(self, name: str, need: Mapping[int, int]) -> None:
+        """A gate has admitted `name`."""
+        for index, amount in need.items():
+            self.cards[index].promised[name] = amount
+
+    def allocate(self, name: str) -> bool:
+        """The engine takes what it needs; False: there is not enough."""
+        for card in self.cards.values():
+            amount = card.promised.pop(name, 0)
+            if amount > card.free:
+                self.overfull.append(name)
+                return False
+            if amount:
+                card.held[name] = amount
+        return True
+
+    def is_haunted(self, claim: Claim) -> bool:
+        """Whether memory of the dead is still to come back on what `claim` covers."""
+        return any(self.cards[i].ghosts for i in self._covered(claim))
+
+    def take_all(self, name: str, claim: Claim) -> None:
+        """A command takes all that is left on what it may use; nobody knows its need."""
+        for index in self._covered(claim):
+            self.cards[index].held[name] = max(0, self.cards[index].unpromised)
+            if self.cards[index].promised:
+                self.overfull.append(name)
+
+    def _covered(self, claim: Claim) -> list[int]:
+        return [i for i in self.cards if claim.intersects(Claim(devices=frozenset({f"gpu-{i}"})))]
+
+    def leave(self, name: str, comes_back_s: float) -> None:
+        """The processes of `name` have ended; the memory comes back later."""
+        for card in self.cards.values():
+            card.promised.pop(name, None)
+            if amount := card.held.pop(name, 0):
+                card.ghosts.append((comes_back_s, amount))
+
+    def grab(self, index: int, amount: int) -> None:
+        """Somebody else's program takes what nobody was promised; 0 GiB: it ends."""
+        card = self.cards[index]
+        card.foreign = 0
+        card.foreign = max(0, min(amount, card.unpromised))
+
+    def give_back(self, now_s: float) -> None:
+        """Forget the ghosts whose time has come."""
+        for card in self.cards.values():
+            card.ghosts = [(due, amount) for due, amount in card.ghosts if due > now_s]
+
+    def returns_by(self, at_s: float) -> None:
+        """Every ghost goes by then, those for ever too."""
+        for card in self.cards.values():
+            card.ghosts = [(min(due, at_s), amount) for due, amount in card.ghosts]
+
+    def next_due_s(self) -> float:
+        """When memory comes back next."""
+        return min((due for card in self.cards.values() for due, _ in card.ghosts), default=NEVER)
+
+    def power_cut(self) -> None:
+        """Nothing holds memory any more."""
+        self.cards = {index: Card(size=self.size) for index in self.cards}

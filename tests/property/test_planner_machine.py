@@ -1,0 +1,338 @@
+"""The planner alone, against a box where anything may happen at any moment, in virtual time."""
+
+import contextlib
+import sys
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from appliance.domain.claims import Claim
+from appliance.domain.errors import UnitError
+from appliance.domain.observed import RunReport
+from appliance.domain.operations import FOREVER, Kind
+from tests.fakes.cards import NEVER, Cards
+from tests.fakes.disk import Disk
+from tests.fakes.hands import LOOK_AGAIN_S, TEND_S, Hands, KilledError
+from tests.fakes.profiles import applied, catalogue
+from tests.fakes.unit_lives import Life
+from tests.fakes.world import Broken, World
+
+BOX: Final = catalogue(
+    applied("both", "gpu-all"),
+    applied("left", "gpu-0"),
+    applied("other", "gpu-all"),
+    applied("right", "gpu-1"),
+    applied("shared"),
+)
+NEEDS: Final = {"both": {0: 13, 1: 13}, "other": {0: 15, 1: 9}, "left": {0: 12}, "right": {1: 12}}
+"""GiB, by GPU: no two owners fit at once."""
+CARD_GIB: Final = 16
+
+NAMES: Final = st.sampled_from(sorted(BOX))
+TARGETS: Final = st.sampled_from([("both",), ("left",), ("other",), ("left", "right"), ("shared",)])
+OPERATION_S: Final = 600.0
+"""However it goes: two directions, of two slow stops, two patient gates and two slow loads."""
+SETTLED_S: Final = 4000.0
+"""The longest pause between two repairs, several times."""
+
+
+class Box(RuleBasedStateMachine):
+    """A box whose owner, engines, driver and power supply are all unreliable."""
+
+    broken: Broken = Broken.NOTHING
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(BOX, NEEDS, Cards(CARD_GIB, 2), self.broken)
+        self.hands = Hands(self.world, Disk(committed=("both", "shared")))
+        self.world.power_up(("both", "shared"), hold=False)
+        self.wait(60.0)
+
+    # --- the supervisor --------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Look and act once; False: there is nothing to do but to wait."""
+        try:
+            self.hands.look()
+            return self.hands.act()
+        except KilledError:
+            self.hands.reborn()
+        return True
+
+    @rule(count=st.integers(1, 12))
+    def work(self, count: int) -> None:
+        for _ in range(count):
+            if not self.turn():
+                self.world.advance(self.world.now_s + LOOK_AGAIN_S)
+
+    @rule()
+    def look(self) -> None:
+        self.hands.look()
+
+    @rule()
+    def act_on_an_old_look(self) -> None:
+        with contextlib.suppress(UnitError):
+            try:
+                self.hands.act()
+            except KilledError:
+                self.hands.reborn()
+
+    @rule()
+    def kill(self) -> None:
+        self.hands.reborn()
+
+    @rule(effects=st.integers(0, 6))
+    def kill_soon(self, effects: int) -> None:
+        self.hands.fuse = effects
+
+    @rule(names=TARGETS)
+    def switch(self, names: tuple[str, ...]) -> None:
+        self.hands.submit(Kind.SWITCH, names)
+
+    @rule(
+        kind=st.sampled_from([Kind.SWITCH, Kind.START, Kind.STOP, Kind.RESTART]),
+        names=TARGETS | st.just(()),
+        rollback=st.booleans(),
+    )
+    def request(self, kind: Kind, names: tuple[str, ...], rollback: bool) -> None:  # noqa: FBT001
+        if names or kind is not Kind.SWITCH:
+            self.hands.submit(kind, names, rollback=rollback)
+
+    @rule(for_s=st.sampled_from([None, 30.0]))
+    def hold(self, for_s: float | None) -> None:
+        until = FOREVER if for_s is None else self.world.now_s + for_s
+        self.hands.submit(Kind.HOLD, (), hold_until=until)
+
+    @rule(device=st.sampled_from(["gpu-all", "gpu-0", "cpu"]), rollback=st.booleans())
+    def run_a_command(self, device: str, rollback: bool) -> None:  # noqa: FBT001
+        claim = Claim(devices=frozenset({device}))
+        self.hands.submit(Kind.RUN, (), rollback=rollback, claim=claim)
+
+    @rule(killed=st.booleans())
+    def end_the_command(self, killed: bool) -> None:  # noqa: FBT001
+        if self.world.command.life is Life.SERVING:
+            self.world.end_run(None if killed else RunReport(ran=True, text="with status 0"))
+
+    @rule()
+    def cancel(self) -> None:
+        self.hands.cancel()
+
+    # --- people ----------------------------------------------------------------------
+
+    @rule(name=NAMES, alone=st.booleans())
+    def start_by_hand(self, name: str, alone: bool) -> None:  # noqa: FBT001
+        with contextlib.suppress(UnitError):
+            self.world.start(name, alone=alone)
+
+    @rule(name=NAMES)
+    def stop_by_hand(self, name: str) -> None:
+        self.world.stop(name, "by hand")
+
+    @rule(active=st.booleans())
+    def hold_by_hand(self, active: bool) -> None:  # noqa: FBT001
+        with contextlib.suppress(UnitError):
+            if active:
+                self.world.start_hold("a hold by hand")
+            self.world.hold_active = active
+
+    @rule(index=st.sampled_from([0, 1]), amount=st.sampled_from([0, 2, 16]))
+    def use_a_gpu(self, index: int, amount: int) -> None:
+        self.world.cards.grab(index, amount)
+
+    # --- machines --------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 61.0]))
+    def wait(self, seconds: float) -> None:
+        end_s = self.world.now_s + seconds
+        while self.world.advance(end_s):
+            pass
+
+    @rule(which=st.integers(0, 3), for_good=st.booleans(), again=st.booleans())
+    def crash(self, which: int, for_good: bool, again: bool) -> None:  # noqa: FBT001
+        """One that runs crashes: once, or until systemd gives up; its next loads may crash too."""
+        for name in self.world.owners()[which:][:1]:
+            self.world.behaviour[name].crashes_loading |= again
+            (self.world.crash_for_good if for_good else self.world.crash)(name)
+
+    @rule(name=NAMES, crashes=st.booleans(), cold=st.booleans(), badly=st.booleans())
+    def bend_engine(self, name: str, crashes: bool, cold: bool, badly: bool) -> None:  # noqa: FBT001
+        self.world.behaviour[name].crashes_loading = crashes
+        self.world.behaviour[name].stops_badly = badly
+        (self.hands.cold.add if cold else self.hands.cold.discard)(name)
+
+    @rule(
+        name=NAMES,
+        stop_s=st.sampled_from([0.5, 40.0]),
+        release_s=st.sampled_from([0.0, 2.0, 30.0, NEVER]),
+    )
+    def bend_release(self, name: str, stop_s: float, release_s: float) -> None:
+        self.world.behaviour[name].stop_s = stop_s
+        self.world.behaviour[name].release_s = release_s
+
+    @rule(full=st.booleans())
+    def fill_the_disk(self, full: bool) -> None:  # noqa: FBT001
+        self.hands.disk.full = full
+
+    @precondition(lambda self: not self.world.going_down)
+    @rule()
+    def begin_a_reboot(self) -> None:
+        self.world.shut_down()
+
+    @rule()
+    def cut_the_power(self) -> None:
+        self.boot()
+
+    def boot(self) -> None:
+        self.world.power_up(self.hands.disk.committed, hold=self.hold_is_kept())
+        self.hands.reborn()
+
+    def hold_is_kept(self) -> bool:
+        until = self.hands.disk.hold_until
+        return until == FOREVER or (isinstance(until, float) and until > self.world.now_s)
+
+    def hold_lasts(self) -> bool:
+        by_hand = self.world.hold_active and self.hands.disk.hold_until is None
+        return by_hand or self.hold_is_kept()
+
+    # --- never -----------------------------------------------------------------------
+
+    @invariant()
+    def one_owner(self) -> None:
+        rivals = self.world.rival_pairs(self.world.owners())
+        assert not rivals, f"two owners: {rivals}"
+        shared = self.world.command_shares_with()
+        assert not shared, f"two owners: a command and {shared}"
+
+    @invariant()
+    def no_start_ran_out_of_memory(self) -> None:
+        assert not self.world.cards.overfull, f"out of memory: {self.world.cards.overfull}"
+
+    @invariant()
+    def nothing_was_done_that_must_not_be(self) -> None:
+        assert self.hands.faults == []
+
+    @invariant()
+    def committed_names_can_run_together(self) -> None:
+        assert self.world.rival_pairs(self.hands.disk.committed) == []
+
+    @invariant()
+    def systemd_wants_no_two_rivals(self) -> None:
+        wanted = [n for n, u in self.world.units.items() if u.is_wanted and not u.alone]
+        rivals = self.world.rival_pairs(wanted)
+        assert not rivals, f"both are wanted: {rivals}"
+        assert not (wanted and self.world.hold_active), f"wanted during a hold: {wanted}"
+
+    # --- in the end ------------------------------------------------------------------
+
+    @rule()
+    def leave_alone(self) -> None:
+        """No more faults: every operation ends, and what is committed serves or has a reason."""
+        self.heal()
+        self.settle()
+
+    def heal(self) -> None:
+        if self.world.going_down:
+            self.boot()
+        for how in self.world.behaviour.values():
+            how.crashes_loading, how.release_s = False, min(how.release_s, 30.0)
+        self.hands.cold.clear()
+        self.hands.disk.full = False
+        self.hands.fuse = -1
+        self.world.cards.returns_by(self.world.now_s + 30.0)
+        for index in (0, 1):
+            self.world.cards.grab(index, 0)
+
+    def settle(self) -> None:
+        end_s = self.world.now_s + SETTLED_S
+        operation_end_s = self.world.now_s + OPERATION_S
+        while self.world.now_s < end_s and not self.is_settled():
+            if self.hands.operation is None:
+                operation_end_s = self.world.now_s + OPERATION_S
+            assert self.world.now_s <= operation_end_s, self.hands.operation
+            self.rest()
+            self.check_invariants_now()
+        assert self.is_settled(), (self.unexplained(), self.world.units, self.hands.disk)
+
+    def rest(self) -> None:
+        """Work until there is nothing to do, then let time pass."""
+        for _ in range(100):
+            if not self.turn():
+                break
+        else:
+            raise AssertionError(f"it never waits: {self.hands.operation}")
+        self.end_the_command(killed=False)
+        pause_s = TEND_S if self.hands.operation is None else LOOK_AGAIN_S
+        self.world.advance(self.world.now_s + pause_s)
+
+    def check_invariants_now(self) -> None:
+        self.one_owner()
+        self.no_start_ran_out_of_memory()
+        self.nothing_was_done_that_must_not_be()
+        self.committed_names_can_run_together()
+        self.systemd_wants_no_two_rivals()
+
+    def is_settled(self) -> bool:
+        resting = {Life.IDLE, Life.FAILED, Life.SERVING}
+        at_rest = all(unit.life in resting for unit in self.world.units.values())
+        at_rest = at_rest and self.world.command.life is Life.IDLE
+        return self.hands.operation is None and at_rest and not self.unexplained()
+
+    def unexplained(self) -> list[str]:
+        """Committed names that do not serve, for no reason that a person could be told."""
+        if self.hold_lasts():
+            return []
+        units = self.world.units
+        return [
+            name
+            for name in self.hands.disk.committed
+            if units[name].life is not Life.SERVING
+            and name not in self.world.why_idle
+            and all(units[rival].life is not Life.SERVING for rival in self.world.rivals[name])
+        ]
+
+    def teardown(self) -> None:
+        if sys.exception() is None:
+            self.leave_alone()
+
+
+TestBox = Box.TestCase
+TestBox.settings = settings(
+    max_examples=6 * settings().max_examples, stateful_step_count=50, deadline=None
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "finding"),
+    [
+        (Broken.GATE, "^out of memory"),
+        (Broken.CONFLICTS, "^both are wanted|^wanted during a hold"),
+        (Broken.LEASE, "^two owners"),
+    ],
+)
+def test_a_broken_rule_is_found(broken: Broken, finding: str) -> None:
+    """Without the gate, Conflicts= or the lease the same machine fails: it can."""
+
+    class BrokenBox(Box):
+        pass
+
+    BrokenBox.broken = broken
+    found = settings(
+        max_examples=200,
+        stateful_step_count=50,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(AssertionError, match=finding):
+        run_state_machine_as_test(BrokenBox, settings=found)
