@@ -89,7 +89,7 @@ def test_config_shows_what_is_in_force(box: CliBox) -> None:
     shown = box.run("config", "show")
     table = tomllib.loads(shown.out)
     assert table["profiles_dir"] == str(box.root / "profiles")
-    assert table["memory"] == {}
+    assert table["memory"] == {"sample_every_s": 5.0}
     (box.root / "appliance.toml").write_text(shown.out)
     assert box.run("config", "validate").out == f"{box.root / 'appliance.toml'}: ok\n"
     assert box.run("config", "show").out == shown.out

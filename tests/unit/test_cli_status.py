@@ -51,6 +51,7 @@ def document(*rows: Mapping[str, object], **more: object) -> dict[str, object]:
         "hold": None,
         "operation": None,
         "last_operation": None,
+        "run": None,
         "memory": {
             "ram_total_bytes": 32 << 30,
             "ram_available_bytes": 20 << 30,
@@ -306,7 +307,7 @@ def test_status_reads_systemd_without_supervisor(
     assert sentence in ended.out
     (call,) = box.asked()
     assert call.endswith(
-        "-- appliance-hold.service appliance-supervisor.service"
+        "-- appliance-hold.service appliance-run.service appliance-supervisor.service"
         " appliance-backend-aeon.service appliance-backend-genesis.service"
     )
 
