@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release bench-headers lock clean
+.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release bench-headers chaos lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -34,6 +34,10 @@ demo:
 ## bench-switch, bench-footprint, bench-release, bench-headers: figures, the last line as JSON (root)
 bench-switch bench-footprint bench-release bench-headers: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
+
+## chaos: random faults on booted boxes, watched from outside: SEED=n FAULTS=n (root)
+chaos: $(VENV)/.complete
+	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --faults $(or $(FAULTS),200)
 
 ## lock: resolve the dependencies anew
 lock:

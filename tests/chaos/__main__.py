@@ -4,25 +4,20 @@ import argparse
 import os
 import random
 import sys
-import threading
-import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.bench.machine import say
 from tests.chaos.clients import Clients
-from tests.chaos.director import Director, Tally
+from tests.chaos.director import Director
 from tests.chaos.observer import Observer
 from tests.chaos.report import Report
 from tests.chaos.sabotage import KINDS, sabotage
 from tests.chaos.scenario import compiled, furnish, new_box
 from tests.chaos.world import World
-from tests.system.rig import Image, missing, sweep
+from tests.system.rig import Box, Image, missing, sweep
 from tests.system.rig.appliance import fetch_wheels, install, sources
-from tests.system.rig import Box
 
 BOXES: Final = 5
 FAULTS_A_BOX: Final = 12
@@ -75,7 +70,9 @@ def run(
     watch, clock = compiled("watch.c"), compiled("clock.c", "-shared", "-fPIC")
     with ThreadPoolExecutor(count) as threads:
         jobs = [
-            threads.submit(one_box, image, number, share, report, watch, clock, broken)
+            threads.submit(
+                one_box, image, number, share, report, watch=watch, clock=clock, broken=broken
+            )
             for number, share in enumerate(shares, 1)
         ]
         for job in jobs:
@@ -88,6 +85,7 @@ def one_box(
     number: int,
     faults: int,
     report: Report,
+    *,
     watch: Path,
     clock: Path,
     broken: str | None,
@@ -107,7 +105,7 @@ def one_box(
                 gpus=gpus,
                 observer=observer,
                 clients=Clients(box),
-                rng=random.Random(f"{report.seed}/{number}"),
+                rng=random.Random(f"{report.seed}/{number}"),  # noqa: S311 - what happens, and when
                 say=say_here,
             )
             fleet.switch(world.rng.choice(("large", "medium", "left", "right")))

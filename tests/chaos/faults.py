@@ -60,7 +60,7 @@ def stop(kind: str, world: World, *, seconds: tuple[float, float] = (0.2, 5.0)) 
         return None
     pause_s = world.rng.uniform(*seconds)
     pid = victim.pid
-    world.later(pause_s, lambda: world.signal(pid, signal.SIGCONT) and None)
+    world.later(pause_s, partial(world.resume, pid))
     return f"SIGSTOP {kind} of {victim.group} (pid {pid}) for {pause_s:.1f} s"
 
 

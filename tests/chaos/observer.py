@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from tests.chaos.scenario import MODELS
 from tests.pretend.boxes import HOLDS
-from tests.system.rig import Box
+from tests.system.rig import Box, RigError
 
 EVERY_US: Final = 10_000
 ENOUGH_A_SECOND: Final = 50.0
@@ -103,6 +103,8 @@ class Observer:
                     self.owners_max = max(self.owners_max, min(len(self.owners), 1))
                 case "together":
                     self._note(int(first) / 1e6, tuple(self._named(int(second))), rest)
+                case _:
+                    raise RigError(f"the watcher says {line!r}")
 
     def _note(self, at_s: float, owners: tuple[str, ...], how: Sequence[str]) -> None:
         rivals = most_rivals(owners)

@@ -104,7 +104,17 @@ def compiled(source: str, *flags: str) -> Path:
     """A program of this directory, compiled."""
     target = work_dir() / f"chaos-{os.getpid()}" / Path(source).stem
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", *flags, "-o", target, _HERE / source]
+    command = [
+        "gcc",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *flags,
+        "-o",
+        str(target),
+        str(_HERE / source),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RigError(f"{source} does not compile:\n{done.stderr}")

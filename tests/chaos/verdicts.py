@@ -76,7 +76,7 @@ def _at_rest(
     if not committed:
         return Judged(Rest.UNCLEAR, "nothing is committed")
     if document["hold"]:
-        right = world.may_be_held and not serving and "hold" in why or "held" in why
+        right = (world.may_be_held and not serving and "hold" in why) or "held" in why
         return Judged(Rest.HELD if right else Rest.UNCLEAR, why or "on hold without a word")
     missing = [n for n in committed if n not in serving]
     for name in serving:
@@ -172,6 +172,6 @@ def _broken_commitment(told: Sequence[Told], committed: Sequence[str]) -> Iterat
             open_.append(one.words[1])
         elif one.end.get("outcome") == "done":
             done, open_ = one, []
-    if done is not None and done.words[1] not in committed:
-        if not any(name in committed for name in open_):
-            yield f"{list(committed)} is committed, but this was told: {done}"
+    told_wrong = done is not None and done.words[1] not in committed
+    if told_wrong and not any(name in committed for name in open_):
+        yield f"{list(committed)} is committed, but this was told: {done}"

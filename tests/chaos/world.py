@@ -127,6 +127,10 @@ class World:
             return False
         return True
 
+    def resume(self, pid: int) -> None:
+        """Let a stopped process go on; fine when it is gone."""
+        self.signal(pid, signal.SIGCONT)
+
     def run(self, *argv: str, timeout_s: float = 20.0) -> str:
         """Run a command in the box and ignore how it ends; what it printed."""
         with contextlib.suppress(RigError):
