@@ -7,7 +7,7 @@ The gate is root and the file is a service user's::
 
 ``gpus`` and ``ram_bytes`` are what to keep free, ``peak`` is what was seen. A file that is a link,
 a pipe, too large, or says what cannot be, is as good as none. Whatever it says can at most let a
-start go ahead too early or wait for a whole GPU; it cannot keep a model from an empty one.
+start go ahead too early, or have it wait in vain for a GPU without a byte in use.
 """
 
 from __future__ import annotations
