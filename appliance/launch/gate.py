@@ -83,6 +83,10 @@ class Gate:
         try:
             obstacle = self._release.wait()
             return self._admit() if obstacle is None else self._refuse(obstacle)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            return self._broken(error)
         finally:
             self._release.close()
 
@@ -120,6 +124,14 @@ class Gate:
         notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
         say(ERROR, f"{self._name} {verdict}: {reason}")
         return REFUSED if obstacle.rival else LATE
+
+    def _broken(self, error: Exception) -> int:
+        """A mistake of ours admits nobody, and is no reason to restart into somebody's claim."""
+        import traceback  # noqa: PLC0415
+
+        say(ERROR, "".join(traceback.format_exception(error)))
+        self._leave(word.REFUSED, f"the gate itself failed: {error!r}")
+        return REFUSED
 
     def _leave(self, verdict: str, reason: str, **figures: float) -> None:
         try:
