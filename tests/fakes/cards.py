@@ -70,8 +70,6 @@ class Cards:
         """A command takes all that is left on what it may use; nobody knows its need."""
         for index in self._covered(claim):
             self.cards[index].held[name] = max(0, self.cards[index].unpromised)
-            if self.cards[index].promised:
-                self.overfull.append(name)
 
     def _covered(self, claim: Claim) -> list[int]:
         return [i for i in self.cards if claim.intersects(Claim(devices=frozenset({f"gpu-{i}"})))]

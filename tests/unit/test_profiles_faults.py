@@ -20,6 +20,7 @@ def faults(text: str, name: str = "genesis") -> list[str]:
 
 VLLM = MINIMAL["vllm"]
 LLAMA = MINIMAL["llama-server"]
+SGLANG = MINIMAL["sglang"]
 EMBEDDED = MINIMAL["xllamacpp"]
 COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
 
@@ -177,6 +178,45 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
              "listens on loopback only"),
         ),
         (VLLM + '[order]\nafter = ["net"]\n', 'genesis.toml:6: "net" is not the name of a unit, such as network-online.target'),
+        (COMMAND.format('["/opt/c", "{port}", "{socket}"]'), "genesis.toml:4: argv names {socket}, the profile sets port"),
+        (COMMAND.format('["/opt/c", "{port}", "{model}"]'), "genesis.toml:4: argv names {model}: set the key model"),
+        ("ctx = 4096\n" + MINIMAL["command"], "genesis.toml:1: a command says this itself: remove ctx, and put it into argv"),
+        ('binary = "/opt/c"\n' + MINIMAL["command"], "genesis.toml:1: the program is the first of argv: remove binary"),
+        ('extra_args = ["-v"]\n' + MINIMAL["command"], "genesis.toml:1: put them into argv: remove extra_args"),
+        (LLAMA + 'tool_parser = "hermes"\n', "genesis.toml:5: llama-server reads tool calls by the model's own template: remove tool_parser"),
+        (
+            LLAMA + 'speculative = { method = "mtp", tokens = 2 }\n[llama-server]\nlegacy_options = true\n',
+            "genesis.toml:5: builds from before June 2026 spell this differently: remove legacy_options",
+        ),
+        (
+            LLAMA + "gpus = []\n[llama-server]\ngpu_layers = 9\n",
+            "genesis.toml:7: this profile claims no GPU: set gpus, or remove gpu_layers",
+        ),
+        (
+            LLAMA + 'gpus = []\n[llama-server]\ncpu_experts = "0-3"\n',
+            "genesis.toml:7: without GPUs everything is in host RAM: remove cpu_experts",
+        ),
+        (SGLANG + 'thinking = "off"\n', "genesis.toml:5: sglang has no switch for it on the server: remove thinking"),
+        (SGLANG.replace("port = 8102", 'socket = "/run/s.sock"'), "genesis.toml:4: sglang listens on a port only: set port"),
+        (SGLANG + 'served = ["a", "b"]\n', "genesis.toml:5: sglang answers to one name only: keep one"),
+        (
+            SGLANG + 'speculative = { method = "medusa", tokens = 2 }\n',
+            "genesis.toml:5: sglang knows the methods eagle, eagle3, mtp, ngram",
+        ),
+        (
+            VLLM.replace('"/m"', '"hf:owner/name:Q4"'),
+            "genesis.toml:3: vLLM names no quantisation in a repository: remove what follows the colon",
+        ),
+        (EMBEDDED + 'extra_args = ["-v"]\n', "genesis.toml:4: the embedded engine takes no further arguments: use engine llama-server"),
+        (EMBEDDED + 'binary = "/opt/x"\n', "genesis.toml:4: the embedded engine is part of the appliance: remove binary"),
+        (EMBEDDED + 'served = ["a", "b"]\n', "genesis.toml:4: the embedded engine answers to one name only: keep one"),
+        (EMBEDDED.replace("port = 8103", 'socket = "/run/s.sock"'), "genesis.toml:3: the embedded engine listens on a port: set port"),
+        (VLLM.replace('"/m"', '"hf:owner"'), 'genesis.toml:3: "hf:owner" is not of the form hf:owner/name'),
+        (EMBEDDED.replace('"smollm2"', '"hf:owner/name"'), "genesis.toml:2: the embedded engine wants the path of a file"),
+        (
+            VLLM + '[order]\nafter = ["appliance-boot.service"]\n',
+            'genesis.toml:6: "appliance-boot.service": the order among the appliance\'s own units is fixed',
+        ),
         (
             VLLM + '[patch]\ncommand = ["python"]\n',
             'genesis.toml:6: patch.command "python" is not an absolute path without ..',

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.domain.profile import Mark
+from appliance.domain.profile import Endpoint, Mark
 from appliance.domain.protocol import Exit
 from appliance.planning.status import (
     build_status,
+    endpoint_of,
     parse_committed,
     parse_hold,
     profile_state,
@@ -46,13 +48,14 @@ def status(
     marks: Mapping[str, Mark] | None = None,
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
+    run: ObservedUnit = NEVER_RAN,
     memory: Mapping[str, object] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
 ) -> StatusDocument:
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
         catalogue=BOX,
-        observed=Observed(units=known, hold_active=hold_active),
+        observed=Observed(units=known, hold_active=hold_active, run=run),
         committed=committed,
         hold_until=hold,
         marks=marks,
@@ -204,6 +207,36 @@ def test_a_hold_excuses_what_does_not_serve() -> None:
     assert "committed but" not in why(document)
 
 
+@pytest.mark.parametrize(
+    ("hold", "active", "row"),
+    [
+        (None, False, None),
+        (NOW + 60, True, {"until_unix_s": NOW + 60, "kept": True}),
+        (NOW - 60, True, {"until_unix_s": NOW - 60, "kept": True}),
+        (NOW - 60, False, None),
+        (FOREVER, False, {"until_unix_s": None, "kept": True}),
+        (None, True, {"until_unix_s": None, "kept": False}),
+    ],
+)
+def test_a_hold_is_told_as_long_as_it_lasts(
+    hold: HoldUntil,
+    active: bool,  # noqa: FBT001
+    row: dict[str, object] | None,
+) -> None:
+    """A hold whose time is over is none any more, although what it stopped may not be back."""
+    document = status({"genesis": STOPPED}, "genesis", hold=hold, hold_active=active)
+    assert document["hold"] == row
+    # A stop by hand is claimed only where no hold has stopped it.
+    assert ("stopped by hand" in str(document["profiles"])) is (hold is None and not active)
+
+
+def test_an_endpoint_is_where_clients_connect() -> None:
+    """A port is on loopback, a socket is a path."""
+    profile = replace(BOX["genesis"], endpoint=Endpoint(socket="/run/genesis.sock"))
+    assert endpoint_of(BOX["genesis"]) == "127.0.0.1:8022"
+    assert endpoint_of(profile) == "unix:/run/genesis.sock"
+
+
 def test_an_empty_box_says_how_to_begin() -> None:
     """Without profiles the next command is apply."""
     document = build_status(
@@ -324,3 +357,41 @@ def test_verdict_never_contradicts_the_rows(
     assert (verdict["exit"] == Exit.NOTHING_SERVING) == (not serving)
     assert verdict["exit"] == Exit.OK or verdict["why"]
     json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("run", "row"),
+    [
+        (NEVER_RAN, None),
+        (
+            replace(UP, status_text="sh of user ana"),
+            {"state": "running", "text": "sh of user ana", "since_unix_s": NOW - 60},
+        ),
+        (
+            replace(LOADING, since_unix_s=NOW - 900),
+            {"state": "waiting", "text": "loading 3 of 9 GiB", "since_unix_s": None},
+        ),
+        (
+            ObservedUnit(active=ActiveState.DEACTIVATING, main_pid=7),
+            {"state": "ending", "text": "a command", "since_unix_s": None},
+        ),
+    ],
+)
+def test_a_command_in_place_of_models(run: ObservedUnit, row: Mapping[str, object] | None) -> None:
+    """What the launcher says about itself is shown, and since when it runs."""
+    assert status({}, run=run)["run"] == row
+
+
+def test_a_command_explains_what_does_not_serve() -> None:
+    """Also to who cannot see its operation: the missing model is neither a fault nor stopped."""
+    document = status(
+        {"genesis": STOPPED}, "genesis", run=replace(UP, status_text="sh of user ana")
+    )
+    assert document["verdict"]["why"] == [
+        "sh of user ana runs in place of models: sudo systemctl stop appliance-run.service ends it"
+    ]
+    (row,) = (r for r in document["profiles"] if r["name"] == "genesis")
+    assert row["note"] is None
+    running = {"kind": "run", "target": ["sh"], "phase": "run"}
+    known = status({}, "genesis", run=UP, operation=running)
+    assert known["verdict"]["why"] == ["run sh is running (run): appliance wait"]

@@ -13,7 +13,7 @@ from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.actions import Finish, Steps, TurnRound
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
 from appliance.planning.goals import goal_of
-from appliance.planning.transaction import next_action
+from appliance.planning.transaction import CANCELLED, next_action
 from appliance.services.transaction import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
@@ -174,6 +174,37 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
     assert isinstance(action, TurnRound)
     assert action.phase is told
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noqa: FBT001
+    """Somebody who cancels a repair does not want the profile up; a failure alone stops nothing."""
+    repair = transaction(FakeOutside(BOX, "aeon"), Kind.REPAIR, "aeon").operation
+    steps = Steps(checked=True, started=frozenset({"aeon"}), cancelled=cancelled)
+    observed = Observed(units={"aeon": CRASHED})
+    action = next_action(replace(repair, phase=Phase.LOAD), steps, observed, BOX, {})
+    failed = "aeon did not start: the engine exited with status 1"
+    expected = TurnRound(CANCELLED) if cancelled else Finish(Outcome.FAILED, failed)
+    assert action == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "goal", "message"),
+    [
+        (Kind.STOP, Goal(stop=("aeon", "left")), "aeon, left stopped"),
+        (Kind.STOP, Goal(), "nothing was running"),
+        (
+            Kind.HOLD,
+            Goal(stop=("aeon",), hold_until=FOREVER),
+            "holding: nothing is started until a switch or a start",
+        ),
+    ],
+)
+def test_the_end_says_what_is_down(kind: Kind, goal: Goal, message: str) -> None:
+    """A stop names what it stopped, a hold how it ends."""
+    operation = replace(transaction(FakeOutside(BOX), kind).operation, goal=goal)
+    action = next_action(operation, Steps(committed=True), Observed(units={}), BOX, {})
+    assert action == Finish(Outcome.DONE, message)
 
 
 HOLDING = "a hold was started by hand meanwhile and stays"

@@ -39,7 +39,16 @@ def test_duration(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0 s"), (12.9, "12 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h")],
+    [
+        (-1, "0 s"),
+        (12.9, "12 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (2 * 86_400 - 1, "47 h"),
+        (2 * 86_400, "2 d"),
+    ],
 )
 def test_age(seconds: float, text: str) -> None:
     """An age has one unit and is never negative, though clocks are."""

@@ -5,10 +5,7 @@ arguments an owner may add, ``RULES``. Always ours: host, port, metrics on, no f
 our back, offline, CORS shut.
 """
 
-from typing import assert_never
-
 from appliance.domain.spec import (
-    CommandOptions,
     LlamaServerOptions,
     Profile,
     SglangOptions,
@@ -34,10 +31,8 @@ def launch(profile: Profile, context: LaunchContext) -> Launch:
             return sglang.render(profile, options, context)
         case XllamacppOptions():
             return xllamacpp.render(profile, options, context)
-        case CommandOptions():
-            return command.render(profile, options, context)
         case _:
-            assert_never(options)
+            return command.render(profile, options, context)
 
 
 def problems(profile: Profile) -> tuple[Problem, ...]:
@@ -52,7 +47,5 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
             return sglang.problems(profile, options)
         case XllamacppOptions():
             return xllamacpp.problems(profile)
-        case CommandOptions():
-            return command.problems(profile, options)
         case _:
-            assert_never(options)
+            return command.problems(profile, options)
