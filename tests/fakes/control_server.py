@@ -23,7 +23,14 @@ class HangUp:
     """Close the connection without a closing event."""
 
 
-Step = Mapping[str, object] | Hang | HangUp
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Say nothing until there is such a file."""
+
+    path: Path
+
+
+Step = Mapping[str, object] | Hang | HangUp | WaitFor
 Story = Sequence[Step]
 """What a request is answered with, after the greeting."""
 
@@ -106,6 +113,9 @@ class FakeSupervisor:
                     self._until_gone(connection)
                 case HangUp():
                     return
+                case WaitFor(path):
+                    while not path.exists() and not self._ending.wait(0.01):
+                        pass
                 case _:
                     self._send(connection, step)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.pretend import Gpus
 from tests.system.fleet import OPERATOR, STRANGER, Fleet
 from tests.system.rig import Box, RigError
 from tests.system.rig.stream import Stream
@@ -267,3 +268,51 @@ def test_ctrl_c_while_it_waits(fleet: Fleet) -> None:
     fleet.wait_serving("deaf")
     with pytest.raises(RigError):
         fleet.box.run(f"test -e {MARK}")
+
+
+@pytest.fixture
+def cards(gpu_box: Box, gpus: Gpus) -> Iterator[Fleet]:
+    """A box with two profiles that each fill most of both pretend GPUs, a serving."""
+    fleet = Fleet(gpu_box)
+    fleet.people()
+    fleet.gpu_pair()
+    fleet.switch("a")
+    yield fleet
+    assert gpus.out_of_memory() == []
+
+
+def test_gpus_are_given_back_first(cards: Fleet, gpus: Gpus) -> None:
+    """A command on the GPUs waits until what the model held is back, and says so."""
+    gpus.release_after(1.5)
+    script = "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"
+    began = time.monotonic()
+    done = cards.box.run(
+        "appliance", "run", "--gpus", "0,1", "--", "sh", "-c", script, user=OPERATOR
+    )
+    assert time.monotonic() - began >= 1.5
+    assert done.stdout == "0,1 PCI_BUS_ID\n"
+    cards.wait_serving("a")
+
+
+def test_what_others_hold_is_told_and_left(cards: Fleet, gpus: Gpus) -> None:
+    """Memory of somebody else is a warning for the command's caller, and no reason to refuse."""
+    cards.box.run("appliance stop")
+    pid = cards.foreign_holder("notebook", "0:2")
+    answer = cards.box.run("appliance", "run", "--json", "--", "true", user=OPERATOR)
+    told = [json.loads(line) for line in answer.stderr.splitlines()]
+    texts = [e["text"] for e in told if e.get("phase") == "preflight"]
+    assert any(f"GPU 0 stays with python3 (pid {pid}, user {STRANGER})" in t for t in texts), texts
+    assert len(gpus.holds()) == 1
+
+
+def test_memory_without_an_owner_is_waited_for(cards: Fleet, gpus: Gpus) -> None:
+    """Memory that never comes back ends the wait with its bytes; the command is not begun."""
+    gpus.release_after(None)
+    with cards.box.stream("appliance", "run", "--", "touch", MARK, user=OPERATOR) as stream:
+        cards.box.wait_for("appliance status | grep -q 'without an owner'", timeout_s=20)
+        stream.signal(signal.SIGINT)
+        assert stream.wait() == 130
+    assert cards.box.run(f"test -e {MARK}", check=False).returncode == 1
+    for hold in gpus.holds():
+        gpus.forget(hold)
+    gpus.release_after(0)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from appliance.domain.claims import claim_on
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Presence, ProfileFacts
@@ -277,3 +278,36 @@ async def test_what_serves_cannot_be_retired() -> None:
             await supervisor.mark("aeon", Mark.RETIRED, by="test")
         await supervisor.mark("genesis", Mark.RETIRED, by="test")
     assert outside.store.mark_of == {"genesis": Mark.RETIRED}
+
+
+async def test_a_command_is_never_joined() -> None:
+    """Two equal commands are two: the second one is told what runs; so is everything else."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    request = Request(kind=Kind.RUN, command="sh", claim=claim_on("all"))
+    async with supervising(outside) as supervisor:
+        first = await supervisor.submit(request)
+        assert (first.accepted.target, first.accepted.evicts) == (("sh",), ("aeon",))
+        assert first.accepted.usual_ms is None
+        for other in (request, Request(kind=Kind.SWITCH, names=("genesis",))):
+            with pytest.raises(BusyError, match=r"run sh is running \("):
+                await supervisor.submit(other)
+        while outside.store.ended == []:
+            await asyncio.sleep(0)
+        await until(outside, "aeon")
+
+
+async def test_a_command_without_an_operation_is_left_alone() -> None:
+    """What a lost history does not know still has the devices: nothing is started beside it."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.systemd.start_run()
+    outside.systemd.command.run_s = 1e6
+    outside.systemd.give_up("aeon")
+    async with supervising(outside):
+        while not outside.systemd.command.unit.serving:
+            await asyncio.sleep(0)
+        await turns()
+        assert outside.systemd.starts == []
+        outside.systemd.stop_run()
+        outside.units.version += 1
+        await until(outside, "aeon")

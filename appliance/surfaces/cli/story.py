@@ -30,7 +30,7 @@ class Story:
         self.progress = progress
         self._conversation = conversation
         self._path = path
-        self._raw = raw
+        self.raw = raw
 
     def fileno(self) -> int:
         """For select."""
@@ -56,8 +56,8 @@ class Story:
             self.take(timeout_s)
 
     def _tell(self, event: Json, line: str) -> None:
-        if self._raw is not None:
-            self._raw.line(line)
+        if self.raw is not None:
+            self.raw.line(line)
         kind = text_in(event, "event")
         if kind in {"result", "error"}:
             self.closing = event

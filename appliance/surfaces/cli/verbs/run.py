@@ -39,7 +39,8 @@ def run(arguments: Namespace, streams: Streams) -> int:
     progress = SilentProgress() if arguments.json else progress_on(streams.err)
     story = Story(conversation, path, progress=progress, raw=raw)
     try:
-        return Foreground(story, path, streams.err).run(command, arguments.gpus)
+        foreground = Foreground(story, path, streams.err, as_json=arguments.json)
+        return foreground.run(command, arguments.gpus)
     finally:
         story.close()
 
@@ -51,12 +52,14 @@ class Foreground:
         story: The operation.
         path: The control socket.
         err: Where everything of ours goes: standard output is the command's.
+        as_json: Events go there, and nothing else.
     """
 
-    def __init__(self, story: Story, path: str, err: Terminal) -> None:
+    def __init__(self, story: Story, path: str, err: Terminal, *, as_json: bool) -> None:
         self._story = story
         self._path = path
         self._err = err
+        self._as_json = as_json
         self._launched: Launched | None = None
 
     def run(self, command: Sequence[str], gpus: str | Sequence[int]) -> int:
@@ -74,15 +77,15 @@ class Foreground:
             return _HANGUP
         finally:
             self._let_go()
-        if self._err.interactive:
+        if self._err.interactive and not self._as_json:
             self._err.line()  # what the command left unfinished in its last line stays
         try:
             return self._conclude(status)
         except KeyboardInterrupt:
-            self._err.line("detached; what served before comes back: appliance wait follows it")
+            self._say("detached; what served before comes back: appliance wait follows it")
             return Exit.DETACHED if status is None else status
         except UnreachableError as error:
-            self._err.line(f"{error} (what served before comes back when it runs)")
+            self._say(f"{error} (what served before comes back when it runs)")
             return int(error.status) if status is None else status or int(error.status)
 
     def _begin(self, command: Sequence[str], gpus: str | Sequence[int]) -> Launched | None:
@@ -121,14 +124,19 @@ class Foreground:
         """Ctrl-C before there was a command: back to what served."""
         self._let_go()
         self._story.progress.end()
-        self._err.line("cancelled: what served before comes back")
+        self._say("cancelled: what served before comes back")
         conversation = Conversation(self._path, Verb.CANCEL, {})
-        story = Story(conversation, self._path, progress=self._story.progress, raw=None)
+        story = Story(conversation, self._path, progress=self._story.progress, raw=self._story.raw)
         while story.closing is None:
             story.take(FRAME_S)
         story.close()
-        self._err.line(text_in(story.closing, "message"))
+        self._say(text_in(story.closing, "message"))
         return int(Exit.DETACHED)
+
+    def _say(self, text: str) -> None:
+        """A sentence for a person; with events instead it is in the last one."""
+        if not self._as_json:
+            self._err.line(text)
 
     def _let_go(self) -> None:
         if self._launched is not None:
@@ -140,7 +148,7 @@ class Foreground:
         while story.closing is None:
             story.take(FRAME_S)
         story.progress.end()
-        self._err.line(text_in(story.closing, "message"))
+        self._say(text_in(story.closing, "message"))
         return status or closing_status(story.closing)
 
 

@@ -1,0 +1,178 @@
+"""`appliance run`, with a supervisor that recites and the real launcher."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.surfaces.cli.grammar import build_parser
+from appliance.surfaces.cli.progress import heading
+from tests.fakes.cli_box import CliBox, Ended
+from tests.fakes.control_server import FakeSupervisor, Story, WaitFor
+from tests.unit.launch_rig import program, started
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="not root: that commands run as their callers is not shown"
+)
+ACCEPTED = {
+    "event": "accepted",
+    "operation": 12,
+    "kind": "run",
+    "target": ["sh"],
+    "evicts": ["aeon"],
+    "joined": False,
+    "usual_ms": None,
+}
+RELEASE = {"event": "phase", "phase": "release", "state": "started", "text": "", "ms": 0}
+BACK = {**RELEASE, "state": "done", "rolling_back": True}
+DONE = {"event": "result", "exit": 0, "outcome": "done", "message": "aeon is serving again"}
+FAILED = {"event": "result", "exit": 11, "outcome": "failed", "message": "aeon did not start"}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> CliBox:
+    """Files of a box with nothing on it."""
+    box = CliBox(tmp_path)
+    box.install()
+    return box
+
+
+@contextmanager
+def launcher(box: CliBox) -> Iterator[None]:
+    """The launcher, as its unit would run it."""
+    folders = ("--directory", box.root / "run", "--lease-dir", box.root / "leases")
+    with started(program("run", *folders, "--group", "root", "--deadline-s", 0.2)):
+        yield
+
+
+def run(box: CliBox, story: Story, *argv: str) -> tuple[Ended, Sequence[Mapping[str, object]]]:
+    """Run the verb against a supervisor that tells `story`."""
+    place = {"APPLIANCE_RUN_SOCKET": str(box.root / "run" / "socket")}
+    with FakeSupervisor(box.socket, {"run": story}) as supervisor, launcher(box):
+        ended = box.run("run", *argv, **place)
+    return ended, supervisor.requests
+
+
+def story(box: CliBox, closing: Mapping[str, object]) -> Story:
+    """Of a run: room is made, the command runs until it leaves a file, what served comes back."""
+    return [ACCEPTED, RELEASE, WaitFor(box.root / "ended"), BACK, closing]
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("script", "closing", "status"),
+    [
+        ("", DONE, 0),
+        ("exit 7", DONE, 7),
+        ("kill -TERM $$", DONE, 143),
+        ("", FAILED, 11),
+        ("exit 7", FAILED, 7),
+    ],
+)
+def test_the_status_is_the_commands(
+    box: CliBox, script: str, closing: Mapping[str, object], status: int
+) -> None:
+    """A failed way back shows only where the command itself did not fail."""
+    command = f"echo mine; touch {box.root}/ended; {script}"
+    ended, requests = run(box, story(box, closing), "--gpus", "none", "--", "sh", "-c", command)
+    assert (ended.status, ended.out) == (status, "mine\n"), ended.err
+    assert ended.err.splitlines()[0] == "run sh in place of aeon (which comes back after it)"
+    assert ended.err.splitlines()[-1] == closing["message"]
+    assert requests[0]["args"] == {"command": "sh", "gpus": [], "drain_s": None}
+
+
+@needs_root
+def test_events_go_to_stderr(box: CliBox) -> None:
+    """With --json, too, standard output is the command's alone."""
+    command = ("sh", "-c", f"touch {box.root}/ended")
+    ended, _ = run(box, story(box, DONE), "--json", "--gpus", "none", "--", *command)
+    events = [json.loads(line)["event"] for line in ended.err.splitlines()]
+    assert events == ["accepted", "phase", "phase", "result"]
+    assert ended.out == ""
+
+
+@needs_root
+def test_a_claim_that_is_held(box: CliBox) -> None:
+    """The launcher's refusal goes to the supervisor, whose word is the last one."""
+    (box.root / "leases").mkdir()
+    refused = {**DONE, "exit": 10, "message": "cpu is held by python3"}
+    report = WaitFor(box.root / "run" / "last.json")
+    with (box.root / "leases" / "cpu").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        told: Story = [ACCEPTED, RELEASE, report, refused]
+        ended, _ = run(box, told, "--gpus", "none", "--", "true")
+    assert (ended.status, ended.err.splitlines()[-1]) == (10, "cpu is held by python3")
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("closing", "status"),
+    [
+        ({"event": "error", "exit": 75, "message": "run sh is running"}, 75),
+        ({**DONE, "exit": 1, "outcome": "refused", "message": "there is no GPU 7"}, 1),
+    ],
+)
+def test_it_never_came_to_that(box: CliBox, closing: Mapping[str, object], status: int) -> None:
+    """What is refused before anything is touched is told once."""
+    ended, _ = run(box, [closing], "--", "true")
+    assert (ended.status, ended.out) == (status, "")
+    assert ended.err == f"{closing['message']}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        ((), "no command: appliance run -- COMMAND"),
+        (("--gpus", "none", "--"), "no command: appliance run -- COMMAND"),
+        (("--gpus", "x", "--", "true"), '"x" names no GPUs; write all, none or 0,1'),
+        (("--gpus", "", "--", "true"), '"" names no GPUs; write all, none or 0,1'),
+    ],
+)
+def test_usage(box: CliBox, argv: Sequence[str], problem: str) -> None:
+    """A command line that makes no sense ends with 2, before anybody is asked."""
+    ended = box.run("run", *argv)
+    assert ended.status == 2
+    assert problem in ended.err
+
+
+def test_without_a_supervisor(box: CliBox) -> None:
+    """There is nobody who could make room, nor bring back what served."""
+    ended = box.run("run", "--", "true")
+    assert ended.status == 69
+    assert "supervisor not running" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "gpus", "command"),
+    [
+        (["--gpus", "none", "--", "a", "--x", "--", "b"], [], ["a", "--x", "--", "b"]),
+        (["--gpus=1,0,1", "--now", "--", "a"], [0, 1], ["a"]),
+        (["--", "--gpus"], "all", ["--gpus"]),
+        (["a", "--gpus", "none"], "all", ["a", "--gpus", "none"]),
+    ],
+)
+def test_the_command_begins_where_ours_ends(
+    argv: Sequence[str], gpus: object, command: Sequence[str]
+) -> None:
+    """Everything after -- is the command's, options too; so is everything after its first word."""
+    parsed = build_parser(["run"]).parse_args(["run", *argv])
+    words = parsed.command
+    assert parsed.gpus == gpus
+    assert (words[1:] if words[:1] == ["--"] else words) == command
+
+
+@pytest.mark.parametrize(
+    ("evicts", "line"),
+    [
+        ([], "run sh"),
+        (["aeon"], "run sh in place of aeon (which comes back after it)"),
+        (["left", "right"], "run sh in place of left and right (which come back when it ends)"),
+    ],
+)
+def test_heading(evicts: Sequence[str], line: str) -> None:
+    """What goes for it, and that it comes back."""
+    assert heading({**ACCEPTED, "evicts": list(evicts)}) == line
