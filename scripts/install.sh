@@ -303,7 +303,7 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
-    /run/appliance /run/appliance-{backend,gate,leases,run}
+    /run/appliance /run/appliance-{backend,gate,leases,run,supervisor}
   [[ -z ${1:-} ]] || purge
   if booted; then
     systemctl daemon-reload

@@ -67,6 +67,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("", 69, BY_HAND.format(r"start appliance-hold\.service")),
         ("--for 2h", 69, NOT_RUNNING),
     ],
+    "run": [("-- true", 69, NOT_RUNNING)],
     "cancel": [("", 69, f"{NOT_RUNNING}$")],
     "mark": [("a live", 69, f"{NOT_RUNNING}$"), ("genisis live", 4, UNKNOWN)],
     "apply": [("", 0, "^2 profiles are applied; nothing to change$"), ("--dry-run", 0, "applied")],
