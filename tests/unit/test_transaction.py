@@ -176,6 +176,14 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     assert action.phase is told
 
 
+def test_a_cancel_before_anything_was_touched_refuses() -> None:
+    """What is cancelled during its preflight has nothing to bring back."""
+    operation = transaction(FakeOutside(BOX, "aeon"), Kind.SWITCH, "genesis").operation
+    steps = Steps(checked=True, cancelled=True)
+    action = next_action(operation, steps, Observed(units={}), BOX, {})
+    assert action == Finish(Outcome.REFUSED, CANCELLED)
+
+
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noqa: FBT001
     """Somebody who cancels a repair does not want the profile up; a failure alone stops nothing."""
