@@ -42,6 +42,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             VLLM + "[vllm]\n\n# here\nenforce_egar = true\n",
             'genesis.toml:8: unknown key "enforce_egar"; did you mean "enforce_eager"?',
         ),
+        (VLLM.replace('model = "/m"\n', ""), 'genesis.toml:1: "model" is missing: a path, or hf:owner/name'),
         (VLLM + 'ctx = "1"\n', 'genesis.toml:5: ctx is a whole number, not "1"'),
         (VLLM + "ctx = 1.5\n", "genesis.toml:5: ctx is a whole number, not 1.5"),
         (VLLM + "ctx = true\n", "genesis.toml:5: ctx is a whole number, not true"),
