@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from appliance.launch.link import Link
     from appliance.launch.request import Request
 
+_STOPPED = "it was stopped"
 _LAST_STDIO = 2
 _MOST_DESCRIPTORS = 1 << 16
 EX_NOT_EXECUTABLE = 126
@@ -105,6 +106,9 @@ def attend(command: Command, link: Link, *, told: int, grace_s: float) -> Ending
         elif why and time.monotonic() >= kill_at_s:
             command.signal_all(signal.SIGKILL)
             why, kill_at_s = f"{why} and it did not end", time.monotonic() + _KILLED_S
+    # systemd signals us first, and the command may be the quicker to end.
+    if not why and told in _ready(poll, time.monotonic()):
+        why = _STOPPED
     return Ending(command.ended(), why)
 
 
@@ -123,7 +127,7 @@ def _is_gone(command: Command, link: Link) -> bool:
 def _told_to_end(command: Command, link: Link) -> str:
     """Tell the command, unless systemd did; the reason."""
     if not link.gone:
-        return "it was stopped"
+        return _STOPPED
     command.signal_all(signal.SIGHUP, signal.SIGTERM, signal.SIGCONT)
     return "its caller went away"
 

@@ -19,7 +19,8 @@ _HEAD: Final = """\
 What a command found goes to stdout, progress and errors to stderr. With `--json` stdout has JSON
 alone: one document, or for `switch`, `start`, `stop`, `restart`, `hold`, `cancel`, `mark` and `wait`
 without `--for` the supervisor's events, one a line, the last with `"event": "result"` or `"error"`.
-An error with `--json` is such an `"error"` event too. `NO_COLOR` is respected; durations are
+An error with `--json` is such an `"error"` event too. `run` leaves stdout to its command and writes
+events to stderr. `NO_COLOR` is respected; durations are
 written as `30s`, `10m` or `1h30m`.
 
 `status`, `list`, `show`, `wait`, `logs`, `apply`, `edit`, `profile` and `config` work while the
@@ -43,6 +44,8 @@ supervisor is down; what only it knows (marks, operations) is then missing.
 | 124 | `--timeout` has passed; the operation continues |
 | 130 | Ctrl-C; the operation continues |
 | 141 | the reader of stdout went away |
+
+`run` ends with the status of its command, 128 and the signal's number when a signal killed it.
 
 ## Everywhere
 
