@@ -35,9 +35,10 @@ def run_command(
         return None
     unit = observed.run
     if not unit.idle:
-        runs = unit.serving or operation.phase is Phase.RUN
-        said = unit.status_text or " ".join(operation.target)
-        return Wait(Phase.RUN if runs else Phase.RELEASE, said)
+        name = " ".join(operation.target)
+        if unit.serving or operation.phase is Phase.RUN:
+            return Wait(Phase.RUN, unit.status_text or name)
+        return Wait(Phase.RELEASE, unit.status_text or f"{name}: waiting for the claim")
     if not has_begun(operation, steps, observed):
         return StartRun()
     return _ended(unit, report)

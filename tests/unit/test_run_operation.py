@@ -116,6 +116,7 @@ BACK = Steps(held=True, drained=True)
         # Killed after it was to be started, and before it was: begun again.
         (Phase.RELEASE, FORWARD, observed(), None, StartRun()),
         (Phase.RELEASE, BEGUN, observed(WAITS), None, Wait(Phase.RELEASE, "sh: waiting")),
+        (Phase.RELEASE, BEGUN, observed(replace(WAITS, status_text="")), None, Wait(Phase.RELEASE, "sh: waiting for the claim")),
         (Phase.RELEASE, BEGUN, observed(RUNS), None, Wait(Phase.RUN, "sh of user ana")),
         (Phase.RELEASE, BEGUN, observed(replace(RUNS, status_text="")), None, Wait(Phase.RUN, "sh")),
         (Phase.RUN, BEGUN, observed(ENDS), None, Wait(Phase.RUN, "sh of user ana")),
