@@ -18,14 +18,14 @@ lint: $(VENV)/.complete
 fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
-## coverage: every test that needs no systemd; it fails where a branch of the core has no test
+## coverage: the unit tests; fails where a branch of the core is left to chance or to a real systemd
 coverage: $(VENV)/.complete
-	$(BIN)/coverage run -m pytest -m "not system and not gpu"
+	$(BIN)/coverage run -m pytest tests/unit
 	$(BIN)/coverage report
 
 ## test: every test, with those on a real systemd
 test: coverage
-	$(BIN)/python -m pytest -m "system or gpu"
+	$(BIN)/python -m pytest --ignore=tests/unit
 
 ## demo: the appliance at work in a disposable machine (root)
 demo:
