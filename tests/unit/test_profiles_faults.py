@@ -189,6 +189,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (
             LLAMA + "[llama-server]\nkv_unified = true\n",
             "genesis.toml:6: one request at a time has nothing to share: set parallel, or remove kv_unified",
+        ),
         (LLAMA + 'tool_parser = "hermes"\n', "genesis.toml:5: llama-server reads tool calls by the model's own template: remove tool_parser"),
         (
             LLAMA + 'speculative = { method = "mtp", tokens = 2 }\n[llama-server]\nlegacy_options = true\n',
