@@ -78,6 +78,8 @@ class SqliteStore:
         self._last_id = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._db: sqlite3.Connection | None = None
+        self._offer_at_s = 0.0
+        """When to offer the database again what it would not take."""
         self._retry_at_s: float | None = None
         """When to try the file again while a database in memory stands in for it; None: it does not."""
 
@@ -207,10 +209,17 @@ class SqliteStore:
     async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run a job in the store's thread; `default` when the store cannot do it."""
         loop = asyncio.get_running_loop()
-        done, result = await loop.run_in_executor(self._thread, self._try, job)
+        done, result = await loop.run_in_executor(self._thread, self._in_turn, job)
         return default if not done or result is None else result
 
     # --- in the store's thread -------------------------------------------------------
+
+    def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
+        """`_try`, after what is waiting for a disk with room."""
+        if self._journal.waiting and time.monotonic() >= self._offer_at_s:
+            self._offer_at_s = time.monotonic() + self._retry_after_s
+            self._try(self._store_waiting)
+        return self._try(job)
 
     def _try(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
         """Whether it could be done, and the result."""

@@ -276,3 +276,21 @@ async def test_full_disk_is_no_damaged_database(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite-wal").rmdir()
     assert await blocked.marks() == {"genesis": Mark.LIVE}
     await blocked.close()
+
+
+async def test_operation_that_ended_on_a_full_disk_is_stored_without_another(
+    tmp_path: Path,
+) -> None:
+    """Whatever is asked of the store next brings it into the database, once that takes it."""
+    path = tmp_path / "state.sqlite"
+    store = SqliteStore(path, keep_rows=20, journal=tmp_path / "operation.json", retry_after_s=0.0)
+    await store.open()
+    begun = await store.begin(OPERATION)
+    other = sqlite3.connect(path)
+    other.execute("ALTER TABLE operations RENAME TO elsewhere")
+    await store.finish(ended(begun))
+    other.execute("ALTER TABLE elsewhere RENAME TO operations")
+    await store.marks()
+    assert other.execute("SELECT outcome FROM operations").fetchall() == [("done",)]
+    other.close()
+    await store.close()
