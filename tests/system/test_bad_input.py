@@ -363,7 +363,7 @@ def converse(fleet: Fleet, line: bytes) -> dict[str, object]:
         (request("switch", {"name": "b", "x": "y" * (2 << 20)}), 2, "too long"),
         (b"x" * (3 << 20), 2, "too long"),
     ],
-    ids=range(30),
+    ids=range(33),
 )
 def test_nonsense_on_the_control_socket(fleet: Fleet, line: bytes, status: int, words: str) -> None:
     """Each wrong line gets one closing error; the supervisor neither dies nor logs a traceback."""
