@@ -5,6 +5,7 @@ Source: org.freedesktop.systemd1(5).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -45,6 +46,7 @@ class SystemdUnits:
         self._pulse = Pulse()
         self._boot_id = ""
         self._watched: set[str] = set()
+        self._pins: set[asyncio.Task[None]] = set()
         self._known: dict[str, dict[str, object]] = {}
         self._jobs: dict[str, asyncio.Future[str]] = {}
         self._early: dict[str, str] = {}
@@ -66,6 +68,9 @@ class SystemdUnits:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for pin in self._pins:
+            pin.cancel()
+        await asyncio.gather(*self._pins, return_exceptions=True)
         await self._bus.__aexit__(kind, error, traceback)
 
     async def closed(self) -> None:
@@ -156,6 +161,15 @@ class SystemdUnits:
             if unit not in self._watched:
                 await self._bus.watch(unit)
                 self._watched.add(unit)
+                # Not waited for: polkit may take seconds to start.
+                pin = asyncio.create_task(self._pin(unit))
+                self._pins.add(pin)
+                pin.add_done_callback(self._pins.discard)
+
+    async def _pin(self, unit: str) -> None:
+        """Keep systemd from forgetting how a unit ended, which it does of a stopped one at once."""
+        with contextlib.suppress(CallError, TimeoutError):
+            await self._bus.manager("RefUnit", "s", unit)
 
     async def _unit(self, row: Sequence[Any], *, full: bool) -> ObservedUnit:
         """One row of ListUnitsByNames, with the details that its state makes interesting."""

@@ -24,6 +24,7 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.domain.protocol import Exit
+from appliance.planning.down import ending, why_stopped
 from appliance.planning.goals import in_the_way
 from appliance.planning.status_document import (
     ENDED_BADLY,
@@ -105,6 +106,8 @@ def build_status(
             refusal=(refusals or {}).get(name),
             memory=(memory_of or {}).get(name),
             alone=alone and not busy & in_the_way(name, catalogue),
+            last=last_operation,
+            watched=supervisor["state"] == "up",
         )
         for name, applied in sorted(catalogue.items())
     ]
@@ -183,6 +186,8 @@ def _profile_row(
     refusal: str | None,
     memory: Mapping[str, object] | None,
     alone: bool,
+    last: Mapping[str, object] | None,
+    watched: bool,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
     changed = edited or unit.needs_reload
@@ -202,7 +207,15 @@ def _profile_row(
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
         memory=memory,
-        note=_note(unit, state, missed=committed and alone, changed=changed, refusal=refusal),
+        note=_note(
+            unit,
+            state,
+            missed=why_stopped(applied.name, unit, last, watched=watched)
+            if committed and alone
+            else None,
+            changed=changed,
+            refusal=refusal,
+        ),
     )
 
 
@@ -214,38 +227,19 @@ def _note(
     unit: ObservedUnit,
     state: ProfileState,
     *,
-    missed: bool,
+    missed: str | None,
     changed: bool,
     refusal: str | None,
 ) -> str | None:
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
     if state in ENDED_BADLY:
-        return refusal or _ending(unit)
-    if state == "stopped" and missed and _stopped_by_hand(unit):
-        return "stopped by hand"
+        return refusal or ending(unit)
+    if state == "stopped" and missed:
+        return missed
     if changed:
         return "its profile changed since it was applied: sudo appliance apply"
     return None
-
-
-def _ending(unit: ObservedUnit) -> str:
-    if unit.result == "exit-code":
-        return f"exited with status {unit.exit_status}"
-    return {
-        "exec-condition": "the gate refused it",
-        "signal": "killed by a signal",
-        "core-dump": "crashed",
-        "timeout": "showed no progress in time",
-        "oom-kill": "killed for want of memory",
-        "start-limit-hit": "failed too often",
-        "watchdog": "stopped answering its watchdog",
-    }.get(unit.result, f"ended with {unit.result}")
-
-
-def _stopped_by_hand(unit: ObservedUnit) -> bool:
-    """It ran in this boot and ended cleanly: somebody asked it to."""
-    return unit.result == "success" and unit.since_unix_s > 0
 
 
 def _hold_row(hold_until: HoldUntil, *, active: bool, now: float) -> HoldRow | None:

@@ -149,16 +149,27 @@ def broken_words(world: World, told: Sequence[Told], committed: Sequence[str]) -
     for one in told:
         if one.cut or one.operation is None:
             continue
-        row = rows.get(one.operation) if one.boot == world.boots else None
-        if one.end is None and one.boot == world.boots and (row is None or not row["outcome"]):
-            yield f"accepted, and never ended: {one}"
-        elif row is not None and row["outcome"] is None:
-            yield f"ended, and its row is open: {one}"
-        elif one.end and row and one.end.get("outcome") not in {None, row["outcome"]}:
-            yield f"told {one.end.get('outcome')}, and the row says {row['outcome']}: {one}"
-        if one.end and one.exit is not None and (one.exit == 0) != (one.end.get("exit") == 0):
-            yield f"the exit status {one.exit} contradicts the end: {one}"
+        yield from _broken_end(one, rows if one.boot == world.boots else None)
     yield from _broken_commitment(told, committed)
+
+
+def _broken_end(one: Told, rows: Mapping[int, Mapping[str, Any]] | None) -> Iterator[str]:
+    """What is wrong with the end of an operation; `rows` is None when a reboot came since."""
+    end = one.end
+    if end is not None and one.exit is not None and (one.exit == 0) != (end.get("exit") == 0):
+        yield f"the exit status {one.exit} contradicts the end: {one}"
+    if rows is None:
+        return
+    row = rows.get(one.operation or 0)
+    if end is None:
+        if row is None or not row["outcome"]:
+            yield f"accepted, and never ended: {one}"
+        return
+    # On a disk that was full at a boot numbers began anew, and the row has got another one.
+    ended = ((r["kind"], r["outcome"], r["message"]) for r in rows.values())
+    if row is None or (end.get("kind"), end.get("outcome"), end.get("message")) in ended:
+        return
+    yield f"the row says {row['kind']} {row['outcome']}, {row['message']}: {one}"
 
 
 def _broken_commitment(told: Sequence[Told], committed: Sequence[str]) -> Iterator[str]:

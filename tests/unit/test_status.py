@@ -31,6 +31,7 @@ LOADING = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", status_text="
 RESTARTING = ObservedUnit(
     active=ActiveState.ACTIVATING, sub="auto-restart", result="signal", exit_status=9
 )
+STOP = {"kind": "stop", "target": [], "outcome": "done", "message": "genesis stopped"}
 BOX = catalogue(
     applied("aeon", "gpu-all", port=8023),
     applied("embedder", port=8040),
@@ -51,6 +52,7 @@ def status(
     run: ObservedUnit = NEVER_RAN,
     memory: Mapping[str, object] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
+    last_operation: Mapping[str, object] | None = None,
 ) -> StatusDocument:
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
@@ -60,7 +62,7 @@ def status(
         hold_until=hold,
         marks=marks,
         operation=operation,
-        last_operation=None,
+        last_operation=last_operation,
         memory=memory,
         memory_of=memory_of,
         supervisor=SupervisorRow(state="down" if down else "up", uptime_s=None),
@@ -262,7 +264,28 @@ def test_an_empty_box_says_how_to_begin() -> None:
     [
         (status({}), None),
         (status({"genesis": STOPPED}, "genesis"), "stopped by hand"),
-        (status({}, "genesis"), None),
+        (status({}, "genesis"), "not started since the supervisor began"),
+        (status({}, "genesis", down=True), None),
+        (status({}, "genesis", last_operation=STOP), "stopped by hand"),
+        (status({}, "genesis", last_operation={**STOP, "target": ["aeon"]}), "not started since"),
+        (
+            status(
+                {"genesis": STOPPED},
+                "genesis",
+                last_operation={
+                    "kind": "start",
+                    "target": ["genesis"],
+                    "outcome": "failed",
+                    "message": "genesis did not start: it crashed",
+                },
+            ),
+            "start failed: genesis did not start: it crashed",
+        ),
+        (status({}, "genesis", last_operation={**STOP, "kind": "start"}), "not started since"),
+        (
+            status({"genesis": ObservedUnit(result="timeout")}, "genesis"),
+            "showed no progress in time, then stopped",
+        ),
         (status({"genesis": STOPPED, "aeon": UP}, "genesis"), None),
         (status({"genesis": STOPPED}, "genesis", hold=FOREVER), None),
         (status({"genesis": STOPPED}, "genesis", operation={"kind": "switch"}), None),
