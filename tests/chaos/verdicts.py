@@ -10,18 +10,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.clients import Told
 from tests.chaos.scenario import STATE
 from tests.chaos.world import World
 
+JOURNAL: Final = "/run/appliance-supervisor/operation.json"
+"""Where operations wait while the disk is full."""
 NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
 """What a refusal has to say: who, or how much of what is missing."""
 NAMES_AN_ENDING: Final = re.compile(
     r"exited with status \d+|killed by|crashed|no progress|failed too often|want of memory"
 )
+ENDED_BY_SOMEBODY: Final = re.compile(
+    r"^stopped by hand$|, then stopped$|: cancelled$|^not started since the supervisor began$"
+)
+NAMES_A_FAILURE: Final = re.compile(r"^start (failed|refused): .+")
 
 
 class Rest(StrEnum):
@@ -96,10 +101,11 @@ def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -
         return Judged(Rest.UNCLEAR, f"{name} does not serve, and the status does not say so: {why}")
     if state in {"refused", "restarting", "failed"} and NAMES_A_HOLDER.search(note):
         return Judged(Rest.REFUSED, why)
-    if state == "failed" and NAMES_AN_ENDING.search(note):
-        return Judged(Rest.FAILED, why)
-    if state == "stopped" and note == "stopped by hand" and world.may_be_stopped:
+    if state == "stopped" and ENDED_BY_SOMEBODY.search(note) and world.may_be_stopped:
         return Judged(Rest.STOPPED, why)
+    reason = {"failed": NAMES_AN_ENDING, "stopped": NAMES_A_FAILURE}.get(state)
+    if reason is not None and reason.search(note):
+        return Judged(Rest.FAILED, why)
     if by_hand and state == "stopped":
         return Judged(Rest.BY_HAND, why)
     return Judged(Rest.UNCLEAR, f"{name} is {state} ({note}): {why}")
@@ -119,18 +125,21 @@ def status(world: World) -> Mapping[str, Any] | None:
 # --- operations ----------------------------------------------------------------------------
 
 
+# Its own program reads them in the box: a second one must see the same write-ahead log.
+_ROWS: Final = """
+import json, pathlib, sqlite3, sys
+database, journal = sys.argv[1], pathlib.Path(sys.argv[2])
+with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+    connection.row_factory = sqlite3.Row
+    rows = [dict(row) for row in connection.execute("SELECT * FROM operations")]
+rows += json.loads(journal.read_text())["waiting"] if journal.exists() else []
+print(json.dumps(rows))
+"""
+
+
 def rows_of(world: World) -> dict[int, Mapping[str, Any]]:
-    """The history of operations as it is on the box's disk, by number."""
-    path = Path(f"/proc/{world.box.leader}/root{STATE}/state.sqlite")
-    if not path.exists():
-        return {}
-    # Its own program reads it: a second one must see the same write-ahead log.
-    script = (
-        "import json, sqlite3; db = sqlite3.connect('file:%s/state.sqlite?mode=ro', uri=True);"
-        "db.row_factory = sqlite3.Row;"
-        "print(json.dumps([dict(r) for r in db.execute('SELECT * FROM operations')]))"
-    )
-    out = world.run("/usr/bin/python3", "-c", script % STATE)
+    """The history of operations by number: on the box's disk, or waiting for room on it."""
+    out = world.run("/usr/bin/python3", "-c", _ROWS, f"{STATE}/state.sqlite", JOURNAL)
     try:
         return {row["id"]: row for row in json.loads(out)}
     except ValueError:
