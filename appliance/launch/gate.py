@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-from appliance.launch import leases, memory, needs, obstacles, word
+from appliance.launch import demand, leases, needs, obstacles, word
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.names import is_profile_name, unit_of
 from appliance.launch.options import EX_USAGE, Options, UsageError
@@ -158,10 +158,10 @@ class Gate:
             say(WARNING, f"systemctl reset-failed: {error}")
 
 
-def _want(options: Options, *, own: str) -> memory.Want:
+def _want(options: Options, *, own: str) -> demand.Want:
     margin = options.whole("margin-bytes")
     observed = options.optional("observed")
-    return memory.Want(
+    return demand.Want(
         ram=options.whole("ram-bytes"),
         vram=options.whole("vram-bytes"),
         fraction=_fraction(options.optional("vram-fraction")),
@@ -170,7 +170,7 @@ def _want(options: Options, *, own: str) -> memory.Want:
         seen=needs.read(observed, options.text("fingerprint", "")) if observed else None,
         gpus=_gpus(options.optional("gpus")),
         split=_split(options.optional("vram-split")),
-        margin=memory.MARGIN_BYTES if margin is None else margin,
+        margin=demand.MARGIN_BYTES if margin is None else margin,
         rivals=_rivals(options.many("rival")),
         own=own,
         assume_free=options.has("assume-free"),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import stat
 
-from appliance.launch.memory import Seen
+from appliance.launch.demand import Seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

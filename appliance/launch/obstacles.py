@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from appliance.launch.demand import Want
     from appliance.launch.leases import Lease
 
     Amounts = Callable[[], Mapping[int, int]]
@@ -173,7 +174,7 @@ def host() -> memory.Host:
     return memory.Host(available=values["MemAvailable"], total=values["MemTotal"])
 
 
-def late_ram(want: memory.Want, now: memory.Host) -> Obstacle | None:
+def late_ram(want: Want, now: memory.Host) -> Obstacle | None:
     """Host memory that has not come back, for a backend without GPUs."""
     short = memory.shortfall(want, (), now)
     return None if short is None else late(short, partial(ram_sentence, short.text))

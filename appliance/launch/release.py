@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from appliance.launch.demand import Want
     from appliance.launch.leases import Lease
-    from appliance.launch.memory import Want
     from appliance.launch.obstacles import Obstacle
     from appliance.launch.watch import GpuWatch
 

@@ -31,7 +31,7 @@ import signal
 import sys
 import time
 
-from appliance.launch import leases, memory
+from appliance.launch import demand, leases
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.link import Link, await_caller
@@ -204,12 +204,12 @@ def _tell_end(link: Link, ending: Ending) -> None:
         link.tell(event="ended", exit=ending.status)
 
 
-def _want(request: Request) -> memory.Want:
+def _want(request: Request) -> demand.Want:
     """What a command needs nobody knows: all that its forerunners had has to be back.
 
     Where the numbers mean nothing, the leases and the ended units are all the proof there is.
     """
-    return memory.Want(gpus=request.gpus, strangers=True, assume_free=True)
+    return demand.Want(gpus=request.gpus, strangers=True, assume_free=True)
 
 
 def _taken(claim: Sequence[leases.Lease]) -> list[int]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from appliance.launch import memory
+from appliance.launch import demand, memory
 from appliance.launch.obstacles import LARGE_BYTES, Obstacle, host, joined, late, ram_sentence
 from appliance.launch.processes import Holder, control_group, unit_of_group
 
@@ -47,7 +47,7 @@ class GpuWatch:
         clock: Monotonic seconds.
     """
 
-    def __init__(self, want: memory.Want, *, clock: Callable[[], float]) -> None:
+    def __init__(self, want: demand.Want, *, clock: Callable[[], float]) -> None:
         self._want = want
         self._clock = clock
         self._sampler: Sampler | None = None
@@ -76,7 +76,7 @@ class GpuWatch:
         """Bytes that each process has of the used GPUs together, where the driver says it."""
         found: dict[int, int] = {}
         reading = self._lists()
-        for device in memory.used(self._want, reading.devices) if reading else ():
+        for device in demand.used(self._want, reading.devices) if reading else ():
             for process in device.processes or ():
                 if process.held_bytes is not None:
                     found[process.pid] = found.get(process.pid, 0) + process.held_bytes
@@ -203,9 +203,9 @@ class GpuWatch:
         reading = self._lists()
         if reading is None or reading.error_kind:
             return f"{text}; the driver does not say who holds it"
-        ours = memory.used(self._want, reading.devices)
+        ours = demand.used(self._want, reading.devices)
         sentence = "; ".join((text, *filter(None, map(_holders, ours))))
-        shared = any(d.quality == memory.UNIFIED for d in ours)
+        shared = any(d.quality == demand.UNIFIED for d in ours)
         return ram_sentence(sentence) if shared or text.endswith("of RAM free") else sentence
 
     def _lists(self) -> Reading | None:

@@ -7,20 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.launch.demand import NEVER_EMPTY_BYTES, Seen, Want, demands, used
 from appliance.launch.gpus import Device
 from appliance.launch.memory import (
-    NEVER_EMPTY_BYTES,
     Host,
-    Seen,
     Shortfall,
-    Want,
-    demands,
     held,
     in_the_way,
     is_proved_at_once,
     needs_lists,
     shortfall,
-    used,
 )
 
 GIB = 1 << 30

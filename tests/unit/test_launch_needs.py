@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from appliance.adapters.peak_files import encoded
 from appliance.domain.need import ALLOWANCE_BYTES, Peak
 from appliance.launch import needs
-from appliance.launch.memory import Seen
+from appliance.launch.demand import Seen
 
 GIB = 1 << 30
 FINGERPRINT = "0123abcd"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.memory import Want
+from appliance.launch.demand import Want
 from appliance.launch.obstacles import Obstacle, left_over
 from appliance.launch.processes import control_group as group_of
 from appliance.launch.processes import processes_of, unit_of_group
