@@ -199,6 +199,10 @@ class Store(Protocol):
         """The operation that ended last."""
         ...
 
+    async def finished(self, operation_id: int) -> Finished | None:
+        """One operation that is over; None: not on record, or not over."""
+        ...
+
     async def usual_ms(self, operation: Operation) -> float | None:
         """Median duration of like operations that were done; None: too few."""
         ...

@@ -157,6 +157,17 @@ class SqliteStore:
 
         return await self._run(read, None)
 
+    async def finished(self, operation_id: int) -> Finished | None:
+        """One operation that is over; None: not on record, or not over."""
+        sql = "SELECT * FROM operations WHERE id=? AND outcome IS NOT NULL"
+
+        def read(db: sqlite3.Connection) -> Finished | None:
+            waiting = (row for row in self._journal.waiting if row["id"] == operation_id)
+            row = next(waiting, None) or db.execute(sql, (operation_id,)).fetchone()
+            return None if row is None else to_finished(row)
+
+        return await self._run(read, None)
+
     async def usual_ms(self, operation: Operation) -> float | None:
         """Median duration of like operations that were done; None: none yet."""
         row = to_row(operation)

@@ -46,7 +46,8 @@ class Verb(StrEnum):
     CANCEL = "cancel"
     """No arguments. Cancels the running operation."""
     ATTACH = "attach"
-    """No arguments. Follows the running operation; its `result` is immediate when there is none."""
+    """``operation`` (null: the running one). Follows it; the `result` is immediate when it is over
+    or when none runs."""
     MARK = "mark"
     """``name``, ``mark``."""
     RELOAD = "reload"

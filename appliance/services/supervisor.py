@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import ApplianceError, StoreError
-from appliance.domain.events import Accepted
+from appliance.domain.events import Accepted, Ended
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
+from appliance.planning.ended import ended
 from appliance.planning.goals import goal_of
 from appliance.planning.summary import changes, described, summary
 from appliance.planning.wording import no_such_profile
@@ -177,6 +178,15 @@ class Supervisor:
         return Running(
             transaction=self._running, accepted=_accepted(operation, joined=True, usual_ms=None)
         )
+
+    async def ended(self, operation_id: int) -> Ended | None:
+        """The closing event of an operation that is over; None: it is not, or not on record."""
+        finished = await self._out.store.finished(operation_id)
+        if finished is None:
+            return None
+        observed = await self._out.units.observe(self._catalogue)
+        committed = self._out.commitment.committed()
+        return ended(finished, serving=observed.serving(), committed=committed)
 
     def cancel(self) -> Transaction | None:
         """Turn the running operation round; None: none runs, or it is too late."""

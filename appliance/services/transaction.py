@@ -13,11 +13,9 @@ from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError
-from appliance.domain.events import Ended
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, Kind, Operation, Outcome, Phase, has_run_out
+from appliance.domain.operations import Finished, Kind, Operation, Phase, has_run_out
 from appliance.domain.profile import Applied, Catalogue
-from appliance.domain.protocol import Exit
 from appliance.planning.actions import (
     Action,
     Check,
@@ -36,6 +34,7 @@ from appliance.planning.actions import (
     WarmUp,
 )
 from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.ended import ended
 from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.run_admission import run_findings
 from appliance.planning.transaction import next_action
@@ -342,36 +341,12 @@ class Transaction:
             phases_ms=self._timer.milliseconds,
         )
         await self._out.store.finish(finished)
-        came_back = action.outcome is Outcome.ROLLED_BACK or (
-            self.operation.ran and action.outcome is Outcome.DONE
-        )
-        restored = self.operation.goal.restore if came_back else ()
         self.feed.publish(
-            Ended(
-                operation=self.operation.id,
-                kind=self.operation.kind,
-                target=self.operation.target,
-                outcome=action.outcome,
-                exit=_exit(self.operation, action.outcome, observed),
-                message=action.message,
+            ended(
+                finished,
                 serving=observed.serving(),
                 committed=self._out.commitment.committed(),
-                restored=restored,
                 log=self._log_lines,
-                phases_ms=finished.phases_ms,
-                ms=round(finished.total_ms, 1),
             )
         )
         return finished
-
-
-def _exit(operation: Operation, outcome: Outcome, observed: Observed) -> Exit:
-    goal = operation.goal
-    if outcome is Outcome.DONE:
-        return Exit.OK
-    if outcome is Outcome.ROLLED_BACK:
-        return Exit.RESTORED
-    emptied = operation.kind is Kind.SWITCH or (operation.kind is Kind.RUN and goal.restore)
-    if outcome is Outcome.FAILED and emptied and not observed.serving():
-        return Exit.NOT_RESTORED
-    return Exit.FAILED

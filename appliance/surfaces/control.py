@@ -49,6 +49,8 @@ _KINDS: Final = {
     Verb.RUN: Kind.RUN,
 }
 _MOST_GPUS: Final = 256
+_MOST_OPERATIONS: Final = 2**63 - 1
+"""As far as SQLite counts."""
 
 Message = Mapping[str, Any]
 
@@ -117,7 +119,7 @@ class ControlServer:
         elif verb is Verb.STATUS:
             yield {"event": "result", "exit": Exit.OK, "status": await self._status()}
         elif verb is Verb.ATTACH:
-            async for message in self._attach():
+            async for message in self._attach(_operation(args)):
                 yield message
         elif verb is Verb.CANCEL:
             async for message in self._cancel(peer):
@@ -146,13 +148,22 @@ class ControlServer:
         async for message in _story(await self._supervisor.submit(request)):
             yield message
 
-    async def _attach(self) -> AsyncIterator[Message]:
+    async def _attach(self, operation: int | None) -> AsyncIterator[Message]:
         running = self._supervisor.current()
+        if operation is not None and (running is None or running.accepted.operation != operation):
+            yield await self._recorded(operation)
+            return
         if running is None:
             yield _done("no operation is running")
             return
         async for message in _story(running):
             yield message
+
+    async def _recorded(self, operation: int) -> Message:
+        event = await self._supervisor.ended(operation)
+        if event is None:
+            raise BadRequestError(f"operation {operation} is not on record")
+        return _message(event)
 
     async def _cancel(self, peer: str) -> AsyncIterator[Message]:
         running = self._supervisor.current()
@@ -319,6 +330,13 @@ def _names(args: Message) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise BadRequestError("names is not a list of names")
     return tuple(dict.fromkeys(names))
+
+
+def _operation(args: Message) -> int | None:
+    number = args.get("operation")
+    if number is None or (type(number) is int and 0 <= number <= _MOST_OPERATIONS):
+        return number
+    raise BadRequestError("operation is not the number of one")
 
 
 def _command(args: Message) -> str:

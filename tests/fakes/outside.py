@@ -244,6 +244,9 @@ class FakeStore:
     async def last(self) -> Finished | None:
         return self.ended[-1] if self.ended else None
 
+    async def finished(self, operation_id: int) -> Finished | None:
+        return next((f for f in self.ended if f.operation.id == operation_id), None)
+
     async def usual_ms(self, operation: Operation) -> float | None:
         like = (operation.kind, operation.target)
         times = sorted(

@@ -19,6 +19,9 @@ from appliance import __version__
 from appliance.domain.profile import Catalogue
 from appliance.planning.status import build_status
 from appliance.services.supervisor import Supervisor
+from appliance.surfaces.cli.client import Conversation
+from appliance.surfaces.cli.failure import UnreachableError
+from appliance.surfaces.cli.resuming import find_again
 from appliance.surfaces.control import ControlServer
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.outside import FakeOutside
@@ -117,6 +120,20 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
         status = await it.run("status", "--json")
         assert json.loads(status.out)["committed"] == ["genesis"]
         assert status.status == 0
+
+
+async def test_the_end_of_an_operation_can_be_asked_for_afterwards(box: CliBox) -> None:
+    """Whoever lost the conversation gets the same end by the operation's number, once it is over."""
+    async with live(box) as it:
+        it.outside.backend.cold.add("genesis")
+        told = await it.run("switch", "genesis", "--json")
+        await it.run("stop")
+        told_first = json.loads(told.out.splitlines()[-1])
+        found = await asyncio.to_thread(find_again, str(box.socket), told_first["operation"], 0.0)
+        assert not isinstance(found, Conversation)
+        assert {**found, "log": [], "serving": told_first["serving"]} == {**told_first, "log": []}
+        with pytest.raises(UnreachableError):
+            await asyncio.to_thread(find_again, str(box.socket), 999.0, 0.0)
 
 
 async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:

@@ -62,6 +62,16 @@ async def test_unfinished_operation_is_found_as_it_was(either: Store) -> None:
     assert await either.last() == ended(moved)
 
 
+async def test_an_operation_is_found_by_its_number_once_it_is_over(either: Store) -> None:
+    """Also when another one ended since; one that runs, and one that never was, are not found."""
+    first, second = await either.begin(OPERATION), await either.begin(OPERATION)
+    assert await either.finished(first.id) is None
+    await either.finish(ended(first))
+    await either.finish(ended(second))
+    assert await either.finished(first.id) == ended(first)
+    assert await either.finished(999) is None
+
+
 @pytest.mark.parametrize("until", [None, FOREVER, 1234.5])
 async def test_every_goal_survives(either: Store, until: float | str | None) -> None:
     """A goal without a commit, and each kind of hold, comes back equal."""

@@ -7,11 +7,10 @@ follows it does the same.
 import time
 from typing import Final
 
-from appliance.domain.operations import Kind, Outcome
-from appliance.domain.protocol import Exit, Verb
-from appliance.surfaces.cli.client import GREETING_S, Conversation, ask
+from appliance.domain.protocol import Verb
+from appliance.surfaces.cli.client import GREETING_S, Conversation
 from appliance.surfaces.cli.failure import UnreachableError
-from appliance.surfaces.cli.reading import Json, number_in, object_in, objects_in, text_in
+from appliance.surfaces.cli.reading import Json, number_in, text_in
 
 PATIENCE_S: Final = 15.0
 """For systemd to start the supervisor again."""
@@ -27,41 +26,21 @@ def find_again(path: str, operation: float, patience_s: float) -> Conversation |
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            return _attached(path, operation) or _recorded(path, operation)
+            return _attached(path, int(operation))
         except UnreachableError:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE_S)
 
 
-def _attached(path: str, operation: float) -> Conversation | None:
-    conversation = Conversation(path, Verb.ATTACH, {})
+def _attached(path: str, operation: int) -> Conversation | Json:
+    conversation = Conversation(path, Verb.ATTACH, {"operation": operation})
     event = conversation.next_event(GREETING_S) or {}
-    if text_in(event, "event") == "accepted" and number_in(event, "operation") == operation:
-        return conversation
+    if number_in(event, "operation") == operation:
+        if text_in(event, "event") == "accepted":
+            return conversation
+        if text_in(event, "event") == "result":
+            conversation.close()
+            return event
     conversation.close()
-    return None
-
-
-def _recorded(path: str, operation: float) -> Json:
-    status = object_in(ask(path, Verb.STATUS), "status")
-    last = object_in(status, "last_operation")
-    if number_in(last, "id") != operation:
-        raise UnreachableError
-    return {**last, "event": "result", "exit": int(_exit(last, status))}
-
-
-def _exit(last: Json, status: Json) -> Exit:
-    outcome = text_in(last, "outcome")
-    serving = any(text_in(row, "state") == "serving" for row in objects_in(status, "profiles"))
-    if outcome == Outcome.DONE:
-        return Exit.OK
-    if outcome == Outcome.ROLLED_BACK:
-        return Exit.RESTORED
-    if (
-        outcome == Outcome.FAILED
-        and text_in(last, "kind") in {Kind.SWITCH, Kind.RUN}
-        and not serving
-    ):
-        return Exit.NOT_RESTORED
-    return Exit.FAILED
+    raise UnreachableError

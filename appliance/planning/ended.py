@@ -1,0 +1,56 @@
+"""What is told about an operation that is over."""
+
+from collections.abc import Sequence
+
+from appliance.domain.events import Ended
+from appliance.domain.operations import Finished, Kind, Outcome
+from appliance.domain.protocol import Exit
+
+
+def ended(
+    finished: Finished,
+    *,
+    serving: Sequence[str],
+    committed: Sequence[str],
+    log: Sequence[str] = (),
+) -> Ended:
+    """The closing event of an operation.
+
+    Args:
+        finished: Its row.
+        serving: Profiles that serve now.
+        committed: What a boot starts.
+        log: The last lines of the backend that failed, if one did.
+    """
+    operation = finished.operation
+    came_back = finished.outcome is Outcome.ROLLED_BACK or (
+        operation.ran and finished.outcome is Outcome.DONE
+    )
+    return Ended(
+        operation=operation.id,
+        kind=operation.kind,
+        target=operation.target,
+        outcome=finished.outcome,
+        exit=_exit(finished, serves=bool(serving)),
+        message=finished.message,
+        serving=tuple(serving),
+        committed=tuple(committed),
+        restored=operation.goal.restore if came_back else (),
+        log=tuple(log),
+        phases_ms=finished.phases_ms,
+        ms=round(finished.total_ms, 1),
+    )
+
+
+def _exit(finished: Finished, *, serves: bool) -> Exit:
+    operation = finished.operation
+    if finished.outcome is Outcome.DONE:
+        return Exit.OK
+    if finished.outcome is Outcome.ROLLED_BACK:
+        return Exit.RESTORED
+    emptied = operation.kind is Kind.SWITCH or (
+        operation.kind is Kind.RUN and bool(operation.goal.restore)
+    )
+    if finished.outcome is Outcome.FAILED and emptied and not serves:
+        return Exit.NOT_RESTORED
+    return Exit.FAILED
