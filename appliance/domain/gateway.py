@@ -1,0 +1,121 @@
+"""What the gateway, the supervisor and the planning of routes tell each other about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from appliance.domain.profile import Endpoint
+
+
+class Api(StrEnum):
+    """Which API a request speaks: how an error has to look, as a body and in a stream."""
+
+    CHAT = "chat"
+    """OpenAI chat completions, and what looks like them."""
+    COMPLETIONS = "completions"
+    RESPONSES = "responses"
+    ANTHROPIC = "anthropic"
+    """``/v1/messages``."""
+    OTHER = "other"
+    """Errors in OpenAI's form; nothing is known of its streams."""
+
+
+class Standing(StrEnum):
+    """How a profile stands, as far as a client is concerned."""
+
+    SERVING = "serving"
+    COMING = "coming"
+    """It loads, or systemd starts it again after a crash: worth waiting for."""
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """A profile as the gateway sees it."""
+
+    name: str
+    served: tuple[str, ...]
+    """Names and patterns that clients may ask for, its own name apart."""
+    engine_name: str
+    """The model's name that the engine itself knows."""
+    endpoint: Endpoint
+    exclusive: bool = True
+    """It owns a device alone; others only help out, and are never the default."""
+    set_parameters: Mapping[str, object] = field(default_factory=dict)
+    """Request parameters that are set whatever the client says; dots reach into objects."""
+    strip_parameters: tuple[str, ...] = ()
+    """Request parameters that are taken out."""
+    on_request: bool = False
+    """A request for it may switch to it."""
+    engine_key: str | None = field(default=None, repr=False)
+    """What the engine wants as a bearer token; never shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What serves now, as the supervisor last told it."""
+
+    standings: Mapping[str, Standing] = field(default_factory=dict)
+    """By profile; absent: down."""
+    held: frozenset[str] = frozenset()
+    """Profiles whose new requests wait: an operation touches them."""
+    target: tuple[str, ...] = ()
+    """What the running operation is to bring up."""
+    committed: tuple[str, ...] = ()
+
+    def standing(self, name: str) -> Standing:
+        """How a profile stands."""
+        return self.standings.get(name, Standing.DOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An inference key, without its secret."""
+
+    name: str
+    may_switch: bool = False
+    profiles: tuple[str, ...] | None = None
+    """What it may use; None: everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a request is not served, for the client."""
+
+    status: int
+    """HTTP's."""
+    code: str
+    """A word for programs, such as ``model_not_active``."""
+    message: str
+    param: str | None = None
+    """Which request parameter is to blame."""
+    retry_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client, and all together, may take. Times are in seconds."""
+
+    head_bytes: int = 32 << 10
+    headers: int = 100
+    body_bytes: int = 64 << 20
+    buffered_bytes: int = 256 << 20
+    """Of all request bodies that wait or are being read, together."""
+    connections: int = 1024
+    head_s: float = 15.0
+    """For a request's head, once its first byte is there."""
+    body_s: float = 60.0
+    """Without a byte of a body that is due."""
+    idle_s: float = 75.0
+    """Between two requests."""
+    stuck_s: float = 120.0
+    """While a client reads nothing of what is ready for it."""
+    connect_s: float = 5.0
+    """To an engine."""
+    queue: int = 256
+    """Requests that may be held."""
+    wait_s: float = 300.0
+    """For a held request, at most."""
+    quiet_s: float = 5.0
+    """Until a held stream is given its head and a comment."""
+    comment_every_s: float = 10.0

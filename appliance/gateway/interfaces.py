@@ -1,0 +1,81 @@
+"""What the relay asks of the rest of the gateway."""
+
+import asyncio
+from typing import Protocol
+
+from appliance.domain.gateway import Key, Refusal, Routed
+
+
+class Router(Protocol):
+    """Who serves what, now."""
+
+    def route(self, model: str | None, path: str, key: Key | None) -> Routed | Refusal:
+        """The profile for a request. It may be held or down yet: `ready` tells.
+
+        Args:
+            model: What the client asks for; None: it does not say.
+            path: The request's path without its query.
+            key: Whose request it is; None: nobody's, from the box itself.
+        """
+        ...
+
+    def ready(self, name: str) -> bool | Refusal:
+        """Whether a request to a profile may go now; False: it has to wait for a change."""
+        ...
+
+    def wanted(self, name: str, key: Key | None) -> None:
+        """A request for a profile begins to wait; asks for a switch where that is allowed."""
+        ...
+
+    def changed(self) -> asyncio.Future[None]:
+        """Is done at the next change of anything that `route` and `ready` answer."""
+        ...
+
+    def models(self, key: Key | None) -> bytes:
+        """The body of ``GET /v1/models``."""
+        ...
+
+
+class Measured(Protocol):
+    """One request under observation. `chunk` is on the hottest path."""
+
+    def sent(self) -> None:
+        """The request went to the engine."""
+        ...
+
+    def chunk(self, size: int) -> None:
+        """So many bytes of the answer's body have come."""
+        ...
+
+    def ended(self, status: int, tail: bytes) -> None:
+        """It is over.
+
+        Args:
+            status: What the client was told; 0: nothing, it went away.
+            tail: The last bytes of the answer's body, for ``usage`` and ``timings``.
+        """
+        ...
+
+
+class Observer(Protocol):
+    """Observes requests."""
+
+    def began(self, profile: str, key: Key | None) -> Measured:
+        """A request was routed to a profile."""
+        ...
+
+
+class Gatekeeper(Protocol):
+    """Who may ask."""
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
+        """The key of a request.
+
+        Args:
+            authorization: The header ``Authorization``; None: absent.
+            api_key: The header ``x-api-key``; None: absent.
+
+        Raises:
+            PermissionError: There is a key, and it is none of ours.
+        """
+        ...
