@@ -5,17 +5,18 @@ a stream. Memory that it cannot get ends it with status 1 and the words of a rea
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
-CHUNKS = 60
-CHUNK_PAUSE_S = 0.05
 STEP_BYTES = 512 << 20
 
 
@@ -28,6 +29,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--load", type=float, default=0.0, help="seconds, spread over the memory")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before it loads")
     parser.add_argument("--think", type=float, default=0.0, help="seconds for an answer")
+    parser.add_argument("--chunks", type=int, default=60, help="of a stream")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds after each chunk")
     parser.add_argument("--workers", type=int, default=0, help="each holds --worker-vram too")
     parser.add_argument("--worker-vram", action="append", default=[], metavar="GPU:GIB")
     parser.add_argument("--release", type=float, help="seconds its bytes stay; -1 for ever")
@@ -110,39 +113,89 @@ def leak_worker(options: argparse.Namespace) -> None:
     os.wait()
 
 
+def requests(connection: socket.socket) -> Iterator[tuple[bytes, bytes]]:
+    """Heads and bodies, as long as the client sends some."""
+    buffered = b""
+    while True:
+        while b"\r\n\r\n" not in buffered:
+            if not (more := connection.recv(65536)):
+                return
+            buffered += more
+        head, _, buffered = buffered.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        size = int(length[1]) if length else 0
+        while len(buffered) < size:
+            if not (more := connection.recv(65536)):
+                return
+            buffered += more
+        yield head, buffered[:size]
+        buffered = buffered[size:]
+
+
 def answer(connection: socket.socket, options: argparse.Namespace) -> None:
-    """One request, one answer, then the connection ends."""
-    with connection:
-        request = connection.recv(65536)
-        if b"/completions" in request and options.mute:
-            reply(connection, b"500 Internal Server Error", b"{}")
-        elif b'"stream": true' in request or b'"stream":true' in request:
-            stream(connection)
-        elif b" /v1/models " in request:
-            models = {"object": "list", "data": [{"id": "pretend", "object": "model"}]}
-            reply(connection, b"200 OK", json.dumps(models).encode())
-        else:
-            time.sleep(options.think if b"/completions" in request else 0)
-            text = f"hello from {options.port}"
-            choice = {"text": text, "message": {"role": "assistant", "content": text}}
-            reply(connection, b"200 OK", json.dumps({"choices": [choice]}).encode())
+    """One request after the other, until the client goes."""
+    with connection, contextlib.suppress(ConnectionError):
+        for head, body in requests(connection):
+            path = head.split(b" ", 2)[1]
+            asked = json.loads(body) if body else {}
+            if path.endswith(b"/completions"):
+                complete(connection, options, asked)
+            elif path == b"/v1/models":
+                models = {"object": "list", "data": [{"id": "pretend", "object": "model"}]}
+                reply(connection, b"200 OK", json.dumps(models).encode())
+            else:
+                reply(connection, b"200 OK", b"{}")
+
+
+def complete(
+    connection: socket.socket, options: argparse.Namespace, asked: dict[str, object]
+) -> None:
+    """Say hello, and which model was asked for."""
+    if options.mute:
+        reply(connection, b"500 Internal Server Error", b"{}")
+        return
+    text, usage = f"hello from {options.port}", {"prompt_tokens": 3, "completion_tokens": 3}
+    about = {"id": "pretend", "model": asked.get("model")}
+    if asked.get("stream"):
+        stream(connection, options, about, text)
+        return
+    time.sleep(options.think)
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "text": text, "message": message, "finish_reason": "stop"}
+    whole = {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
+    reply(connection, b"200 OK", json.dumps(whole).encode())
 
 
 def reply(connection: socket.socket, status: bytes, body: bytes) -> None:
     """A response whose length is known."""
-    head = b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     connection.sendall(head % (status, len(body)) + body)
 
 
-def stream(connection: socket.socket) -> None:
+def stream(
+    connection: socket.socket, options: argparse.Namespace, about: dict[str, object], text: str
+) -> None:
     """Server-sent events, slow enough for something to happen meanwhile."""
     connection.sendall(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    for number in range(CHUNKS):
-        connection.sendall(b'data: {"chunk": %d}\n\n' % number)
-        time.sleep(CHUNK_PAUSE_S)
-    connection.sendall(b"data: [DONE]\n\n")
+    whole = {**about, "object": "chat.completion.chunk"}
+    for number in range(options.chunks):
+        piece = text if number == 0 else f" {number}"
+        choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
+        event(connection, json.dumps({**whole, "choices": [choice]}))
+        time.sleep(options.pause)
+    last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 3, "completion_tokens": options.chunks}
+    event(connection, json.dumps({**whole, "choices": [last], "usage": usage}))
+    event(connection, "[DONE]")
+    connection.sendall(b"0\r\n\r\n")
+
+
+def event(connection: socket.socket, text: str) -> None:
+    """One server-sent event in a chunk of its own."""
+    line = f"data: {text}\n\n".encode()
+    connection.sendall(b"%x\r\n%b\r\n" % (len(line), line))
 
 
 def serve(options: argparse.Namespace) -> None:
