@@ -1,12 +1,13 @@
 """Clients that keep asking, in a box: what they were told, counted. Standard library only.
 
-`python3 traffic.py PORT CLIENTS SECONDS`: every other client streams. Prints one JSON object:
-what each request came to, who answered, and the longest wait. A stream has an end only with
+`python3 traffic.py PORT CLIENTS`: every other client streams. At SIGTERM each finishes its request;
+then one JSON object is printed: what each request came to, who answered, and the longest wait. A stream has an end only with
 ``[DONE]``, and a failure only with an error event; anything else was truncated.
 """
 
 import http.client
 import json
+import signal
 import sys
 import threading
 import time
@@ -18,20 +19,20 @@ TIMEOUT_S = 120.0
 class Client(threading.Thread):
     """One that asks, waits for the answer and asks again, on one connection while it lasts."""
 
-    def __init__(self, port: int, until_s: float, *, stream: bool) -> None:
+    def __init__(self, port: int, enough: threading.Event, *, stream: bool) -> None:
         super().__init__(daemon=True)
         self.outcomes: Counter[str] = Counter()
         self.answered_by: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.slowest_s = 0.0
         self._port = port
-        self._until_s = until_s
+        self._enough = enough
         self._stream = stream
 
     def run(self) -> None:
         """Ask until it is time."""
         connection = self._connected()
-        while time.monotonic() < self._until_s:
+        while not self._enough.is_set():
             began_s = time.monotonic()
             try:
                 outcome, lasts = self._ask(connection), True
@@ -89,13 +90,16 @@ class Client(threading.Thread):
 
 def main() -> None:
     """Run them all."""
-    port, count, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    until_s = time.monotonic() + seconds
-    clients = [Client(port, until_s, stream=bool(number % 2)) for number in range(count)]
+    port, count = int(sys.argv[1]), int(sys.argv[2])
+    enough = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: enough.set())
+    clients = [Client(port, enough, stream=bool(number % 2)) for number in range(count)]
     for client in clients:
         client.start()
+    sys.stdout.write("asking\n")
+    sys.stdout.flush()
     for client in clients:
-        client.join(seconds + TIMEOUT_S)
+        client.join()
     total = {
         name: dict(sum((getattr(client, name) for client in clients), Counter()))
         for name in ("outcomes", "answered_by", "errors")
