@@ -1,0 +1,124 @@
+"""What a profile changes in the requests that it gets, compiled for splicing.
+
+Taken out first, then set, the shorter keys first. Dots in a key reach into objects, so a name
+that has a dot in it cannot be changed.
+"""
+
+import json
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+Edits = Mapping[str, "bytes | Edits | None"]
+"""By key: the JSON text of its value, what changes inside, or None: it is taken out."""
+
+_Path = tuple[str, ...]
+
+
+class _Gone:
+    """A parameter that is taken out."""
+
+
+_GONE: Final = _Gone()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Compiled changes. Make them once for a profile: requests only look things up in them."""
+
+    model: bytes | None = None
+    """The JSON text of the engine's name for its model; None: it stays as it is."""
+    edits: Edits = field(default_factory=dict)
+    """All of them, `model` too."""
+    others: bool = False
+    """Whether anything but `model` changes."""
+    fields: Mapping[str, str | None] = field(default_factory=dict)
+    """The same for a form, which is flat: the text by name; None: taken out."""
+
+
+def change(*, model: str | None, set_: Mapping[str, object], strip: Sequence[str]) -> Changes:
+    """Compiles changes.
+
+    Args:
+        model: The engine's name for its model; None: it stays as the client wrote it.
+        set_: Values by key, whatever the client says.
+        strip: Keys that are taken out.
+    """
+    wanted = _settled(set_, strip)
+    others = bool(wanted)
+    if model is not None:
+        others = any(path[0] != "model" for path in wanted)
+        wanted = {path: value for path, value in wanted.items() if path[0] != "model"}
+        wanted["model",] = model
+    edits: dict[str, bytes | Edits | None] = {}
+    for path, value in wanted.items():
+        _plant(edits, path, None if value is _GONE else _text(value).encode())
+    return Changes(
+        model=None if model is None else _text(model).encode(),
+        edits=edits,
+        others=others,
+        fields={path[0]: _field(value) for path, value in wanted.items() if len(path) == 1},
+    )
+
+
+def added(edits: Edits, present: Container[str]) -> Iterator[bytes]:
+    """The JSON members that are set and are not there yet."""
+    for key, edit in edits.items():
+        if key in present or edit is None:
+            continue
+        if isinstance(edit, bytes):
+            yield b"%b:%b" % (_text(key).encode(), edit)
+        elif inner := b",".join(added(edit, ())):
+            yield b"%b:{%b}" % (_text(key).encode(), inner)
+
+
+def _settled(set_: Mapping[str, object], strip: Sequence[str]) -> dict[_Path, object]:
+    """What is wanted in the end, by path; no path leads through another."""
+    wanted: dict[_Path, object] = {}
+    for path in sorted((tuple(key.split(".")) for key in strip), key=len):
+        if _above(wanted, path) is None:
+            wanted[path] = _GONE
+    for path, value in sorted(((tuple(k.split(".")), v) for k, v in set_.items()), key=_depth):
+        above = _above(wanted, path)
+        if above is not None and len(above) < len(path):
+            wanted[above] = _put(wanted[above], path[len(above) :], value)
+            continue
+        wanted = {p: v for p, v in wanted.items() if p[: len(path)] != path}
+        wanted[path] = value
+    return wanted
+
+
+def _depth(item: tuple[_Path, object]) -> int:
+    return len(item[0])
+
+
+def _above(wanted: Mapping[_Path, object], path: _Path) -> _Path | None:
+    """The path itself, or one that leads to it, that is there already."""
+    prefixes = (path[:length] for length in range(1, len(path) + 1))
+    return next((prefix for prefix in prefixes if prefix in wanted), None)
+
+
+def _put(base: object, path: _Path, value: object) -> object:
+    """A value with another one put into it; what is no object becomes one."""
+    if not path:
+        return value
+    old = dict(base) if isinstance(base, Mapping) else {}
+    return old | {path[0]: _put(old.get(path[0]), path[1:], value)}
+
+
+def _plant(edits: dict[str, "bytes | Edits | None"], path: _Path, edit: bytes | None) -> None:
+    for key in path[:-1]:
+        inner = edits.setdefault(key, {})
+        assert isinstance(inner, dict)  # noqa: S101 - no path leads through another
+        edits = inner
+    edits[path[-1]] = edit
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _field(value: object) -> str | None:
+    if value is _GONE:
+        return None
+    return value if isinstance(value, str) else _text(value)
