@@ -4,7 +4,8 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release bench-headers chaos lock clean
+.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release \
+  bench-headers bench-gateway fuzz chaos lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -31,9 +32,14 @@ test: coverage
 demo:
 	scripts/demo.sh
 
-## bench-switch, bench-footprint, bench-release, bench-headers: figures, the last line as JSON (root)
-bench-switch bench-footprint bench-release bench-headers: bench-%: $(VENV)/.complete
+## bench-switch, bench-footprint, bench-release: figures, the last line as JSON (root)
+## bench-headers, bench-gateway: the same, for anybody
+bench-switch bench-footprint bench-release bench-headers bench-gateway: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
+
+## fuzz: random requests and answers for the gateway: RUNS=n SEED=n
+fuzz: $(VENV)/.complete
+	$(BIN)/python -m tests.fuzz --runs $(or $(RUNS),1000000) --seed $(or $(SEED),1)
 
 ## chaos: random faults on booted boxes, watched from outside: SEED=n FAULTS=n (root)
 chaos: $(VENV)/.complete

@@ -1,0 +1,119 @@
+"""What stands between a client and the fast engine: nothing, nginx, the gateway, a plain relay."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.debian import Tools
+from tests.bench.load import free_port
+from tests.bench.native import program
+
+START_S = 15.0
+
+# One worker, as the gateway is one process; connections kept on both sides; no logs, nothing
+# but the relay.
+_NGINX = """{user}
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr crit;
+events {{ worker_connections 2048; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  upstream engine {{ server 127.0.0.1:{engine}; keepalive 64; keepalive_requests 1000000000; }}
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://engine;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+    }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def engine() -> Iterator[int]:
+    """The fast engine; its port."""
+    port = free_port()
+    with _running([str(program("engine")), str(port)], port):
+        yield port
+
+
+@contextmanager
+def nginx(tools: Tools, engine_port: int, folder: Path) -> Iterator[int]:
+    """An nginx with a configuration of its own; its port."""
+    port = free_port()
+    user = "user root;" if os.geteuid() == 0 else ""
+    configuration = folder / "nginx.conf"
+    configuration.write_text(
+        _NGINX.format(user=user, folder=folder, engine=engine_port, port=port), encoding="ascii"
+    )
+    command = [str(tools.nginx), "-e", "stderr", "-p", str(folder), "-c", str(configuration)]
+    with _running(command, port, environment=tools.environment):
+        yield port
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The gateway as a process."""
+
+    port: int
+    pid: int
+
+
+@contextmanager
+def gateway(engine_port: int, folder: Path) -> Iterator[Gateway]:
+    """The gateway as it runs in production, with one profile that serves."""
+    raise NotImplementedError(engine_port, folder)
+    yield
+
+
+@contextmanager
+def plain_relay(engine_port: int) -> Iterator[int]:
+    """An uvicorn with an application that relays through httpx; its port."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "tests.bench.relay:app", "--port", str(port)]
+    command += ["--log-level", "error", "--no-access-log", "--loop", "uvloop"]
+    environment = os.environ | {"RELAY_TO": f"http://127.0.0.1:{engine_port}"}
+    with _running([*command, "--http", "httptools"], port, environment=environment):
+        yield port
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], port: int, *, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process from when it takes connections until it has been ended."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        _await_port(process, port)
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=15)
+        process.kill()
+        process.wait()
+
+
+def _await_port(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    sys.exit(f"no figures: {process.args!r} does not take connections")

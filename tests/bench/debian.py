@@ -1,0 +1,59 @@
+"""Programs from Debian's packages, unpacked beside the boxes rather than installed.
+
+Installing nginx would start it on port 80 of whatever machine this is.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.system.rig import work_dir
+
+# With the libraries that a machine without them lacks.
+_PACKAGES = ("nginx", "wrk", "libluajit-5.1-2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Where the programs are."""
+
+    nginx: Path
+    wrk: Path
+    environment: dict[str, str]
+    """In which they find their libraries."""
+
+
+def tools() -> Tools:
+    """Those of the machine where it has both, else unpacked ones."""
+    nginx, wrk = _found("nginx"), _found("wrk")
+    if nginx and wrk:
+        return Tools(nginx=nginx, wrk=wrk, environment=dict(os.environ))
+    root = work_dir() / "bench-packages"
+    if not (root / "usr/bin/wrk").exists():
+        _unpack(root)
+    libraries = ":".join(str(path) for path in (root / "usr/lib").glob("*-linux-gnu*"))
+    return Tools(
+        nginx=root / "usr/sbin/nginx",
+        wrk=root / "usr/bin/wrk",
+        environment=os.environ | {"LD_LIBRARY_PATH": libraries},
+    )
+
+
+def _found(name: str) -> Path | None:
+    place = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
+    return Path(place) if place else None
+
+
+def _unpack(root: Path) -> None:
+    archives = root / "archives"
+    archives.mkdir(parents=True, exist_ok=True)
+    command = ["apt-get", "download", "-qq", *_PACKAGES]
+    if subprocess.run(command, cwd=archives, stderr=subprocess.DEVNULL, check=False).returncode:
+        subprocess.run(["apt-get", "update", "-qq"], check=False)
+        if subprocess.run(command, cwd=archives, check=False).returncode:
+            sys.exit("no figures: neither nginx and wrk nor Debian's packages of them are here")
+    for archive in sorted(archives.glob("*.deb")):
+        subprocess.run(["dpkg-deb", "-x", str(archive), str(root)], check=True)

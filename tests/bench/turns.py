@@ -1,0 +1,47 @@
+"""Runs of several contestants in turns, and what is made of them."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.bench.load import Burst
+
+Figure = Callable[[Burst], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Each contestant's runs, turn by turn."""
+
+    runs: Mapping[str, Sequence[Burst]]
+
+    def median(self, name: str, figure: Figure) -> float:
+        """Of a contestant, over its turns."""
+        return statistics.median(figure(run) for run in self.runs[name])
+
+    def difference(self, name: str, other: str, figure: Figure) -> float:
+        """How much more the one has than the other: the median over turns."""
+        pairs = zip(self.runs[name], self.runs[other], strict=True)
+        return statistics.median(figure(one) - figure(two) for one, two in pairs)
+
+    def ratio(self, name: str, other: str, figure: Figure) -> float:
+        """How many times the other's the one has: the median over turns."""
+        pairs = zip(self.runs[name], self.runs[other], strict=True)
+        return statistics.median(figure(one) / figure(two) for one, two in pairs)
+
+    def requests(self, name: str) -> int:
+        """How many a contestant has served."""
+        return sum(run.requests for run in self.runs[name])
+
+    def failed(self) -> int:
+        """How many requests failed, of whom ever."""
+        return sum(run.failed for runs in self.runs.values() for run in runs)
+
+
+def take_turns(count: int, contestants: Mapping[str, Callable[[], Burst]]) -> Turns:
+    """One run of each, again and again, so that what disturbs disturbs all of them alike."""
+    runs: dict[str, list[Burst]] = {name: [] for name in contestants}
+    for _ in range(count):
+        for name, run in contestants.items():
+            runs[name].append(run())
+    return Turns(runs=runs)
