@@ -119,3 +119,41 @@ class Limits:
     quiet_s: float = 5.0
     """Until a held stream is given its head and a comment."""
     comment_every_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What holds for the gateway of a box, as `appliance apply` compiled it from the settings."""
+
+    port: int = 8010
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    """Where it listens: IPv4 and IPv6 addresses, never a wildcard."""
+    interfaces: tuple[str, ...] = ()
+    """And on every address of these network interfaces, whenever they have one."""
+    tls: bool = False
+    """Beyond loopback it speaks TLS, with the certificate among its credentials."""
+    keys_always: bool = False
+    """Also on loopback nobody is served without a key."""
+    limits: Limits = field(default_factory=Limits)
+    drain_s: float = 600.0
+    """For requests in flight when another process takes over."""
+    stop_s: float = 10.0
+    """For requests in flight when it is stopped or restarted."""
+    min_residency_s: float = 60.0
+    """A profile that was switched to on request stays at least so long."""
+    allow_paths: tuple[str, ...] = ()
+    """Engines' administrative paths that clients may use all the same."""
+    state_dir: str = "/var/lib/appliance"
+    """The supervisor's, where the keys are."""
+    control_socket: str = "/run/appliance/control.sock"
+    """Where the supervisor is asked for a switch."""
+    log_level: str = "info"
+
+    def beyond_loopback(self) -> tuple[str, ...]:
+        """What of `addresses` and `interfaces` other machines can reach."""
+        return (*(a for a in self.addresses if not is_loopback(a)), *self.interfaces)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach an IP address."""
+    return address.startswith("127.") or address == "::1"

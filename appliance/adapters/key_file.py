@@ -1,0 +1,132 @@
+"""Inference keys in a file: their names, what they may do, and a hash of each; never a key.
+
+A key is ``apl_<id>_<secret>``. The secret has 192 random bits, so that one round of SHA-256
+keeps it: there is nothing to guess.
+"""
+
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from appliance.adapters.durable_files import read_regular, write_file
+from appliance.domain.errors import StoreError
+from appliance.domain.gateway import Key
+
+KEY_FILE: Final = "keys.json"
+KEY_PREFIX: Final = "apl_"
+_FORMAT: Final = 1
+_MODE: Final = 0o640
+_ID_BYTES: Final = 4
+_SECRET_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKey:
+    """A key as it is kept."""
+
+    id: str
+    """The part of its text that is no secret."""
+    key: Key
+    sha256: str
+    """Of the whole text, in hexadecimal."""
+    created_unix_s: float
+
+
+class FileKeys:
+    """The keys in a directory. One process writes them: the supervisor."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / KEY_FILE
+
+    def all(self) -> tuple[StoredKey, ...]:
+        """Every key, the oldest first. Raises `StoreError`."""
+        return read_keys(self._path)
+
+    def add(self, key: Key, now_unix_s: float) -> tuple[str, StoredKey]:
+        """Make a key; returns its text, which is kept nowhere. Raises `StoreError`."""
+        present = self.all()
+        identity = _new_id({stored.id for stored in present})
+        text = f"{KEY_PREFIX}{identity}_{secrets.token_hex(_SECRET_BYTES)}"
+        stored = StoredKey(
+            id=identity, key=key, sha256=digest(text.encode()), created_unix_s=now_unix_s
+        )
+        self._write((*present, stored))
+        return text, stored
+
+    def remove(self, name: str) -> tuple[StoredKey, ...]:
+        """Take away the keys with this name, or the one with this id; returns them.
+
+        Raises:
+            StoreError: the file cannot be read or written; nothing was taken away then.
+        """
+        present = self.all()
+        gone = tuple(k for k in present if name in {k.key.name, k.id})
+        if gone:
+            self._write([k for k in present if k not in gone])
+        return gone
+
+    def _write(self, keys: Sequence[StoredKey]) -> None:
+        document = {"format": _FORMAT, "keys": [_entry(key) for key in keys]}
+        write_file(self._path, json.dumps(document, indent=1) + "\n", mode=_MODE)
+
+
+def _new_id(taken: Collection[str]) -> str:
+    while (identity := secrets.token_hex(_ID_BYTES)) in taken:
+        pass
+    return identity
+
+
+def digest(text: bytes) -> str:
+    """What is kept of a key's text."""
+    return sha256(text).hexdigest()
+
+
+def read_keys(path: Path) -> tuple[StoredKey, ...]:
+    """The keys in a file; none when it is not there.
+
+    Raises:
+        StoreError: it cannot be read, is damaged, or was written by a newer release.
+    """
+    if not path.exists() and not path.is_symlink():
+        return ()
+    content = read_regular(path)
+    if content is None:
+        raise StoreError(f"{path} is no regular file: remove it")
+    try:
+        document = json.loads(content)
+        if document["format"] != _FORMAT:
+            raise StoreError(f"{path} was written by another release of the appliance")
+        return tuple(_stored(entry) for entry in document["keys"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: remove it, and make new keys") from error
+
+
+def _entry(stored: StoredKey) -> Mapping[str, object]:
+    key = stored.key
+    return {
+        "id": stored.id,
+        "name": key.name,
+        "sha256": stored.sha256,
+        "may_switch": key.may_switch,
+        "profiles": None if key.profiles is None else list(key.profiles),
+        "created_unix_s": stored.created_unix_s,
+    }
+
+
+def _stored(entry: Mapping[str, Any]) -> StoredKey:
+    profiles = entry["profiles"]
+    key = Key(
+        name=str(entry["name"]),
+        may_switch=entry["may_switch"] is True,
+        profiles=None if profiles is None else tuple(str(name) for name in profiles),
+    )
+    return StoredKey(
+        id=str(entry["id"]),
+        key=key,
+        sha256=str(entry["sha256"]),
+        created_unix_s=float(entry["created_unix_s"]),
+    )

@@ -1,0 +1,93 @@
+"""Who may ask: the keys that the supervisor keeps, checked in constant time."""
+
+import hmac
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, digest, read_keys
+from appliance.domain.errors import StoreError
+from appliance.domain.gateway import Key
+
+_log = logging.getLogger(__name__)
+
+_BEARER: Final = b"bearer "
+_PREFIX: Final = KEY_PREFIX.encode()
+_MOST_BYTES: Final = 256
+"""Of a key's text: what is longer is none of ours, and is not hashed."""
+_NOBODY: Final = digest(b"")
+"""Compared with where no key has the id, so that a guess takes as long as a near miss."""
+
+_Stamp = tuple[int, int, int, int]
+
+
+class KeyRing:
+    """The keys in a directory, read again when their file changes.
+
+    Text that has not the form of a key of ours counts as none: many clients insist on sending
+    some key, and on loopback none is needed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / KEY_FILE
+        self._keys: dict[bytes, StoredKey] = {}
+        self._read: _Stamp | None = None
+        self.refresh()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no key at all."""
+        return not self._keys
+
+    def refresh(self) -> None:
+        """Read the keys again if their file changed; a damaged one changes nothing."""
+        stamp = _stamp(self._path)
+        if stamp == self._read:
+            return
+        self._read = stamp
+        try:
+            self._keys = {key.id.encode(errors="replace"): key for key in read_keys(self._path)}
+        except StoreError as error:
+            _log.error("the keys stay as they were: %s", error)
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
+        """The key of a request; None: it has none.
+
+        Args:
+            authorization: The header ``Authorization``; None: absent.
+            api_key: The header ``x-api-key``; None: absent.
+
+        Raises:
+            PermissionError: A key of our form is not, or not any more, one of ours.
+        """
+        given = [text for text in (_bearer(authorization), api_key) if text and _is_ours(text)]
+        found = [self._stored(text) for text in given]
+        return found[0].key if found else None
+
+    def _stored(self, text: bytes) -> StoredKey:
+        identity, _, _ = text.removeprefix(_PREFIX).partition(b"_")
+        stored = self._keys.get(identity)
+        right = hmac.compare_digest(digest(text), stored.sha256 if stored else _NOBODY)
+        if stored is None or not right:
+            raise PermissionError("no such key")
+        return stored
+
+
+def _bearer(authorization: bytes | None) -> bytes | None:
+    if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
+        return None
+    return authorization[len(_BEARER) :].strip()
+
+
+def _is_ours(text: bytes) -> bool:
+    return text.startswith(_PREFIX) and len(text) <= _MOST_BYTES
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What changes with a file; None: it cannot be seen."""
+    try:
+        seen = os.stat(path)  # noqa: PTH116 - once a second, and pathlib adds nothing
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size
