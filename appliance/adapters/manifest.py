@@ -15,7 +15,16 @@ from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.errors import StoreError
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import (
+    Applied,
+    Catalogue,
+    Deadlines,
+    Endpoint,
+    Handling,
+    Mark,
+    Need,
+    WarmUp,
+)
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
@@ -107,6 +116,17 @@ def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
         estimate_problem=_text(entry, "estimate_problem") if "estimate_problem" in entry else "",
         locks_memory=entry.get("locks_memory") is True,
         assume_free=entry.get("assume_free") is True,
+        handling=_handling(entry["handling"]) if "handling" in entry else Handling(),
+    )
+
+
+def _handling(entry: Mapping[str, Any]) -> Handling:
+    file = entry["engine_key_file"]
+    return Handling(
+        set_parameters=dict(entry["set_parameters"]),
+        strip_parameters=_texts(entry["strip_parameters"]),
+        on_request=entry["on_request"] is True,
+        engine_key_file=None if file is None else _text(entry, "engine_key_file"),
     )
 
 

@@ -64,6 +64,22 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """What the gateway does with requests for a profile, apart from passing them on."""
+
+    set_parameters: Mapping[str, object] = field(default_factory=dict)
+    """Request parameters that have these values whatever the client says; dots reach into
+    objects."""
+    strip_parameters: tuple[str, ...] = ()
+    """Request parameters that are taken out, in the same spelling."""
+    on_request: bool = False
+    """A request for it may switch to it."""
+    engine_key_file: str | None = None
+    """Absolute path of the file with the engine's own key, which root alone may read; None: it
+    wants none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """A profile as it is installed: what the daemon and the CLI know about it.
 
@@ -110,6 +126,7 @@ class Applied:
     """Its weights must be locked in RAM (mlock)."""
     assume_free: bool = False
     """Start it also on GPUs whose memory cannot be read."""
+    handling: Handling = field(default_factory=Handling)
 
 
 Catalogue = Mapping[str, Applied]

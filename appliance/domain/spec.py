@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from appliance.domain.profile import Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Deadlines, Endpoint, Handling, Mark, Need, WarmUp
 
 Gpus = Literal["all"] | tuple[int, ...]
 """The GPUs a backend sees: all of them, or those with these indexes; empty: the CPU."""
@@ -213,6 +213,8 @@ class Profile:
     """None: the backend user of the settings."""
     env: Mapping[str, str] = field(default_factory=dict)
     patch: Patch | None = None
+    gateway: Handling = field(default_factory=Handling)
+    """As it is written; what `thinking` asks for is not in it."""
     order: Ordering = field(default_factory=Ordering)
     unit: tuple[Override, ...] = ()
     extra_args: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from appliance.planning.engines.rendering import LaunchContext, hf_cache_path, h
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.headers import Fault, LookAtModel, ModelReference, Unread
 from appliance.planning.fingerprint import fingerprint
+from appliance.planning.handling import handling_of
 from appliance.planning.spread import gpu_split, vram_fraction
 
 
@@ -75,6 +76,7 @@ def compile_applied(
         estimate_problem=found.problem,
         locks_memory=locks_memory(profile),
         assume_free=profile.assume_free,
+        handling=handling_of(profile),
     )
 
 

@@ -9,6 +9,7 @@ from appliance.planning import engines
 from appliance.planning.engines.arguments import variable_problems
 from appliance.planning.engines.rendering import HF_SCHEME
 from appliance.planning.engines.xllamacpp import PACKAGED_MODEL
+from appliance.planning.handling import handling_problems
 from appliance.planning.overrides import refusal
 from appliance.planning.problems import Problem
 
@@ -27,6 +28,7 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
         *_binary(profile),
         *_need(profile),
         *_order(profile),
+        *handling_problems(profile),
         *_overrides(profile),
         *variable_problems(profile),
         *engines.problems(profile),

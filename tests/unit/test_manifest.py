@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from appliance.adapters.manifest import MANIFEST, ManifestProfiles, decode, encode, read_manifest
 from appliance.domain.errors import StoreError
 from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Handling, Mark, Need, WarmUp
 from tests.fakes.unit_specs import made, one_of_each
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)
@@ -23,6 +23,18 @@ ESTIMATE = st.builds(
     least_vram_bytes=SIZE,
     ram_bytes=SIZE,
     notes=st.lists(TEXT).map(tuple),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | SIZE | st.floats(0, 2) | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+HANDLING = st.builds(
+    Handling,
+    set_parameters=st.dictionaries(TEXT, JSON, max_size=3),
+    strip_parameters=st.lists(TEXT).map(tuple),
+    on_request=st.booleans(),
+    engine_key_file=st.none() | TEXT,
 )
 ENTRY = st.builds(
     made,
@@ -46,6 +58,7 @@ ENTRY = st.builds(
     estimate_problem=TEXT,
     locks_memory=st.booleans(),
     assume_free=st.booleans(),
+    handling=HANDLING,
 )
 
 

@@ -5,6 +5,7 @@ from typing import assert_never
 from appliance.adapters.profile_files.schema import (
     CommandTable,
     DeadlinesTable,
+    GatewayTable,
     LlamaServerTable,
     NeedTable,
     OrderTable,
@@ -15,7 +16,7 @@ from appliance.adapters.profile_files.schema import (
     VllmTable,
     XllamacppTable,
 )
-from appliance.domain.profile import Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Deadlines, Endpoint, Handling, Mark, Need, WarmUp
 from appliance.domain.spec import (
     CommandOptions,
     Engine,
@@ -60,6 +61,7 @@ def build(name: str, file: ProfileFile) -> Profile:
         user=file.user,
         env=dict(file.env),
         patch=_patch(file.patch),
+        gateway=_handling(file.gateway or GatewayTable()),
         order=_order(file.order or OrderTable()),
         unit=file.unit,
         extra_args=tuple(file.extra_args),
@@ -105,6 +107,15 @@ def _patch(table: PatchTable | None) -> Patch | None:
         return None
     return Patch(
         command=tuple(table.command), writable=tuple(table.writable), expect=tuple(table.expect)
+    )
+
+
+def _handling(table: GatewayTable) -> Handling:
+    return Handling(
+        set_parameters=dict(table.set),
+        strip_parameters=tuple(table.strip),
+        on_request=table.switch == "on-request",
+        engine_key_file=table.engine_key_file,
     )
 
 

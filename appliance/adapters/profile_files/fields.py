@@ -4,7 +4,9 @@ Every validator raises `wrong`, so that a value has exactly one complaint, whate
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
@@ -22,6 +24,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}\Z")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
 _HEALTH: Final = re.compile(r"/[A-Za-z0-9._~/%?&=-]{0,255}\Z")
+_PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+_MAX_PARAMETERS: Final = 64
+_ROUTED: Final = ("model", "stream")
+"""Request parameters that the gateway's own work rests on."""
 _MAX_INDEX: Final = 1023
 _MAX_GPU: Final = 63
 _MAX_SOCKET_BYTES: Final = 107
@@ -253,6 +259,51 @@ Experts = Annotated[
 ]
 OnOffAuto = Annotated[str, PlainValidator(_switch), Kind("true, false or auto")]
 CacheMib = Annotated[int, PlainValidator(_cache_mib), Kind("size or unlimited")]
+
+
+def _parameter(path: str) -> str:
+    if not all(_PARAMETER.match(name) for name in path.split(".")):
+        raise wrong(f"{shown(path)} is not the name of a request parameter, such as temperature")
+    if path.partition(".")[0] in _ROUTED:
+        raise wrong(f"{shown(path)} is for the client and the gateway to agree on: leave it out")
+    return path
+
+
+def _parameters(value: Any) -> dict[str, Any]:
+    """[gateway] set: inner tables become paths, ``chat_template_kwargs.enable_thinking``."""
+    if not isinstance(value, dict):
+        raise wrong("is not a table of request parameters")
+    found = dict(_paths_of(value))
+    if len(found) > _MAX_PARAMETERS:
+        raise wrong(f"has more than {_MAX_PARAMETERS} parameters")
+    return found
+
+
+def _paths_of(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        path = _parameter(prefix + name)
+        if isinstance(value, dict) and value:
+            yield from _paths_of(value, f"{path}.")
+        elif _is_json(value):
+            yield path, value
+        else:
+            raise wrong(f"{path} has a value that JSON does not know: {shown(value)}")
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_json(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_json(item) for item in value.values())
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value))
+
+
+ParameterValues = Annotated[dict[str, Any], PlainValidator(_parameters), Kind("table")]
+Parameters = Annotated[
+    list[Annotated[str, AfterValidator(_parameter)]],
+    Field(max_length=_MAX_PARAMETERS),
+    AfterValidator(_no_doubles),
+]
 
 
 def _overrides(value: Any) -> tuple[Override, ...]:

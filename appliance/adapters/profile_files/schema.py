@@ -24,6 +24,8 @@ from appliance.adapters.profile_files.fields import (
     Layers,
     Line,
     OnOffAuto,
+    Parameters,
+    ParameterValues,
     Paths,
     Port,
     Served,
@@ -96,6 +98,28 @@ class OrderTable(Table):
 
     mounts: Paths = Field(default=[], description="paths whose file systems must be mounted")
     after: Words = Field(default=[], description="further units to start after")
+
+
+class GatewayTable(Table):
+    """``[gateway]``: what the gateway does with requests for it, whatever the client says."""
+
+    set: ParameterValues = Field(
+        default={},
+        description="`{ temperature = 0.6 }`: request parameters that always have these values; "
+        "an inner table reaches into an object",
+    )
+    strip: Parameters = Field(
+        default=[], description="request parameters that are taken out; dots reach into objects"
+    )
+    switch: Literal["manual", "on-request"] = Field(
+        default="manual",
+        description="a request while another serves is refused with the command that would "
+        "switch, or switches",
+    )
+    engine_key_file: AbsolutePath | None = Field(
+        default=None,
+        description="file with the key that the engine itself wants; readable for root alone",
+    )
 
 
 class LlamaServerTable(Table):
@@ -269,6 +293,7 @@ class ProfileFile(Table):
     )
     deadlines: DeadlinesTable | None = Field(default=None, description="see below")
     patch: PatchTable | None = Field(default=None, description="see below")
+    gateway: GatewayTable | None = Field(default=None, description="see below")
     order: OrderTable | None = Field(default=None, description="see below")
     unit: UnitOverrides = Field(
         default=(),

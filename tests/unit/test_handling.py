@@ -1,0 +1,158 @@
+"""How requests for a profile are treated: what is set, what is taken out, what is routed."""
+
+from dataclasses import replace
+
+import pytest
+
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.errors import ProfileError
+from appliance.domain.gateway import Routed
+from appliance.domain.profile import Endpoint, Handling
+from appliance.planning.handling import THINKING, handling_of, routed
+from tests.fakes.unit_specs import made
+
+VLLM = """\
+engine = "vllm"
+binary = "/opt/vllm/bin/vllm"
+model = "/models/m"
+port = 8022
+"""
+
+
+def handled(text: str) -> Handling:
+    """What is installed for a profile."""
+    return handling_of(parse_profile("m", (VLLM + text).encode()))
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with it, a line each."""
+    with pytest.raises(ProfileError) as caught:
+        parse_profile("m", (VLLM + text).encode())
+    return str(caught.value).splitlines()
+
+
+def test_a_profile_that_says_nothing_changes_nothing() -> None:
+    """Requests pass as they came."""
+    assert handled("") == handled('thinking = "on"\n') == Handling()
+
+
+def test_inner_tables_reach_into_objects() -> None:
+    """Every spelling of TOML names the same path."""
+    nested = handled("[gateway.set]\nn = 1\n[gateway.set.a.b]\nc = [1, { d = true }]\n")
+    dotted = handled("[gateway]\nset.n = 1\nset.a.b.c = [1, { d = true }]\n")
+    quoted = handled('[gateway]\nset = { n = 1, "a.b.c" = [1, { d = true }] }\n')
+    assert nested == dotted == quoted
+    assert nested.set_parameters == {"n": 1, "a.b.c": [1, {"d": True}]}
+
+
+def test_all_of_the_table_arrives() -> None:
+    """What is taken out, who may switch, and where the engine's key is."""
+    text = """
+[gateway]
+strip = ["logprobs", "chat_template_kwargs.tools"]
+switch = "on-request"
+engine_key_file = "/etc/appliance/m.key"
+"""
+    assert handled(text) == Handling(
+        strip_parameters=("logprobs", "chat_template_kwargs.tools"),
+        on_request=True,
+        engine_key_file="/etc/appliance/m.key",
+    )
+
+
+def test_thinking_that_is_off_stays_off() -> None:
+    """Every word that would switch it on is taken out of requests."""
+    assert handled('thinking = "off"\n').strip_parameters == THINKING
+
+
+def test_what_the_owner_sets_stays_set() -> None:
+    """Nothing is taken out that a profile sets on purpose, and nothing twice."""
+    text = 'thinking = "off"\n[gateway]\nset = { reasoning = { effort = "low" } }\nstrip = ["thinking"]\n'
+    found = handled(text).strip_parameters
+    assert "reasoning" not in found
+    assert sorted(found) == sorted(set(THINKING) - {"reasoning"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '[gateway]\nset = { model = "x" }\n',
+            'gateway.set "model" is for the client and the gateway to agree on: leave it out',
+        ),
+        (
+            '[gateway]\nstrip = ["stream"]\n',
+            (
+                'gateway.strip, item 1, "stream" is for the client and the gateway to agree on: '
+                "leave it out"
+            ),
+        ),
+        (
+            "[gateway]\nset = 3\n",
+            "gateway.set is not a table of request parameters",
+        ),
+        (
+            "[gateway]\nset = { since = 2026-01-01 }\n",
+            "gateway.set since has a value that JSON does not know: a date or time",
+        ),
+        (
+            "[gateway]\nset = { n = [nan] }\n",
+            "gateway.set n has a value that JSON does not know: a list",
+        ),
+        (
+            '[gateway]\nset = { "a b" = 1 }\n',
+            'gateway.set "a b" is not the name of a request parameter, such as temperature',
+        ),
+        (
+            '[gateway]\nstrip = ["a..b"]\n',
+            (
+                'gateway.strip, item 1, "a..b" is not the name of a request parameter, such as '
+                "temperature"
+            ),
+        ),
+        (
+            "[gateway.set]\n" + "".join(f"a{n} = 1\n" for n in range(65)),
+            "gateway.set has more than 64 parameters",
+        ),
+        (
+            '[gateway]\nset = { a = { b = 1 } }\nstrip = ["c", "a"]\n',
+            '"a" is taken out, and "a.b" is set: keep one',
+        ),
+        (
+            '[gateway]\nset = { a = 1 }\nstrip = ["a.b"]\n',
+            '"a.b" is taken out, and "a" is set: keep one',
+        ),
+    ],
+    ids=range(10),
+)
+def test_a_mistake_is_said(text: str, expected: str) -> None:
+    """One sentence, with the line of the key."""
+    (line,) = problems(text)
+    assert line.partition(": ")[2] == expected
+
+
+def test_the_engine_is_told_a_name_that_it_knows() -> None:
+    """The first served name that is no pattern, or the profile's own."""
+    base = made("m", "gpu-0", served=("claude-*", "qwen", "q"))
+    assert routed(base).engine_name == "qwen"
+    assert routed(replace(base, served=("claude-*",))).engine_name == "m"
+
+
+def test_what_is_applied_is_what_is_routed() -> None:
+    """Names, address, claim and handling come from the manifest, the key from elsewhere."""
+    handling = Handling(set_parameters={"n": 1}, strip_parameters=("a",), on_request=True)
+    applied = made("m", "gpu-0", served=("m", "x"), endpoint=Endpoint(port=9), handling=handling)
+    expected = Routed(
+        name="m",
+        served=("m", "x"),
+        engine_name="m",
+        endpoint=Endpoint(port=9),
+        exclusive=True,
+        set_parameters={"n": 1},
+        strip_parameters=("a",),
+        on_request=True,
+        engine_key="s3cret",
+    )
+    assert routed(applied, "s3cret") == expected
+    assert "s3cret" not in repr(expected)
+    assert not routed(made("embedder")).exclusive
