@@ -13,10 +13,10 @@ import sys
 from appliance.adapters.backend_http import HttpBackend
 from appliance.adapters.clock import SystemClock
 from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.gateway import SocketGateway
 from appliance.adapters.host import LinuxHost
 from appliance.adapters.logs import log_to_journal
 from appliance.adapters.manifest import ManifestProfiles
-from appliance.adapters.null_gateway import NullGateway
 from appliance.adapters.peaks import FilePeaks
 from appliance.adapters.sd import Readiness, inherited_socket
 from appliance.adapters.sqlite import SqliteStore
@@ -52,11 +52,12 @@ async def run(settings: Settings) -> None:
         journal=settings.runtime_dir / "operation.json",
     )
     await store.open()
+    gateway = SocketGateway(settings.control_socket.with_name("gateway.sock"))
     async with SystemdUnits() as units:
         outside = Outside(
             units=units,
             backend=HttpBackend(),
-            gateway=NullGateway(),
+            gateway=gateway,
             host=host,
             commitment=FileCommitment(settings.state_dir),
             store=store,
@@ -77,6 +78,7 @@ async def run(settings: Settings) -> None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervisor.run())
                 tasks.create_task(ledger.run())
+                tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
                 if listener is None:
                     _log.warning("no control socket: start appliance-supervisor.socket")

@@ -6,6 +6,7 @@ Implementations translate foreign errors into `appliance.domain.errors` and boun
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from appliance.domain.gateway import EngineLoad, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
@@ -95,20 +96,39 @@ class Backend(Protocol):
         """Ask for one real answer. Returns what to show; raises `BackendError`."""
         ...
 
+    async def load(self, applied: Applied) -> EngineLoad | None:
+        """What it says about its own queue; None: nothing, or not within a few seconds."""
+        ...
+
 
 class Gateway(Protocol):
-    """The one address that clients keep. Each method returns what to show, None: skipped."""
+    """The one address that clients keep. What it cannot be told it does without, and so do we.
 
-    async def hold(self) -> str | None:
-        """Queue new requests."""
+    `hold`, `drain` and `release` return what to show; None: skipped, because nobody answers.
+    """
+
+    def route(self, state: State) -> None:
+        """Serve by this from now on; does not wait. A gateway that comes later is told too."""
+        ...
+
+    def reload(self) -> None:
+        """Let it read keys and profiles again; does not wait."""
+        ...
+
+    async def hold(self, names: Sequence[str]) -> str | None:
+        """Let new requests for these profiles wait."""
         ...
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
-        """Let requests in flight finish, at most `timeout_s`."""
+        """Let requests in flight finish, at most `timeout_s`; cancelled, it cuts none."""
         ...
 
-    async def release(self, serving: Sequence[str]) -> str | None:
-        """Route to `serving` and let held requests go."""
+    async def release(self, state: State) -> str | None:
+        """Serve by this, and let held requests go."""
+        ...
+
+    async def stats(self) -> Mapping[str, object] | None:
+        """What it has measured, as it says it; None: it does not answer at once."""
         ...
 
 

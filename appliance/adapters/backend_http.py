@@ -1,4 +1,4 @@
-"""Ask a backend for one real answer (OpenAI-compatible HTTP on loopback or a unix socket).
+"""Ask a backend for one real answer, or how busy it is (HTTP on loopback or a unix socket).
 
 The standard library's client in a thread: one request an operation does not pay for a bigger
 one in a daemon that runs for months.
@@ -9,14 +9,20 @@ import http.client
 import json
 import socket
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from appliance.domain.errors import BackendError
+from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Applied, Endpoint, WarmUp
+from appliance.planning.engine_load import kv_cache_in_slots, load_in
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
 _MAX_ANSWER_BYTES: Final = 1 << 20
+_LLAMA_SERVER: Final = "llama-server"
+_LOAD_TIMEOUT_S: Final = 2.0
+"""An engine answers between two steps of its models: longer is busy, and says enough."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -56,6 +62,17 @@ class HttpBackend:
             _abort(connection)
         return f"answered in {time.monotonic() - began:.2f} s"
 
+    async def load(self, applied: Applied) -> EngineLoad | None:
+        """What it says about its own queue; None: nothing, or not within two seconds."""
+        connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(_LOAD_TIMEOUT_S):
+                return await asyncio.to_thread(_load, connection, applied)
+        except (TimeoutError, OSError, http.client.HTTPException):
+            return None
+        finally:
+            _abort(connection)
+
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
     if endpoint.socket is not None:
@@ -76,6 +93,27 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
         raise BackendError(f"{path} answered {response.status} {response.reason}")
     if not _is_answer(applied.warm_up, json.loads(answer)):
         raise BackendError(f"{path} answered 200 without a result")
+
+
+def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoad | None:
+    """In a thread. Raises OSError or HTTPException."""
+    metrics = _page(connection, "/metrics")
+    if metrics is None:
+        return None
+    load = load_in(metrics)
+    if load.kv_cache is None and applied.engine == _LLAMA_SERVER:
+        slots = _page(connection, "/slots")
+        load = replace(load, kv_cache=None if slots is None else kv_cache_in_slots(slots))
+    return None if load == EngineLoad() else load
+
+
+def _page(connection: http.client.HTTPConnection, path: str) -> str | None:
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read(_MAX_ANSWER_BYTES).decode(errors="replace")
+    if response.read(1):
+        connection.close()  # there is more than anybody wants; the next one connects anew
+    return text if response.status == http.client.OK else None
 
 
 def _request(applied: Applied) -> tuple[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What the gateway, the supervisor and the planning of routes tell each other about."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from appliance.domain.profile import Endpoint
@@ -153,7 +153,24 @@ class Configuration:
         """What of `addresses` and `interfaces` other machines can reach."""
         return (*(a for a in self.addresses if not is_loopback(a)), *self.interfaces)
 
+    def on_loopback(self) -> "Configuration":
+        """This, without what other machines can reach."""
+        own = tuple(a for a in self.addresses if is_loopback(a))
+        return replace(self, addresses=own, interfaces=())
+
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach an IP address."""
     return address.startswith("127.") or address == "::1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """What an engine says about itself. None: it does not say."""
+
+    running: int | None = None
+    """Requests that it works on."""
+    queued: int | None = None
+    """Requests that wait inside it."""
+    kv_cache: float | None = None
+    """The share of its KV cache that is in use, 0 to 1."""

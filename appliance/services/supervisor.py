@@ -19,6 +19,7 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.ended import ended
+from appliance.planning.gateway_state import state_of
 from appliance.planning.goals import goal_of
 from appliance.planning.summary import changes, described, summary
 from appliance.planning.wording import no_such_profile
@@ -226,6 +227,7 @@ class Supervisor:
     def reload(self) -> int:
         """Read the applied profiles again; returns how many there are. Raises `StoreError`."""
         self._catalogue = self._profiles.load()
+        self._out.gateway.reload()
         _log.info("%d profiles are applied", len(self._catalogue))
         return len(self._catalogue)
 
@@ -336,10 +338,16 @@ class Supervisor:
                 await self.submit(Request(kind=Kind.REPAIR, names=names))
 
     def _look_at(self, observed: Observed) -> None:
-        """Tell the journal and systemd what is new."""
+        """Tell the gateway how things are, the journal and systemd what is new."""
         self._seen = observed
         committed = self._out.commitment.committed()
-        operation = None if self._running is None else self._running.operation
+        running = self._running
+        operation = None if running is None else running.operation
+        self._out.gateway.route(
+            state_of(self._catalogue, observed, committed, None)
+            if running is None
+            else running.gateway_state(observed)
+        )
         serving = observed.serving()
         operating = operation is not None
         for sentence in changes(self._serving, serving, committed, operating=operating):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError
+from appliance.domain.gateway import State
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, Kind, Operation, Phase, has_run_out
 from appliance.domain.profile import Applied, Catalogue
@@ -35,6 +36,7 @@ from appliance.planning.actions import (
 )
 from appliance.planning.admission import Finding, Level, findings, refusal
 from appliance.planning.ended import ended
+from appliance.planning.gateway_state import state_of
 from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.run_admission import run_findings
 from appliance.planning.transaction import next_action
@@ -109,6 +111,16 @@ class Transaction:
         """What the current phase says."""
         return self._timer.text
 
+    def gateway_state(self, observed: Observed) -> State:
+        """What clients meet while this runs."""
+        return state_of(
+            self._catalogue,
+            observed,
+            self._out.commitment.committed(),
+            None if self._steps.committed else self.operation,
+            started=self._steps.started,
+        )
+
     def cancel(self) -> bool:
         """Ask for a roll-back; False: it is too late, or it is rolling back already."""
         if self.operation.rolling_back or self._steps.committed:
@@ -164,7 +176,8 @@ class Transaction:
                 await self._check(observed)
             case HoldRequests():
                 await self._enter(Phase.HOLD)
-                self._told(await self._out.gateway.hold())
+                held = sorted(self.gateway_state(observed).held)
+                self._told(await self._out.gateway.hold(held))
                 self._steps = replace(self._steps, held=True)
             case DrainRequests(names):
                 await self._drain(names)
@@ -229,7 +242,9 @@ class Transaction:
         asked = self.operation.drain_s
         limit = max((self._catalogue[n].deadlines.drain_s for n in names), default=0.0)
         drained = self._out.gateway.drain(names, limit if asked is None else asked)
-        self._told(await self._unless_cancelled(drained))
+        told = await self._unless_cancelled(drained)
+        if not self._cancel.is_set():
+            self._told(told)
         self._steps = replace(self._steps, drained=True)
 
     async def _warm_up(self, name: str) -> None:
@@ -272,8 +287,8 @@ class Transaction:
                 await commitment.set_hold(goal.hold_until)
             if goal.hold_until is not None:
                 await self._out.units.start_hold()
-        await self._out.gateway.release(observed.serving())
         self._steps = replace(self._steps, committed=True)
+        self._timer.tell(await self._out.gateway.release(self.gateway_state(observed)) or "")
 
     async def _turn_round(self, reason: str, failed: Phase) -> None:
         await self._enter(failed)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.domain.errors import BackendError, StoreError, UnitError
+from appliance.domain.gateway import EngineLoad, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
@@ -112,6 +113,7 @@ class FakeBackend:
         self.hangs: set[str] = set()
         self.cold: set[str] = set()
         self.asked: list[str] = []
+        self.loads: dict[str, EngineLoad] = {}
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
         await asyncio.sleep(0)
@@ -122,24 +124,53 @@ class FakeBackend:
             raise BackendError(f"no answer within {timeout_s:.0f} s")
         return "answered in 0.01 s"
 
+    async def load(self, applied: Applied) -> EngineLoad | None:
+        await asyncio.sleep(0)
+        return self.loads.get(applied.name)
+
 
 class FakeGateway:
-    """The port `Gateway`: remembers what it was asked."""
+    """The port `Gateway`: remembers what it was asked. `away`: it answers nothing."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.states: list[State] = []
+        self.reloads = 0
+        self.away = False
+        self.drains = asyncio.Event()
+        self.drains.set()
 
-    async def hold(self) -> str | None:
-        self.calls.append("hold")
-        return "0 queued"
+    @property
+    def state(self) -> State:
+        """What it goes by."""
+        return self.states[-1]
+
+    def route(self, state: State) -> None:
+        if not self.states or self.states[-1] != state:
+            self.states.append(state)
+
+    def reload(self) -> None:
+        self.reloads += 1
+
+    async def hold(self, names: Sequence[str]) -> str | None:
+        return self._answer(f"hold {' '.join(names)}", "3 requests wait")
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
-        self.calls.append(f"drain {' '.join(names)} {timeout_s:g}")
-        return "0 requests"
+        told = self._answer(f"drain {' '.join(names)} {timeout_s:g}", "2 finished")
+        await self.drains.wait()
+        return told
 
-    async def release(self, serving: Sequence[str]) -> str | None:
-        self.calls.append(f"release {' '.join(serving)}")
-        return None
+    async def release(self, state: State) -> str | None:
+        self.route(state)
+        serving = [n for n, s in state.standings.items() if s is Standing.SERVING]
+        return self._answer(f"release {' '.join(serving)}", "3 requests go on")
+
+    async def stats(self) -> Mapping[str, object] | None:
+        return None if self.away else {"uptime_s": 1.0, "profiles": {}, "keys": {}}
+
+    def _answer(self, call: str, text: str) -> str | None:
+        self.calls.append(call)
+        return None if self.away else text
 
 
 class FakeHost:

@@ -85,7 +85,7 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert outside.commitment.names == ("genesis",)
     done = [e.phase for e in phases if e.state is PhaseState.DONE]
     assert done == [*list(Phase)[:5], Phase.LOAD, Phase.WARM_UP, Phase.COMMIT]
-    assert outside.gateway.calls == ["hold", "drain aeon 30", "release genesis"]
+    assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
 async def test_the_release_tells_what_it_waited_for() -> None:

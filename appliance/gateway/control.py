@@ -1,0 +1,181 @@
+"""gateway.sock: how the supervisor tells the gateway what serves, and asks what it sees.
+
+NDJSON, one object a line each way, any number of requests on a connection, one after another:
+
+===============================================  ==========================================
+``{"verb": "route", "state": {…}}``              serve by this from now on
+``{"verb": "hold", "names": […]}``               let new requests for these profiles wait;
+                                                 answers how many wait
+``{"verb": "drain", "names": […], "timeout_s"}`` answers when their requests have finished or
+                                                 were cut, and how many of each
+``{"verb": "release", "state": {…}}``            as ``route``; answers how many waited
+``{"verb": "stats"}``                            answers what was measured
+``{"verb": "reload"}``                           read keys and profiles again
+===============================================  ==========================================
+
+An answer has ``ok``; when that is false, ``error`` says why. A drain ends with its connection: a
+supervisor that dies or is told to go back cuts nobody. Who may connect is the socket's mode.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from appliance.domain.gateway import State
+from appliance.gateway.meter import Meter
+from appliance.planning.gateway_state import decode_names, decode_state
+
+_log = logging.getLogger(__name__)
+
+_MAX_LINE_BYTES: Final = 1 << 20
+_LONGEST_DRAIN_S: Final = 86400.0
+
+Message = Mapping[str, Any]
+
+
+class Board(Protocol):
+    """What is told to clients."""
+
+    def take(self, state: State) -> None:
+        """Serve by this from now on."""
+        ...
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Let new requests for these wait, until the next state says otherwise."""
+        ...
+
+
+class Traffic(Protocol):
+    """The requests that are under way."""
+
+    def in_flight(self, names: Sequence[str]) -> int:
+        """Requests that were sent to these profiles and are not over."""
+        ...
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> tuple[int, int]:
+        """Wait for them, then cut those that are left: how many finished, how many were cut."""
+        ...
+
+
+class Control:
+    """Answers on gateway.sock.
+
+    Args:
+        board: Takes what the supervisor tells.
+        traffic: Is drained.
+        meter: Has measured it.
+        reload: Reads keys and profiles again. What it raises is answered and logged.
+    """
+
+    def __init__(
+        self, board: Board, traffic: Traffic, meter: Meter, *, reload: Callable[[], None]
+    ) -> None:
+        self._board = board
+        self._traffic = traffic
+        self._meter = meter
+        self._reload = reload
+        self._began_s = monotonic()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer for ever. The socket's file stays: it is systemd's."""
+        keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        server = await asyncio.start_unix_server(
+            self._converse, sock=listener, limit=_MAX_LINE_BYTES, **keep
+        )
+        async with server:
+            await server.serve_forever()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The next line is awaited during an answer: how else would one learn that nobody waits?
+        upcoming = asyncio.ensure_future(reader.readline())
+        try:
+            while line := await upcoming:
+                upcoming = asyncio.ensure_future(reader.readline())
+                answer = await self._unless_left(self._answer(line), upcoming)
+                if answer is None:
+                    return
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            _log.debug("the supervisor left")
+        finally:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+            writer.close()
+
+    async def _unless_left(
+        self, answer: Coroutine[Any, Any, Message], upcoming: asyncio.Future[bytes]
+    ) -> Message | None:
+        """The answer; None: who asked has closed the connection meanwhile."""
+        answering = asyncio.ensure_future(answer)
+        try:
+            both: set[asyncio.Future[Any]] = {answering, upcoming}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done() and not await upcoming:
+                return None
+            return await answering
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
+    async def _answer(self, line: bytes) -> Message:
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ValueError("a request is an object")  # noqa: TRY301, TRY004
+            return {"ok": True, **await self._do(request)}
+        except (ValueError, RecursionError) as error:
+            return {"ok": False, "error": str(error)}
+
+    async def _do(self, request: Message) -> Message:
+        match request.get("verb"):
+            case "route":
+                self._board.take(decode_state(request.get("state")))
+                return {}
+            case "hold":
+                names = decode_names(request, "names")
+                self._board.hold(names)
+                return {"waiting": self._meter.waiting(names)}
+            case "drain":
+                return await self._drain(decode_names(request, "names"), _seconds(request))
+            case "release":
+                waiting = self._meter.waiting()
+                self._board.take(decode_state(request.get("state")))
+                return {"released": waiting}
+            case "stats":
+                return {"stats": {**self._meter.document(), "uptime_s": self._uptime_s()}}
+            case "reload":
+                self._try_reload()
+                return {}
+            case verb:
+                raise ValueError(f"no such verb: {verb!r:.40}")
+
+    async def _drain(self, names: Sequence[str], timeout_s: float) -> Message:
+        finished, cut = await self._traffic.drain(names, timeout_s)
+        if cut:
+            _log.warning("%d requests were cut after %.0f s", cut, timeout_s)
+        return {"finished": finished, "cut": cut}
+
+    def _try_reload(self) -> None:
+        try:
+            self._reload()
+        except Exception as error:
+            _log.exception("what was read before stays in force")
+            raise ValueError(f"not read: {error}") from error
+
+    def _uptime_s(self) -> float:
+        return round(monotonic() - self._began_s, 1)
+
+
+def _seconds(request: Message) -> float:
+    value = request.get("timeout_s")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("timeout_s is no number")  # noqa: TRY004
+    if not 0 <= value <= _LONGEST_DRAIN_S:
+        raise ValueError("timeout_s is no time")
+    return float(value)
