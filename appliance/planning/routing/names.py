@@ -1,0 +1,208 @@
+"""Which profile a request is for, and whether it may go there now.
+
+Looked for in this order; the first that is found decides:
+
+1. the profile of that name
+2. profiles that serve exactly that name
+3. profiles that serve a pattern that fits, the one with the longest text before its first
+   wildcard; ``*`` stands for any text, ``?`` for one character
+4. for ``default``, and for a request that names no model: the default profile
+
+Among several profiles of one step the one that serves comes first, then one that will, then a
+committed one, then the order of names. A key sees only the profiles that it may use.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+
+DEFAULT: Final = "default"
+_WILDCARD: Final = re.compile(r"[*?]")
+_MOST_LISTED: Final = 20
+_LONGEST_QUOTE: Final = 100
+_LONGEST_NAME: Final = 256
+"""That a pattern is tried on: clients decide about the length, and trying can be slow."""
+_RETRY_AFTER_S: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pattern:
+    fits: re.Pattern[str]
+    literal: int
+    """Characters before its first wildcard."""
+    text: str
+    profiles: tuple[str, ...]
+
+
+class Directory:
+    """Every applied profile, looked up by what clients call it.
+
+    Args:
+        catalogue: By name.
+    """
+
+    def __init__(self, catalogue: Mapping[str, Routed]) -> None:
+        self._catalogue = catalogue
+        names: dict[str, list[str]] = {}
+        patterns: dict[str, list[str]] = {}
+        for name in sorted(catalogue):
+            for served in dict.fromkeys(catalogue[name].served):
+                group = patterns if _WILDCARD.search(served) else names
+                group.setdefault(served, []).append(name)
+        # Nobody can take a profile's own name away from it.
+        self._names = {n: tuple(p) for n, p in names.items()} | {n: (n,) for n in catalogue}
+        self._patterns = sorted(
+            (_pattern(text, tuple(profiles)) for text, profiles in patterns.items()),
+            key=lambda pattern: (-pattern.literal, pattern.text),
+        )
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, ...]]:
+        """Every exact name with the profiles behind it."""
+        return self._names
+
+    def resolve(self, model: str | None, state: State, key: Key | None = None) -> Routed | Refusal:
+        """The profile for a request; it may be held, loading or down.
+
+        Args:
+            model: What the client asks for; None or empty: it does not say.
+            state: What serves now.
+            key: Whose request it is; None: nobody's, who may use everything.
+        """
+        found = [name for name in self._candidates(model or DEFAULT) if may_use(key, name)]
+        if found:
+            # One is what there nearly always is.
+            best = found[0] if len(found) == 1 else min(found, key=lambda n: (_rank(n, state), n))
+            return self._catalogue[best]
+        if model and model != DEFAULT:
+            return self._not_found(model, state, key)
+        standing_in = default(self._catalogue, state, key)
+        return _nothing_serves() if standing_in is None else self._catalogue[standing_in]
+
+    def _candidates(self, model: str) -> tuple[str, ...]:
+        exact = self._names.get(model)
+        if exact is not None:
+            return exact
+        if len(model) > _LONGEST_NAME:
+            return ()
+        fitting = (p.profiles for p in self._patterns if p.fits.fullmatch(model))
+        return next(fitting, ())
+
+    def _not_found(self, model: str, state: State, key: Key | None) -> Refusal:
+        quoted = f'"{model[:_LONGEST_QUOTE]}"'
+        if self._candidates(model):
+            message = f"the key {key.name if key else ''} may not use {quoted}"
+            return Refusal(status=403, code="model_not_allowed", message=message, param="model")
+        there = sorted(
+            (n for n in self._catalogue if may_use(key, n)), key=lambda n: (_rank(n, state), n)
+        )
+        more = ", …" if len(there) > _MOST_LISTED else ""
+        listed = ", ".join(there[:_MOST_LISTED]) + more if there else "none"
+        message = f"there is no model {quoted}; there are: {listed}"
+        return Refusal(status=404, code="model_not_found", message=message, param="model")
+
+
+def resolve(
+    model: str | None, catalogue: Mapping[str, Routed], state: State, key: Key | None = None
+) -> Routed | Refusal:
+    """The profile for one request; see `Directory`, which is cheaper for many."""
+    return Directory(catalogue).resolve(model, state, key)
+
+
+def default(catalogue: Mapping[str, Routed], state: State, key: Key | None = None) -> str | None:
+    """The profile of requests that name none; None: nothing serves, comes or is committed.
+
+    One that serves comes before one that an operation brings up, that before a committed one
+    that is down. Those that own no device only help out: they come last of all.
+    """
+    free = [n for n in state.standings if _serves(n, state)]
+    order = [*_in_order(free, state), *state.target, *state.committed]
+    there = [name for name in order if name in catalogue and may_use(key, name)]
+    return next((n for n in there if catalogue[n].exclusive), next(iter(there), None))
+
+
+def ready(profile: Routed, state: State, *, may_switch: bool = False) -> bool | Refusal:
+    """Whether a request for a profile may go to it now; False: it has to wait for a change.
+
+    Args:
+        profile: What it was resolved to.
+        state: What serves now.
+        may_switch: Whose request it is may have the box switched to another profile.
+    """
+    if profile.name in state.held:
+        return False
+    match state.standing(profile.name):
+        case Standing.SERVING:
+            return True
+        case Standing.COMING:
+            return False
+        case Standing.DOWN:
+            if may_switch and profile.on_request:
+                return False
+            return not_active(profile, state)
+
+
+def not_active(profile: Routed, state: State) -> Refusal:
+    """Why a profile that is down is not served, and what to do about it."""
+    if profile.name in state.committed:
+        return Refusal(
+            status=503,
+            code="model_unavailable",
+            message=f"{profile.name} is down at the moment; appliance status tells why",
+            param="model",
+            retry_after_s=_RETRY_AFTER_S,
+        )
+    free = [n for n in state.standings if _serves(n, state)]
+    active = ", ".join(_in_order(free, state))
+    now = f"{active} is active" if active else "nothing is active"
+    # Not a status that clients retry by themselves: nothing will change until somebody acts.
+    return Refusal(
+        status=404,
+        code="model_not_active",
+        message=f"{profile.name} is not active, {now}; to change that: "
+        f"appliance switch {profile.name}",
+        param="model",
+    )
+
+
+def may_use(key: Key | None, profile: str) -> bool:
+    """Whether a key may use a profile."""
+    return key is None or key.profiles is None or profile in key.profiles
+
+
+def _pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:
+    # Runs of stars say no more than one, and would be slow to try.
+    wild = {"*": ".*", "?": "."}
+    parts = re.split(r"(\*|\?)", re.sub(r"\*+", "*", text))
+    fits = re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.DOTALL)
+    return _Pattern(fits=fits, literal=len(parts[0]), text=text, profiles=profiles)
+
+
+def _serves(name: str, state: State) -> bool:
+    return name not in state.held and state.standing(name) is Standing.SERVING
+
+
+def _rank(name: str, state: State) -> int:
+    if _serves(name, state):
+        return 0
+    if name in state.held or name in state.target or state.standing(name) is Standing.COMING:
+        return 1
+    return 2 if name in state.committed else 3
+
+
+def _in_order(names: Iterable[str], state: State) -> list[str]:
+    """As they were committed, then by name."""
+    places = {name: at for at, name in enumerate(state.committed)}
+    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+
+
+def _nothing_serves() -> Refusal:
+    return Refusal(
+        status=503,
+        code="no_model",
+        message="no model serves now; appliance status tells why",
+        retry_after_s=_RETRY_AFTER_S,
+    )
