@@ -39,6 +39,7 @@ from appliance.adapters.toml.file import (
     read_document,
 )
 from appliance.domain.errors import SettingsError
+from appliance.settings_gateway import Gateway
 
 SETTINGS_FILE: Final = Path("/etc/appliance/appliance.toml")
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
@@ -152,9 +153,6 @@ class Settings(BaseSettings):
         description="units that are not ours and must never run beside a backend, such as an "
         "old `vllm.service`",
     )
-    gateway_port: Port = Field(
-        default=8010, description="the address clients keep; no profile may use it"
-    )
     status_port: Port = Field(default=8011, description="the status API; no profile may use it")
     look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,
@@ -167,6 +165,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="of the supervisor, in the journal"
     )
+    gateway: Gateway = Field(default=Gateway(), description="the address clients keep")
     memory: Memory = Field(
         default=Memory(), description="what the gate wants free, and how often to look"
     )
@@ -174,7 +173,7 @@ class Settings(BaseSettings):
     @property
     def reserved_ports(self) -> Mapping[int, str]:
         """Ports that no profile may use, and what to call their owner."""
-        return {self.gateway_port: "the gateway", self.status_port: "the status API"}
+        return {self.gateway.port: "the gateway", self.status_port: "the status API"}
 
 
 def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:

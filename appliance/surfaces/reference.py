@@ -170,12 +170,18 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if value is None or value in ((), [], {}, "") or isinstance(value, BaseModel):
         return ""
+    return _written(value, _kind(field.annotation, field.metadata))
+
+
+def _written(value: Any, kind: str) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if isinstance(value, int) and kind == "size":
+        return f'`"{value >> 20}MiB"`'
     if isinstance(value, int | float):
-        return f"`{value:g}`" + (
-            " s" if _kind(field.annotation, field.metadata) == "duration" else ""
-        )
+        return f"`{value:g}`" + (" s" if kind == "duration" else "")
+    if isinstance(value, list):
+        return "`[" + ", ".join(f'"{item}"' for item in value) + "]`"
     return f'`"{value}"`'
 
 

@@ -239,7 +239,7 @@ def test_bad_settings(fleet: Fleet) -> None:
     """A wrong settings file is status 78 with its line, and the model runs on."""
     path = "/etc/appliance/appliance.toml"
     try:
-        for text in ("look_evry_s = 1\n", 'gateway_port = "x"\n', "= 1\n"):
+        for text in ("look_evry_s = 1\n", 'gateway.port = "x"\n', "= 1\n"):
             fleet.box.write(path, text)
             for words in ("config validate", "apply"):
                 done = fleet.box.run(f"appliance {words}", check=False)

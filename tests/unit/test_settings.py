@@ -109,8 +109,8 @@ def test_the_settings_can_be_shown_as_text(file: Path) -> None:
         ),
         (
             "",
-            {"APPLIANCE_GATEWAY_PORT": "80"},
-            ['APPLIANCE_GATEWAY_PORT="80": gateway_port is at least 1024'],
+            {"APPLIANCE_GATEWAY__PORT": "80"},
+            ['APPLIANCE_GATEWAY__PORT="80": gateway.port is at least 1024'],
         ),
         (
             "",

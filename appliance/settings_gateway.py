@@ -1,0 +1,187 @@
+"""``[gateway]`` of the settings, and what `appliance apply` compiles it to."""
+
+import re
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_settings import NoDecode
+
+from appliance.adapters.profile_files.fields import (
+    AbsolutePath,
+    Deadline,
+    Duration,
+    Kind,
+    Port,
+    Size,
+    shown,
+    wrong,
+)
+from appliance.domain.gateway import Configuration, Limits
+
+_INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
+"""As long as IFNAMSIZ of netdevice(7) allows."""
+_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]{0,127}\*?\Z")
+_MOST_ADDRESSES: Final = 32
+
+
+def _split(value: Any) -> Any:
+    """A variable lists things with spaces or commas between them."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+def _place(text: str) -> str:
+    """An address in its shortest form, or the name of an interface."""
+    try:
+        address = ip_address(text)
+    except ValueError as error:
+        if _INTERFACE.match(text) is None or text.replace(".", "").isdigit():
+            raise wrong(f"{shown(text)} is neither an address nor an interface") from error
+        return text
+    if address.is_unspecified:
+        raise wrong(f"{shown(text)} is every address there is: name those that are meant")
+    if address.is_multicast or "%" in text:
+        raise wrong(f"{shown(text)} is no address to listen on: name its interface instead")
+    return str(address)
+
+
+def _no_doubles(items: Sequence[str]) -> Sequence[str]:
+    if len(set(items)) != len(items):
+        raise wrong("names a place twice")
+    return items
+
+
+def _url_path(text: str) -> str:
+    if _PATH.match(text) is None:
+        raise wrong(f"{shown(text)} is not a path such as /metrics or /slots/*")
+    return text
+
+
+Places = Annotated[
+    list[Annotated[str, AfterValidator(_place), Kind("address or interface")]],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(min_length=1, max_length=_MOST_ADDRESSES),
+    AfterValidator(_no_doubles),
+]
+UrlPaths = Annotated[
+    list[Annotated[str, AfterValidator(_url_path), Kind("URL path")]],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(max_length=64),
+]
+MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 36)]
+
+
+class Gateway(BaseModel):
+    """``[gateway]``: the address clients keep. `appliance apply` puts changes in force."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    port: Port = Field(default=8010, description="the port clients keep; no profile may use it")
+    listen: Places = Field(
+        default=["127.0.0.1"],
+        description="addresses, and names of network interfaces, which may come later; beyond this "
+        "machine only with keys",
+    )
+    tls_certificate: AbsolutePath | None = Field(
+        default=None,
+        description="PEM file, the whole chain; beyond this machine the gateway then speaks TLS",
+    )
+    tls_key: AbsolutePath | None = Field(
+        default=None, description="PEM file with its private key, readable for root alone"
+    )
+    require_keys: Literal["beyond-loopback", "always"] = Field(
+        default="beyond-loopback",
+        description="who needs a key: clients on other machines, or everybody",
+    )
+    allow_paths: UrlPaths = Field(
+        default=[],
+        description="engines' administrative paths that clients may use all the same, such as "
+        '"/metrics"',
+    )
+    drain: Deadline = Field(
+        default=600.0,
+        description="for answers under way when a reload or an upgrade hands over to a new process",
+    )
+    stop: Annotated[Duration, Field(le=300)] = Field(
+        default=10.0,
+        description="for answers under way when the gateway is stopped or restarted; what is cut "
+        "is told so",
+    )
+    max_wait: Deadline = Field(
+        default=300.0, description="for a request that waits for a switch or a start"
+    )
+    min_residency: Duration = Field(
+        default=60.0,
+        description="a model that was switched to on request stays at least so long",
+    )
+    max_queue: Annotated[int, Field(ge=0, le=65_536)] = Field(
+        default=256, description="requests that may wait at once; more are told to come again"
+    )
+    max_connections: Annotated[int, Field(ge=8, le=16_384)] = Field(
+        default=1024, description="clients at once"
+    )
+    max_body: MemorySize = Field(
+        default=64 << 20, description="of one request, such as one with pictures in it"
+    )
+    max_buffered: MemorySize = Field(
+        default=256 << 20, description="of all requests that are being read or wait, together"
+    )
+    idle: Deadline = Field(
+        default=75.0, description="until a connection without a request is closed"
+    )
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise wrong("wants tls_certificate and tls_key, or neither")
+        if self.max_buffered < self.max_body:
+            raise wrong("has a max_buffered that is smaller than its max_body")
+        return self
+
+    def compiled(
+        self, *, state_dir: Path, control_socket: Path, log_level: str, loopback_only: bool = False
+    ) -> Configuration:
+        """What the gateway reads.
+
+        Args:
+            state_dir: Where the keys are.
+            control_socket: The supervisor's.
+            log_level: Of what it writes to the journal.
+            loopback_only: Leave out what other machines can reach.
+        """
+        addresses = tuple(text for text in self.listen if _is_address(text))
+        found = Configuration(
+            port=self.port,
+            addresses=addresses,
+            interfaces=tuple(text for text in self.listen if text not in addresses),
+            tls=self.tls_certificate is not None,
+            keys_always=self.require_keys == "always",
+            limits=Limits(
+                body_bytes=self.max_body,
+                buffered_bytes=self.max_buffered,
+                connections=self.max_connections,
+                idle_s=self.idle,
+                queue=self.max_queue,
+                wait_s=self.max_wait,
+            ),
+            drain_s=self.drain,
+            stop_s=self.stop,
+            min_residency_s=self.min_residency,
+            allow_paths=tuple(self.allow_paths),
+            state_dir=str(state_dir),
+            control_socket=str(control_socket),
+            log_level=log_level,
+        )
+        return found.on_loopback() if loopback_only else found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
