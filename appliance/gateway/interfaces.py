@@ -19,8 +19,11 @@ class Router(Protocol):
         """
         ...
 
-    def ready(self, name: str) -> bool | Refusal:
-        """Whether a request to a profile may go now; False: it has to wait for a change."""
+    def ready(self, name: str, key: Key | None) -> bool | Refusal:
+        """Whether a request to a profile may go now; False: it has to wait for a change.
+
+        Who waits routes again after the change: `default` may have become another profile.
+        """
         ...
 
     def wanted(self, name: str, key: Key | None) -> None:
@@ -33,6 +36,10 @@ class Router(Protocol):
 
     def models(self, key: Key | None) -> bytes:
         """The body of ``GET /v1/models``."""
+        ...
+
+    def model(self, name: str, key: Key | None) -> bytes | Refusal:
+        """The body of ``GET /v1/models/NAME``."""
         ...
 
 
