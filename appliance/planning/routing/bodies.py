@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, cast
 
 from appliance.domain.errors import ApplianceError
 from appliance.planning.routing.changes import Changes, Edits, added, change
+from appliance.planning.routing.splicing import Cut, spliced
 
 _MOST_MEMBERS: Final = 1000
 """Of one object. No API has a tenth of it; each one costs half a microsecond."""
@@ -108,8 +109,7 @@ class Document:
             if body[start:end] == changes.model:
                 return body
             return b"".join((body[:start], changes.model, body[end:]))
-        cuts = _cuts(body, self._at, self._members, changes.edits, "")
-        return _spliced(body, cuts) if cuts else body
+        return spliced(body, _cuts(body, self._at, self._members, changes.edits, ""))
 
 
 def opened(body: bytes) -> Document:
@@ -266,13 +266,7 @@ def _twice(name: str) -> BodyError:
     return BodyError(f"{name} is there twice", name)
 
 
-_Cut = tuple[int, int, bytes]
-"""From, to, and what comes in its place."""
-
-
-def _cuts(
-    body: bytes, opening: int, members: list[_Member], edits: Edits, above: str
-) -> list[_Cut]:
+def _cuts(body: bytes, opening: int, members: list[_Member], edits: Edits, above: str) -> list[Cut]:
     """What changes of the object at a brace.
 
     Args:
@@ -282,7 +276,7 @@ def _cuts(
         edits: By key.
         above: The keys that lead to it, each with a dot behind it.
     """
-    cuts: list[_Cut] = []
+    cuts: list[Cut] = []
     seen: set[str] = set()
     gone: list[bool] = []
     for key, _, start, end in members:
@@ -301,7 +295,7 @@ def _cuts(
     return cuts
 
 
-def _changed(body: bytes, start: int, end: int, edit: bytes | Edits, above: str) -> list[_Cut]:
+def _changed(body: bytes, start: int, end: int, edit: bytes | Edits, above: str) -> list[Cut]:
     """What changes of one value that stays."""
     if isinstance(edit, bytes):
         return [] if body[start:end] == edit else [(start, end, edit)]
@@ -314,7 +308,7 @@ def _changed(body: bytes, start: int, end: int, edit: bytes | Edits, above: str)
     return [(start, end, b"{%b}" % new)] if new else []
 
 
-def _removals(members: list[_Member], gone: list[bool]) -> list[_Cut]:
+def _removals(members: list[_Member], gone: list[bool]) -> list[Cut]:
     """Takes members out, each with one comma."""
     kept = [at for at, out in enumerate(gone) if not out]
     if not kept:
@@ -324,13 +318,3 @@ def _removals(members: list[_Member], gone: list[bool]) -> list[_Cut]:
     if last + 1 < len(members):
         cuts.append((members[last][3], members[-1][3], b""))
     return cuts
-
-
-def _spliced(body: bytes, cuts: list[_Cut]) -> bytes:
-    pieces: list[bytes] = []
-    at = 0
-    for start, end, new in sorted(cuts):
-        pieces += (body[at:start], new)
-        at = end
-    pieces.append(body[at:])
-    return b"".join(pieces)

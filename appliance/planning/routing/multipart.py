@@ -1,0 +1,229 @@
+"""A form as audio is uploaded with: which model it asks for, and changes to its fields.
+
+Read more strictly than most engines do (RFC 2046 and RFC 7578, and nothing that two readers of
+them could take differently), because what counts is that the engine sees the same fields.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.planning.routing.bodies import BodyError
+from appliance.planning.routing.changes import Changes, change
+from appliance.planning.routing.splicing import Cut, spliced
+
+_MOST_PARTS: Final = 1000
+_LONGEST_HEAD: Final = 8 << 10
+"""Of one part."""
+
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER: Final = re.compile(
+    rf'[ \t]*;[ \t]*({_WORD})=(?:"((?:[^"\\\r\n]|\\[^\r\n])*)"|({_WORD}))'
+)
+_BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]\Z")
+_FIELD_NAME: Final = re.compile(rf"({_WORD}):[ \t]*([^\r\n\x00]*?)[ \t]*\Z")
+_PLAIN_ENCODINGS: Final = frozenset({"7bit", "8bit", "binary"})
+_YES: Final = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
+"""What engines take for true in a form."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    is_file: bool
+    begin: int
+    """Where its delimiter is."""
+    start: int
+    """Where its content begins."""
+    end: int
+    """Where its content ends."""
+
+
+class Form:
+    """The fields of a form, found in one pass."""
+
+    __slots__ = ("_body", "_close", "_delimiter", "_parts", "model", "streams")
+
+    def __init__(self, body: bytes, delimiter: bytes, parts: Sequence[_Part], close: int) -> None:
+        self._body = body
+        self._delimiter = delimiter
+        self._parts = parts
+        self._close = close
+        model = self._only("model")
+        self.model: str | None = None if model is None else _text(model)
+        """What the client asks for; None: it does not say."""
+        stream = self._only("stream")
+        self.streams: bool = stream is not None and stream.lower() in _YES
+        """Whether it asks for a stream of events."""
+
+    def rewritten(self, changes: Changes) -> bytes:
+        """The form with its changes; the very same object when there is nothing to do.
+
+        A form is flat: changes inside of objects do not apply to it.
+
+        Raises:
+            BodyError: Something that would be changed is there twice.
+        """
+        return spliced(self._body, list(self._cuts(changes.fields)))
+
+    def _cuts(self, fields: Mapping[str, str | None]) -> Iterator[Cut]:
+        for name, value in fields.items():
+            at = self._place(name)
+            if value is None:
+                if at is not None:
+                    following = self._parts[at + 1].begin if at + 1 < len(self._parts) else None
+                    yield self._parts[at].begin, following or self._close, b""
+                continue
+            content = value.encode()
+            if self._delimiter in b"\r\n" + content:
+                raise BodyError("the form's boundary is part of what is put into it")
+            if at is None:
+                yield self._close, self._close, self._field(name, content)
+            elif self._body[self._parts[at].start : self._parts[at].end] != content:
+                yield self._parts[at].start, self._parts[at].end, content
+
+    def _field(self, name: str, content: bytes) -> bytes:
+        # Escaped as HTML's form submission does it.
+        quoted = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A").encode()
+        head = b'Content-Disposition: form-data; name="%b"' % quoted
+        return b"%b\r\n%b\r\n\r\n%b\r\n" % (self._delimiter, head, content)
+
+    def _only(self, name: str) -> bytes | None:
+        at = self._place(name)
+        return None if at is None else self._body[self._parts[at].start : self._parts[at].end]
+
+    def _place(self, name: str) -> int | None:
+        places = [at for at, part in enumerate(self._parts) if part.name == name]
+        if len(places) > 1:
+            raise BodyError(f"{name} is there twice", name)
+        if places and self._parts[places[0]].is_file:
+            raise BodyError(f"{name} must be a field, not a file", name)
+        return places[0] if places else None
+
+
+def opened(content_type: str, body: bytes) -> Form:
+    """The fields of a form.
+
+    Args:
+        content_type: The header's value.
+        body: All of it.
+
+    Raises:
+        BodyError: It is no form, or one that could be read in two ways.
+    """
+    delimiter = b"--" + _boundary(content_type).encode()
+    parts, close = _parts(body, delimiter)
+    return Form(body, delimiter, parts, close)
+
+
+def read_model_part(content_type: str, body: bytes) -> str | None:
+    """The model that a form asks for; None: it does not say.
+
+    Raises:
+        BodyError: See `opened`.
+    """
+    return opened(content_type, body).model
+
+
+def rewritten_part(
+    content_type: str,
+    body: bytes,
+    *,
+    model: str | None,
+    set_: Mapping[str, object],
+    strip: Sequence[str],
+) -> bytes:
+    """A form with its changes, in one call; see `opened` and `Form.rewritten`.
+
+    Raises:
+        BodyError: See `opened`.
+    """
+    return opened(content_type, body).rewritten(change(model=model, set_=set_, strip=strip))
+
+
+def _boundary(content_type: str) -> str:
+    kind, parameters = _parameters(content_type)
+    boundary = parameters.get("boundary", "")
+    if kind != "multipart/form-data" or not _BOUNDARY.match(boundary):
+        raise BodyError("the body is no form with a proper boundary")
+    return boundary
+
+
+def _parts(body: bytes, delimiter: bytes) -> tuple[list[_Part], int]:
+    """The parts, and where the closing delimiter is."""
+    parts: list[_Part] = []
+    at = 0
+    if not body.startswith(delimiter):
+        raise BodyError("the form does not begin with its boundary")
+    while len(parts) <= _MOST_PARTS:
+        after = at + len(delimiter)
+        mark = body[after : after + 2]
+        if mark == b"--":
+            if body[after + 2 :] not in {b"", b"\r\n"}:
+                raise BodyError("something follows the form")
+            return parts, at
+        if mark != b"\r\n":
+            raise BodyError("the form's boundary is part of its content")
+        end = body.find(b"\r\n" + delimiter, after)
+        if end < 0:
+            raise BodyError("the form ends too soon")
+        parts.append(_part(body, at, after + 2, end))
+        at = end + 2
+    raise BodyError(f"the form has more than {_MOST_PARTS} fields")
+
+
+def _part(body: bytes, begin: int, start: int, end: int) -> _Part:
+    """One part, of which the head begins at `start`."""
+    close = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
+    if close < 0:
+        raise BodyError("a field of the form has no proper head")
+    headers = _headers(body[start:close].decode("latin-1"))
+    kind, parameters = _parameters(headers.get("content-disposition", ""))
+    name = parameters.get("name", "\\")
+    # What a backslash in a name means, browsers and libraries do not agree on.
+    if kind != "form-data" or "\\" in name or "name*" in parameters:
+        raise BodyError("a field of the form has no proper name")
+    if headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
+        raise BodyError("a field of the form is encoded")
+    return _Part(
+        name=name,
+        is_file="filename" in parameters or "filename*" in parameters,
+        begin=begin,
+        start=close + 4,
+        end=end,
+    )
+
+
+def _headers(head: str) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in head.split("\r\n"):
+        found = _FIELD_NAME.match(line)
+        name = found[1].lower() if found else ""
+        if found is None or name in headers:
+            raise BodyError("a field of the form has a malformed head")
+        headers[name] = found[2]
+    return headers
+
+
+def _parameters(value: str) -> tuple[str, dict[str, str]]:
+    """What stands before the parameters, in small letters, and they."""
+    kind, _, _ = value.partition(";")
+    at = len(kind)
+    parameters: dict[str, str] = {}
+    while at < len(value):
+        found = _PARAMETER.match(value, at)
+        name = found[1].lower() if found else ""
+        if found is None or name in parameters:
+            raise BodyError("the form has malformed parameters")
+        quoted, bare = found[2], found[3]
+        parameters[name] = bare if quoted is None else quoted
+        at = found.end()
+    return kind.strip(" \t").lower(), parameters
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError("model is not UTF-8", "model") from error
