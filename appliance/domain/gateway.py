@@ -62,6 +62,8 @@ class State:
     target: tuple[str, ...] = ()
     """What the running operation is to bring up."""
     committed: tuple[str, ...] = ()
+    paused: bool = False
+    """People hold the box, or run a command in place of models: nobody switches by asking."""
 
     def standing(self, name: str) -> Standing:
         """How a profile stands."""

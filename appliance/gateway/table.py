@@ -77,7 +77,8 @@ class Table:
         profile = self._catalogue.get(name)
         if profile is None:
             return _gone(name)
-        answer = ready(profile, self._state, may_switch=may_switch(key))
+        asks = may_switch(key) and not self._state.paused
+        answer = ready(profile, self._state, may_switch=asks)
         return self._failures.get(name, answer) if answer is False else answer
 
     def wanted(self, name: str, key: Key | None) -> None:

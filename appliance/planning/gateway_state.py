@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from appliance.domain.gateway import Standing, State
 from appliance.domain.names import is_profile_name
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import Operation, Phase
+from appliance.domain.operations import Kind, Operation, Phase
 from appliance.domain.profile import Catalogue
 
 
@@ -46,6 +46,7 @@ def state_of(
         held=frozenset() if operation is None else _held(operation, observed, started),
         target=() if operation is None else _target(operation),
         committed=tuple(committed),
+        paused=observed.hold_active or not observed.run.idle or _pauses(operation),
     )
 
 
@@ -59,6 +60,10 @@ def standing_of(unit: ObservedUnit) -> Standing:
         return Standing.SERVING
     passing = unit.active in {ActiveState.ACTIVATING, ActiveState.DEACTIVATING}
     return Standing.COMING if passing or unit.has_job else Standing.DOWN
+
+
+def _pauses(operation: Operation | None) -> bool:
+    return operation is not None and operation.kind in {Kind.HOLD, Kind.RUN}
 
 
 def _held(operation: Operation, observed: Observed, started: frozenset[str]) -> frozenset[str]:
@@ -85,6 +90,7 @@ def encode_state(state: State) -> dict[str, object]:
         "held": sorted(state.held),
         "target": list(state.target),
         "committed": list(state.committed),
+        "paused": state.paused,
     }
 
 
@@ -100,6 +106,7 @@ def decode_state(document: object) -> State:
         held=frozenset(decode_names(document, "held")),
         target=decode_names(document, "target"),
         committed=decode_names(document, "committed"),
+        paused=document.get("paused") is True,
     )
 
 

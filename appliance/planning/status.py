@@ -28,6 +28,7 @@ from appliance.planning.down import ending, why_stopped
 from appliance.planning.goals import in_the_way
 from appliance.planning.status_document import (
     ENDED_BADLY,
+    GatewayRow,
     HoldRow,
     ProfileRow,
     ProfileState,
@@ -70,6 +71,7 @@ def build_status(
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
+    gateway: GatewayRow | None = None,
 ) -> StatusDocument:
     """The status document of one instant.
 
@@ -89,6 +91,7 @@ def build_status(
         edited: Profiles whose file differs from what is applied.
         refusals: The gate's last word by profile, while it is a refusal.
         memory_of: What each profile needs and holds; None: not known.
+        gateway: The gateway's row; None when it was not asked.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
@@ -121,6 +124,7 @@ def build_status(
         operation=operation,
         last_operation=last_operation,
         memory=memory,
+        gateway=gateway,
         profiles=rows,
         verdict=_verdict(
             rows,

@@ -62,6 +62,49 @@ class ProfileRow(TypedDict):
     note: str | None
 
 
+class Percentiles(TypedDict):
+    """Of the last minutes, in milliseconds."""
+
+    p50: float
+    p99: float
+
+
+class EngineRow(TypedDict):
+    """What an engine says about itself; None: it does not say."""
+
+    running: int | None
+    queued: int | None
+    kv_cache: float | None
+
+
+class TrafficRow(TypedDict):
+    """What the gateway measured of one profile or key; counts are since it started."""
+
+    name: str | None
+    """None: requests without a key."""
+    requests: int
+    in_flight: int
+    queued: int
+    errors: int
+    gone: int
+    bytes: int
+    output_tokens: int
+    tok_s: float | None
+    wait_ms: Percentiles | None
+    ttft_ms: Percentiles | None
+    gap_ms: Percentiles | None
+    engine: EngineRow | None
+
+
+class GatewayRow(TypedDict):
+    """The one address that clients keep, and what goes through it."""
+
+    state: Literal["up", "down"]
+    uptime_s: float | None
+    profiles: list[TrafficRow]
+    keys: list[TrafficRow]
+
+
 class Verdict(TypedDict):
     """The answer to "is it all right?", the exit status it gives, and sentences saying why."""
 
@@ -82,6 +125,7 @@ class StatusDocument(TypedDict):
     operation: Mapping[str, object] | None
     last_operation: Mapping[str, object] | None
     memory: Mapping[str, object] | None
+    gateway: GatewayRow | None
     profiles: list[ProfileRow]
     verdict: Verdict
 

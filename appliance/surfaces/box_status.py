@@ -9,11 +9,14 @@ import appliance
 from appliance.adapters.host import edited_profiles
 from appliance.domain.need import Peak
 from appliance.domain.operations import Finished
+from appliance.planning.gateway_row import gateway_row
 from appliance.planning.memory_rows import memory_row, profile_memory
 from appliance.planning.status import build_status
+from appliance.planning.status_document import GatewayRow
+from appliance.services.engines import EngineLoads
 from appliance.services.ledger import LedgerKeeper
 from appliance.services.outside import Outside
-from appliance.services.supervisor import Supervisor
+from appliance.services.supervisor import State, Supervisor
 from appliance.services.transaction import Transaction
 
 
@@ -21,6 +24,7 @@ class BoxStatus:
     """Builds the document that `appliance status` and the API show."""
 
     def __init__(self, supervisor: Supervisor, ledger: LedgerKeeper, outside: Outside) -> None:
+        self._engines = EngineLoads(outside)
         self._supervisor = supervisor
         self._ledger = ledger
         self._out = outside
@@ -30,11 +34,12 @@ class BoxStatus:
         """The box as it is now."""
         state = await self._supervisor.state()
         now = self._out.clock.unix_s()
-        ram, ledger, refusals, marks = await asyncio.gather(
+        ram, ledger, refusals, marks, gateway = await asyncio.gather(
             self._out.host.ram(),
             self._ledger.latest(),
             self._out.host.refusals(),
             self._out.store.marks(),
+            self._gateway(state),
         )
         return build_status(
             catalogue=state.catalogue,
@@ -52,7 +57,15 @@ class BoxStatus:
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
             refusals=refusals,
             memory_of=profile_memory(state.catalogue, ledger, self._peaks(state.catalogue)),
+            gateway=gateway,
         )
+
+    async def _gateway(self, state: State) -> GatewayRow:
+        stats, loads = await asyncio.gather(
+            self._out.gateway.stats(),
+            self._engines.latest(state.catalogue, state.observed.serving()),
+        )
+        return gateway_row(stats, loads)
 
     def _peaks(self, names: Iterable[str]) -> Mapping[str, Peak]:
         found = {name: self._out.peaks.peak(name) for name in names}

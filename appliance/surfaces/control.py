@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import json
 import logging
+import os
 import pwd
 import socket
 import struct
@@ -137,7 +138,7 @@ class ControlServer:
             names=(_name(args),) if kind is Kind.SWITCH else _names(args),
             command=_command(args) if kind is Kind.RUN else "",
             claim=_claim(args) if kind is Kind.RUN else NOTHING,
-            by=peer,
+            by=_by(args, peer),
             rollback=bool(args.get("rollback", True)),
             drain_s=_seconds(args, "drain_s"),
             hold_until=self._hold_until(args) if kind is Kind.HOLD else None,
@@ -262,11 +263,22 @@ def _peer(writer: asyncio.StreamWriter) -> str:
     peer = writer.get_extra_info("socket")
     raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _gid = struct.unpack("3i", raw)
+    return f"{_user(uid)} (uid {uid}, pid {pid})"
+
+
+def _user(uid: int) -> str:
     try:
-        name = pwd.getpwuid(uid).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        name = "unknown"
-    return f"{name} (uid {uid}, pid {pid})"
+        return "unknown"
+
+
+def _by(args: Message, peer: str) -> str:
+    """Who asks. On whose behalf is believed of our own user alone: the gateway asks for others."""
+    behalf = args.get("on_behalf")
+    if isinstance(behalf, str) and peer.startswith(f"{_user(os.geteuid())} (uid {os.geteuid()},"):
+        return f"{short(behalf)} as {peer}"
+    return peer
 
 
 async def _first_line(reader: asyncio.StreamReader) -> bytes:
