@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.domain.errors import UnitError
-from appliance.domain.names import SUPERVISOR_UNIT, profile_of
+from appliance.domain.names import GATEWAY_UNIT, SUPERVISOR_UNIT, profile_of
 
 _BACKENDS: Final = "appliance-backend-*.service"
 _IDLE: Final = ("inactive", "failed")
@@ -49,8 +49,18 @@ class Systemctl:
 
         A supervisor that cannot be told notices by itself, so that this never fails.
         """
-        if self.is_running() and _run("is-active", SUPERVISOR_UNIT, check=False) == "active\n":
-            _run("--no-block", "reload", SUPERVISOR_UNIT, check=False)
+        self._reload(SUPERVISOR_UNIT)
+
+    def reload_gateway(self) -> None:
+        """Tell the gateway, if it runs, that it is configured otherwise now; never fails.
+
+        It hands over to a new process of itself; nobody is refused meanwhile.
+        """
+        self._reload(GATEWAY_UNIT)
+
+    def _reload(self, unit: str) -> None:
+        if self.is_running() and _run("is-active", unit, check=False) == "active\n":
+            _run("--no-block", "reload", unit, check=False)
 
 
 def running(backends: Mapping[str, Mapping[str, str]]) -> frozenset[str]:

@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.durable_files import read_regular, remove_file, write_file
+from appliance.adapters.gateway_file import GATEWAY_FILE, read_configuration
+from appliance.adapters.gateway_file import encode as encode_configuration
 from appliance.adapters.manifest import MANIFEST, encode, read_manifest
 from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
 from appliance.planning.drift import DROP_IN_SUFFIX
+from appliance.planning.gateway_units import GATEWAY_FILES
 from appliance.planning.polkit import RULE_FILE
 
 _PATTERN: Final = "appliance-backend-*.service"
+_SLASH: Final = "@@"
+"""For a slash in a copy's name; in no name of a unit is there one of these."""
 
 
 class ApplyBusyError(ApplianceError):
@@ -51,44 +57,57 @@ class UnitStore:
             os.close(descriptor)
 
     def installed(self) -> dict[str, str | None]:
-        """Backend units, their drop-ins and the polkit rule by name; None: no regular file."""
+        """Everything that apply may have written, by name; None: no regular file.
+
+        Drop-ins of backends are in it too, whoever wrote them.
+        """
         found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
         for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):
             found[f"{path.parent.name}/{path.name}"] = read_regular(path)
-        if self.rule.exists() or self.rule.is_symlink():
-            found[RULE_FILE] = read_regular(self.rule)
+        for file in (*sorted(GATEWAY_FILES), RULE_FILE):
+            path = self._path(file)
+            if path.exists() or path.is_symlink():
+                found[file] = read_regular(path)
         return found
 
     def last_written(self) -> dict[str, str]:
         """Apply's copies of what it wrote, by name."""
         copies = self.applied_dir / "units"
         texts = {p.name: read_regular(p) for p in sorted(copies.glob("*")) if p.name[0] != "."}
-        return {name: text for name, text in texts.items() if text is not None}
+        return {name.replace(_SLASH, "/"): t for name, t in texts.items() if t is not None}
 
     def write(self, file: str, text: str) -> None:
         """Install `text` as `file`, and keep a copy to compare with later. Raises `StoreError`."""
-        copies = self.applied_dir / "units"
-        target = self._path(file)
-        for directory in (target.parent, copies):
+        target, copy = self._path(file), self._copy(file)
+        for directory in (target.parent, copy.parent):
             _make(directory)
         write_file(target, text)
-        write_file(copies / file, text)
+        write_file(copy, text)
 
     def remove(self, file: str) -> None:
         """Remove `file`, its copy, and the directory of a last drop-in. Raises `StoreError`."""
         path = self._path(file)
         remove_file(path)
-        if "/" in file:
-            if not any(path.parent.iterdir()):
-                path.parent.rmdir()
-            return
-        copy = self.applied_dir / "units" / file
+        if "/" in file and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        copy = self._copy(file)
         if copy.exists():
             remove_file(copy)
 
     def catalogue(self) -> Catalogue:
         """The profiles as last applied. Raises `StoreError` for a damaged manifest."""
         return read_manifest(self.applied_dir)
+
+    def configuration(self) -> Configuration:
+        """What the gateway was told last. Raises `StoreError` for a damaged file."""
+        return read_configuration(self.applied_dir)
+
+    def write_configuration(self, configuration: Configuration, version: str) -> None:
+        """Tell the gateway. Raises `StoreError`."""
+        path = self.applied_dir / GATEWAY_FILE
+        text = encode_configuration(configuration, version)
+        if not path.exists() or read_regular(path) != text:
+            write_file(path, text)
 
     def write_manifest(self, catalogue: Catalogue, version: str) -> bool:
         """Replace the manifest; False: it already said so. Raises `StoreError`."""
@@ -98,6 +117,9 @@ class UnitStore:
             return False
         write_file(path, text)
         return True
+
+    def _copy(self, file: str) -> Path:
+        return self.applied_dir / "units" / file.replace("/", _SLASH)
 
     def _path(self, file: str) -> Path:
         return self.rule if file == RULE_FILE else self.unit_dir / file

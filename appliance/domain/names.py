@@ -10,6 +10,8 @@ HOLD_UNIT: Final = "appliance-hold.service"
 RUN_UNIT: Final = "appliance-run.service"
 """Runs one command of an operator in place of models (launch.run)."""
 SUPERVISOR_UNIT: Final = "appliance-supervisor.service"
+GATEWAY_UNIT: Final = "appliance-gateway.service"
+GATEWAY_SOCKET_UNIT: Final = "appliance-gateway.socket"
 _PREFIX: Final = "appliance-backend-"
 _SUFFIX: Final = ".service"
 

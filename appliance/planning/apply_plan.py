@@ -10,11 +10,12 @@ as apply wrote it, text equal      kept (another release's header alone is no ch
 changed by hand                    left and reported, unless the change is settled
 unit of a broken profile           kept, so that one bad file takes nothing down
 unit without a profile             removed, or kept while it runs
+drop-in of the gateway             as a unit; removed when its settings are the usual ones
 ================================== =========================================================
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +23,12 @@ from appliance.domain.names import profile_of, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import unit_files
 from appliance.planning.drift import Drift, Kind, comment_of, find_drift
+from appliance.planning.gateway_units import (
+    GATEWAY_FILES,
+    SERVICE_DROP_IN,
+    GatewaySpec,
+    gateway_units,
+)
 from appliance.planning.polkit import RULE_FILE, polkit_rule
 from appliance.planning.unit_commands import Layout, UnitSpec
 from appliance.planning.unit_files import StandIn
@@ -39,6 +46,8 @@ class Action(StrEnum):
     """Changed by hand: not touched."""
 
 
+_USUAL: Final = GatewaySpec()
+RESTART_GATEWAY: Final = "restart to take effect: sudo systemctl restart appliance-gateway.service"
 CHANGES = frozenset({Action.CREATE, Action.UPDATE, Action.REMOVE})
 
 
@@ -91,6 +100,11 @@ class ApplyPlan:
         """The steps that write something."""
         return tuple(s for s in self.steps if s.action in CHANGES)
 
+    @property
+    def listens_elsewhere(self) -> bool:
+        """Whether a drop-in of the gateway changes."""
+        return any(s.file in GATEWAY_FILES for s in self.changes)
+
 
 def plan_apply(
     specs: Sequence[UnitSpec],
@@ -101,6 +115,7 @@ def plan_apply(
     settled: frozenset[str] = frozenset(),
     source: str = "/etc/appliance/profiles",
     user: str = "appliance",
+    gateway: GatewaySpec = _USUAL,
 ) -> ApplyPlan:
     """The plan that makes the box look like `specs`.
 
@@ -112,6 +127,7 @@ def plan_apply(
         settled: Files whose hand edit was adopted or is discarded: they are overwritten.
         source: Where profiles lie, for the polkit rule's header.
         user: Who the supervisor runs as.
+        gateway: The gateway's settings.
 
     Raises:
         ProfileError: a profile cannot be rendered.
@@ -131,12 +147,31 @@ def plan_apply(
         installed,
         left=RULE_FILE in left,
     )
+    front = _gateway_steps(gateway_units(gateway, kept, layout.version), installed, left)
     return ApplyPlan(
-        steps=(*steps, rule),
+        steps=(*steps, *front, rule),
         drift=tuple(left.values()),
         catalogue=kept,
         restart=_to_restart(steps),
-        reload=installed.stale or any(s.action in CHANGES for s in steps),
+        reload=installed.stale or any(s.action in CHANGES for s in (*steps, *front)),
+    )
+
+
+def _gateway_steps(
+    units: Mapping[str, str], installed: Installed, left: Mapping[str, Drift]
+) -> tuple[Step, ...]:
+    steps = (
+        _step(file, units[file], installed, left=file in left)
+        if file in units
+        else Step(file=file, action=Action.LEAVE if file in left else Action.REMOVE)
+        for file in sorted(GATEWAY_FILES & (installed.files.keys() | units.keys()))
+    )
+    # Credentials are handed over when a service starts; everything else a reload puts in force.
+    return tuple(
+        replace(step, note=RESTART_GATEWAY)
+        if step.file == SERVICE_DROP_IN and step.action in CHANGES
+        else step
+        for step in steps
     )
 
 
@@ -174,7 +209,7 @@ def _steps(
     broken: frozenset[str],
     gone: frozenset[str],
 ) -> tuple[Step, ...]:
-    present = set(installed.files) - {RULE_FILE}
+    present = set(installed.files) - {RULE_FILE} - GATEWAY_FILES
     return tuple(
         _step(file, units[file], installed, left=file in left)
         if file in units

@@ -19,6 +19,7 @@ from typing import Final
 
 from appliance.domain.names import profile_of, unit_of
 from appliance.domain.spec import Override
+from appliance.planning.gateway_units import GATEWAY_FILES
 from appliance.planning.overrides import ADDED, refusal
 from appliance.planning.polkit import RULE_FILE
 from appliance.planning.unit_text import Section, seal_holds, sealed_body, sections_of, words_of
@@ -95,7 +96,7 @@ def _kind(file: str, text: str | None) -> Kind | None:
         return Kind.SHARED
     if text is None:
         return Kind.ODD
-    if "/" in file:
+    if "/" in file and file not in GATEWAY_FILES:
         return Kind.DROP_IN
     comment = comment_of(file)
     if seal_holds(text, comment):

@@ -17,6 +17,7 @@ from appliance import __version__
 from appliance.adapters.systemctl import Systemctl, running, stale
 from appliance.adapters.unit_store import ApplyBusyError, UnitStore
 from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
 from appliance.domain.protocol import Exit
 from appliance.planning.apply_plan import Action, ApplyPlan, Installed, plan_apply
@@ -24,6 +25,7 @@ from appliance.planning.unit_commands import Layout
 from appliance.settings import Settings
 from appliance.surfaces.adoption import Adopted, adopt, take_back
 from appliance.surfaces.apply_report import ApplyReport, as_document, as_text
+from appliance.surfaces.front import engine_key_warnings, front
 from appliance.surfaces.profile_specs import Load, Loaded, layout_of, load_specs, renderable
 
 
@@ -54,6 +56,10 @@ class Manager(Protocol):
 
     def reload_supervisor(self) -> None:
         """Tell the supervisor about new profiles."""
+        ...
+
+    def reload_gateway(self) -> None:
+        """Tell the gateway that it is configured otherwise."""
         ...
 
 
@@ -125,6 +131,7 @@ def apply(settings: Settings, options: ApplyOptions, load: Load, manager: Manage
     )
     with store.locked():
         layout = layout_of(settings, manager.version())
+        gateway = front(settings)
         installed, warnings = _installed(store, manager)
         loaded = renderable(load(), layout)
         adopted = _settle(options, settings, installed, loaded, layout)
@@ -141,12 +148,20 @@ def apply(settings: Settings, options: ApplyOptions, load: Load, manager: Manage
             settled=adopted.settled,
             source=str(settings.profiles_dir),
             user=settings.daemon_user,
+            gateway=gateway.spec,
         )
-        reloaded = False if options.dry_run else _carry_out(plan, store, manager)
+        told = _told(store) != gateway.spec.configuration
+        reloaded = False
+        if not options.dry_run:
+            store.write_configuration(gateway.spec.configuration, __version__)
+            reloaded = _carry_out(plan, store, manager)
+            if told or plan.listens_elsewhere:
+                manager.reload_gateway()
         return ApplyReport(
             plan=plan,
-            errors=tuple(loaded.errors.values()),
-            warnings=warnings,
+            errors=(*loaded.errors.values(), *gateway.errors),
+            warnings=(*warnings, *gateway.warnings, *engine_key_warnings(plan.catalogue)),
+            gateway_changed=told,
             adopted=adopted.settings,
             refused=adopted.refused,
             reloaded=reloaded,
@@ -171,6 +186,14 @@ def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, tuple[str
         stale=stale(backends),
     )
     return found, tuple(warnings)
+
+
+def _told(store: UnitStore) -> Configuration | None:
+    """What the gateway was told last; None: nobody can tell any more."""
+    try:
+        return store.configuration()
+    except StoreError:
+        return None
 
 
 def _settle(

@@ -24,6 +24,8 @@ class ApplyReport:
     """By file: why its hand edit cannot be adopted."""
     reloaded: bool = False
     dry_run: bool = False
+    gateway_changed: bool = False
+    """The gateway is configured otherwise than before."""
 
     @property
     def exit(self) -> Exit:
@@ -55,6 +57,10 @@ def _lines(report: ApplyReport) -> Iterator[str]:
             yield f"{verb} in {profile}.toml: {key} = {value}"
     for step in report.plan.steps:
         yield from _step_lines(step, dry_run=report.dry_run)
+    if report.gateway_changed:
+        yield (
+            "would configure the gateway anew" if report.dry_run else "configured the gateway anew"
+        )
     for drift in report.plan.drift:
         yield from _drift_lines(drift, report.refused.get(drift.file, ()))
     yield _summary(report)
@@ -86,7 +92,7 @@ def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
 def _summary(report: ApplyReport) -> str:
     count = len(report.plan.catalogue)
     applied = "1 profile is" if count == 1 else f"{count} profiles are"
-    if not report.plan.changes:
+    if not report.plan.changes and not report.gateway_changed:
         return f"{applied} applied; nothing to change"
     if report.dry_run:
         return f"{applied} applied after this; nothing was changed (--dry-run)"
@@ -116,6 +122,7 @@ def as_document(report: ApplyReport) -> Mapping[str, object]:
         "warnings": list(report.warnings),
         "profiles": list(plan.catalogue),
         "restart": list(plan.restart),
+        "gateway_changed": report.gateway_changed,
         "reloaded": report.reloaded,
         "exit": int(report.exit),
     }

@@ -33,6 +33,11 @@ class FakeManager:
         if self.runs:
             self.calls.append("reload supervisor")
 
+    def reload_gateway(self) -> None:
+        """Count it."""
+        if self.runs:
+            self.calls.append("reload gateway")
+
     def run(self, name: str, *, stale: bool = False) -> None:
         """Let the unit of a profile run."""
         needed = "yes" if stale else "no"

@@ -1,0 +1,240 @@
+"""`appliance apply` and the gateway: what it is told, and what stays on this machine."""
+
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.gateway_file import read_configuration
+from appliance.adapters.key_file import FileKeys
+from appliance.adapters.secret_files import certificate_problem, secret_problem
+from appliance.domain.gateway import Configuration, Key
+from appliance.domain.protocol import Exit
+from appliance.planning.gateway_units import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.settings import load_settings
+from appliance.surfaces.apply import ApplyOptions, run_apply
+from tests.fakes.service_manager import FakeManager
+
+PROFILE = """\
+engine = "command"
+port = 9000
+gpus = []
+
+[command]
+argv = ["/bin/true", "{port}"]
+"""
+WIDE = 'listen = ["127.0.0.1", "10.10.10.1", "wg0"]\n'
+
+
+class Box:
+    """A machine's directories."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.manager = FakeManager()
+        self.out = self.err = ""
+        for name in ("profiles", "units", "state"):
+            (root / name).mkdir()
+        self.keys = FileKeys(root / "state")
+
+    def apply(self, gateway: str, *, as_json: bool = False, **options: bool) -> int:
+        """One apply with these lines in ``[gateway]``."""
+        file = self.root / "appliance.toml"
+        places = {
+            "profiles_dir": "profiles",
+            "unit_dir": "units",
+            "polkit_rule": "50-appliance.rules",
+            "applied_dir": "applied",
+            "state_dir": "state",
+        }
+        lines = [f'{key} = "{self.root / place}"' for key, place in places.items()]
+        file.write_text("\n".join([*lines, "[gateway]", gateway]))
+        self.manager.calls.clear()
+        out, err = io.StringIO(), io.StringIO()
+        status = run_apply(
+            load_settings(file, {}),
+            ApplyOptions(as_json=as_json, **options),
+            manager=self.manager,
+            euid=0,
+            out=out,
+            err=err,
+        )
+        self.out, self.err = out.getvalue(), err.getvalue()
+        return status
+
+    @property
+    def told(self) -> Configuration:
+        """What the gateway would read."""
+        return read_configuration(self.root / "applied")
+
+    def drop_in(self, file: str) -> Path:
+        """Where a drop-in is installed."""
+        return self.root / "units" / file
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    """A machine without profiles and keys."""
+    return Box(tmp_path)
+
+
+def test_an_untouched_box_says_what_the_gateway_assumes(box: Box) -> None:
+    """The file is there, and nobody is told, because nothing is new."""
+    assert box.apply("") == Exit.OK
+    assert (box.told.addresses, box.told.port) == (("127.0.0.1",), 8010)
+    assert not box.drop_in(SOCKET_DROP_IN).exists()
+    box.apply("")
+    assert box.manager.calls == []
+    assert "nothing to change" in box.out
+
+
+def test_without_a_key_the_gateway_stays_on_this_machine(box: Box) -> None:
+    """One sentence says why and what to do; the rest of the settings is put in force."""
+    assert box.apply(WIDE + "max_queue = 7\n") == Exit.CONFIG
+    assert 'stays on this machine: "10.10.10.1" in gateway.listen is beyond it' in box.err
+    assert "appliance key add NAME, then sudo appliance apply" in box.err
+    assert box.told.beyond_loopback() == ()
+    assert box.told.limits.queue == 7
+    assert not box.drop_in(SOCKET_DROP_IN).exists()
+
+
+def test_with_a_key_it_listens_where_it_is_told_to(box: Box) -> None:
+    """The socket's drop-in is written, systemd reads it, and the gateway hands over."""
+    box.keys.add(Key(name="phone"), 1.0)
+    assert box.apply(WIDE) == Exit.OK
+    assert box.told.beyond_loopback() == ("10.10.10.1", "wg0")
+    assert "ListenStream=10.10.10.1:8010\n" in box.drop_in(SOCKET_DROP_IN).read_text()
+    assert box.manager.calls == ["daemon-reload", "reload supervisor", "reload gateway"]
+    assert f"create {SOCKET_DROP_IN}" in box.out
+    assert "configured the gateway anew" in box.out
+    assert box.apply(WIDE) == Exit.OK
+    assert box.manager.calls == []
+
+
+def test_the_usual_settings_take_the_drop_in_away(box: Box) -> None:
+    """And the directory that it was in, with apply's own copy."""
+    box.keys.add(Key(name="phone"), 1.0)
+    box.apply(WIDE)
+    assert box.apply("") == Exit.OK
+    assert list((box.root / "units").iterdir()) == []
+    assert not [p for p in (box.root / "applied" / "units").iterdir() if "gateway" in p.name]
+    assert box.manager.calls[-1] == "reload gateway"
+
+
+def test_a_limit_alone_is_no_matter_for_systemd(box: Box) -> None:
+    """Only the gateway is told."""
+    box.apply("")
+    assert box.apply("max_queue = 7\n") == Exit.OK
+    assert box.manager.calls == ["reload gateway"]
+
+
+def test_a_dry_run_tells_nobody(box: Box) -> None:
+    """It says what would be, and writes nothing."""
+    box.keys.add(Key(name="phone"), 1.0)
+    box.apply("")
+    assert box.apply(WIDE, dry_run=True) == Exit.OK
+    assert f"would create {SOCKET_DROP_IN}" in box.out
+    assert "would configure the gateway anew" in box.out
+    assert box.told.beyond_loopback() == ()
+    assert box.manager.calls == []
+
+
+def test_a_hand_edit_stays_until_it_is_dropped(box: Box) -> None:
+    """As with units: shown, left, and overwritten only on request."""
+    box.apply("port = 9010\n")
+    file = box.drop_in(SOCKET_DROP_IN)
+    written = file.read_text()
+    file.write_text(written.replace("9010", "9011"))
+    assert box.apply("port = 9010\n") == Exit.FAILED
+    assert f"{SOCKET_DROP_IN} was changed by hand" in box.out
+    assert "-ListenStream=127.0.0.1:9010" in box.out
+    assert "9011" in file.read_text()
+    assert box.apply("port = 9010\n", discard=True) == Exit.OK
+    assert file.read_text() == written
+
+
+def test_somebody_elses_drop_ins_are_left_alone(box: Box) -> None:
+    """`systemctl edit` of the gateway is the operator's affair."""
+    other = box.drop_in(SERVICE_DROP_IN).parent / "override.conf"
+    other.parent.mkdir()
+    other.write_text("[Service]\nNice=1\n")
+    assert box.apply("") == Exit.OK
+    assert other.exists()
+    assert "override.conf" not in box.out
+
+
+def test_a_damaged_file_is_written_anew(box: Box) -> None:
+    """And the gateway is told, since nobody knows what it read."""
+    box.apply("")
+    (box.root / "applied" / "gateway.json").write_text("{")
+    assert box.apply("") == Exit.OK
+    assert box.told == box.told.on_loopback()
+    assert box.manager.calls == ["reload gateway"]
+
+
+def test_keys_for_everybody_and_no_key(box: Box) -> None:
+    """It is allowed, and said."""
+    assert box.apply('require_keys = "always"\n') == Exit.OK
+    assert "nobody can use the gateway" in box.err
+
+
+def pair(directory: Path, name: str) -> tuple[Path, Path]:
+    """A certificate and its key."""
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    subject = ["-subj", "/CN=box", "-days", "1", "-newkey", "ec", "-pkeyopt"]
+    command = ["openssl", "req", "-x509", "-nodes", *subject, "ec_paramgen_curve:P-256"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
+    """The service has to be restarted for that, which is said."""
+    box.keys.add(Key(name="phone"), 1.0)
+    certificate, key = pair(box.root, "a")
+    text = f'{WIDE}tls_certificate = "{certificate}"\ntls_key = "{key}"\n'
+    assert box.apply(text) == Exit.OK
+    assert f"LoadCredential=tls.key:{key}\n" in box.drop_in(SERVICE_DROP_IN).read_text()
+    assert "sudo systemctl restart appliance-gateway.service" in box.out
+    assert box.told.tls
+
+
+def test_without_a_good_certificate_nothing_goes_out(box: Box) -> None:
+    """Never in the clear where TLS was asked for."""
+    box.keys.add(Key(name="phone"), 1.0)
+    (one, _), (_, other) = pair(box.root, "a"), pair(box.root, "b")
+    text = f'{WIDE}tls_certificate = "{one}"\ntls_key = "{other}"\n'
+    assert box.apply(text) == Exit.CONFIG
+    assert "do not make a pair that can be used (key values mismatch)" in box.err
+    assert box.told.beyond_loopback() == ()
+    assert not box.drop_in(SERVICE_DROP_IN).exists()
+
+
+def test_files_with_secrets_are_looked_at(tmp_path: Path) -> None:
+    """A missing file, a directory, an open one, one that is no PEM, and good ones."""
+    certificate, key = pair(tmp_path, "a")
+    assert certificate_problem(certificate, key) is None
+    assert secret_problem(key) is None
+    key.chmod(0o644)
+    assert secret_problem(key) == f"everybody can read {key}: chmod 600 {key}"
+    assert secret_problem(tmp_path) == f"{tmp_path} is no regular file"
+    gone = tmp_path / "gone"
+    assert secret_problem(gone) == f"{gone}: No such file or directory"
+    assert certificate_problem(certificate, gone) == f"{gone} is not there"
+    key.write_text("no PEM")
+    assert "do not make a pair" in (certificate_problem(certificate, key) or "")
+
+
+def test_an_engines_key_is_named_and_never_read(box: Box) -> None:
+    """Its path is all that the manifest and the drop-in have; an open file is warned about."""
+    key = box.root / "m.key"
+    key.write_text("s3cret")
+    text = f'{PROFILE}[gateway]\nengine_key_file = "{key}"\n'
+    (box.root / "profiles" / "m.toml").write_text(text)
+    assert box.apply("", as_json=True) == Exit.OK
+    assert f"LoadCredential=engine-key.m:{key}\n" in box.drop_in(SERVICE_DROP_IN).read_text()
+    assert json.loads(box.out)["gateway_changed"] is False
+    assert f"m: the engine's key: everybody can read {key}" in box.err
+    texts = [p.read_text() for p in (box.root / "applied").rglob("*") if p.is_file()]
+    assert not any("s3cret" in t for t in texts)

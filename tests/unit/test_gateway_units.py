@@ -1,0 +1,61 @@
+"""The gateway's drop-ins: where it listens, and which secrets it is handed."""
+
+import pytest
+
+from appliance.domain.gateway import Configuration
+from appliance.domain.profile import Catalogue, Handling
+from appliance.planning.gateway_units import (
+    SERVICE_DROP_IN,
+    SOCKET_DROP_IN,
+    GatewaySpec,
+    gateway_units,
+)
+from appliance.planning.unit_text import seal_holds, sealed_body
+from tests.fakes.unit_specs import made
+
+
+def body(file: str, spec: GatewaySpec, catalogue: Catalogue | None = None) -> list[str]:
+    """The lines of a drop-in below its header."""
+    text = gateway_units(spec, catalogue or {}, "1.2.3")[file]
+    assert seal_holds(text)
+    return (sealed_body(text) or "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [Configuration(), Configuration(interfaces=("wg0",)), Configuration(stop_s=1.0)],
+    ids=["the defaults", "an interface", "limits"],
+)
+def test_the_usual_address_needs_no_file(configuration: Configuration) -> None:
+    """Interfaces neither: the process listens there itself, when they come."""
+    assert gateway_units(GatewaySpec(configuration=configuration), {"m": made("m")}, "1") == {}
+
+
+def test_the_socket_listens_where_it_is_told_to() -> None:
+    """The unit's own addresses are taken away first; the supervisor's way in is put back."""
+    spec = GatewaySpec(configuration=Configuration(port=9010, addresses=("127.0.0.1", "fd00::1")))
+    assert body(SOCKET_DROP_IN, spec) == [
+        "[Socket]",
+        "ListenStream=",
+        "ListenStream=127.0.0.1:9010",
+        "ListenStream=[fd00::1]:9010",
+        "ListenStream=/run/appliance/gateway.sock",
+    ]
+
+
+def test_secrets_are_handed_over_by_systemd() -> None:
+    """Paths only, each with something that stands in for a file that is missing."""
+    catalogue = {
+        "a": made("a", handling=Handling(engine_key_file="/etc/keys/100%")),
+        "b": made("b"),
+    }
+    spec = GatewaySpec(certificate="/etc/tls/chain.pem", certificate_key="/etc/tls/key.pem")
+    assert body(SERVICE_DROP_IN, spec, catalogue) == [
+        "[Service]",
+        "LoadCredential=tls.crt:/etc/tls/chain.pem",
+        "SetCredential=tls.crt:-",
+        "LoadCredential=tls.key:/etc/tls/key.pem",
+        "SetCredential=tls.key:-",
+        "LoadCredential=engine-key.a:/etc/keys/100%%",
+        "SetCredential=engine-key.a:-",
+    ]
