@@ -1,0 +1,261 @@
+"""JSON bodies: what they ask for, and changes that leave every other byte alone."""
+
+import tracemalloc
+from collections.abc import Mapping
+
+import pytest
+
+from appliance.planning.routing.bodies import BodyError, opened, read_model, rewritten, streams
+from appliance.planning.routing.changes import change
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (b"{}", None),
+        (b" \t\r\n{ } \n", None),
+        (b'{"model":"a"}', "a"),
+        (b'{ "model" : "a" }', "a"),
+        (b'{"model"\n:\n"a"\n,\n"x"\n:\n1\n}', "a"),
+        (b'{"x":{"model":"inner"},"y":"model","model":"a"}', "a"),
+        (b'{"x":"\\"model\\":\\"b\\"","model":"a"}', "a"),
+        (b'{"mod\\u0065l":"a"}', "a"),
+        (b'{"model":"\\u0061\\n"}', "a\n"),
+        ('{"model":"ü","ö":"ä"}'.encode(), "ü"),
+        (b'{"model":null}', None),
+        (b'{"model":""}', ""),
+        (b'{"Model":"a"}', None),
+    ],
+)
+def test_the_model_is_that_of_the_top_level(body: bytes, model: str | None) -> None:
+    """Names inside of other values, and text that looks like JSON, are not it."""
+    assert read_model(body) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"stream":true}', True),
+        (b'{"stream": true }', True),
+        (b'{"stream":false}', False),
+        (b'{"stream":"true"}', False),
+        (b'{"stream":1}', False),
+        (b'{"stream":{}}', False),
+        (b'{"x":{"stream":true}}', False),
+        (b"{}", False),
+    ],
+)
+def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  # noqa: FBT001
+    """Nothing else, and nowhere else."""
+    assert streams(body) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'"model"', "not a JSON object"),
+        (b"\xef\xbb\xbf{}", "not a JSON object"),
+        ('{"a":1}'.encode("utf-16"), "not UTF-8"),
+        ('{"a":1}'.encode("utf-16-le"), "not JSON"),
+        (b'{"a":"\xff"}', "not UTF-8"),
+        (b'{"a":"\xc3"}', "not UTF-8"),
+        (b'{"a":"\xed\xa0\x80"}', "not UTF-8"),
+        (b'{"a":"\xc0\xaf"}', "not UTF-8"),
+        (b"{", "too soon"),
+        (b'{"a"', "too soon"),
+        (b'{"a":', "too soon"),
+        (b'{"a":1', "too soon"),
+        (b'{"a":1,', "too soon"),
+        (b'{"a":"b', "Unterminated"),
+        (b'{"a":1}{', "follows the object at byte 7"),
+        (b'{"a":1}\x00', "follows the object"),
+        (b"{}\xc2\xa0", "follows the object"),
+        (b"{a:1}", "no name at byte 1"),
+        (b'{"a":1,}', "no name at byte 7"),
+        (b'{"a" 1}', "no colon at byte 5"),
+        (b'{"a":1 "b":2}', "no comma at byte 7"),
+        (b'{"a":}', "no value at byte 5"),
+        (b'{"a":\x0b1}', "no value at byte 5"),
+        (b'{"a":01}', "no comma"),
+        (b'{"a":tru}', "no value"),
+        (b"{\"a\":'b'}", "no value"),
+        (b'{"a":"\n"}', "control character"),
+        (b'{"a":"\\x41"}', "escape"),
+        (b'{"a":NaN}', "NaN is no JSON value"),
+        (b'{"a":[-Infinity]}', "-Infinity is no JSON value"),
+        (b'{"a":' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' + b'{"a":' * 100_000, "nested too deeply"),
+        (b"{" + b",".join(b'"%d":0' % n for n in range(1001)) + b"}", "more than 1000"),
+    ],
+    ids=lambda value: repr(value[:24]),
+)
+def test_what_an_engine_could_read_in_another_way_is_refused(body: bytes, message: str) -> None:
+    """With a sentence for the client, and without a parameter that would be to blame."""
+    with pytest.raises(BodyError, match=message) as caught:
+        opened(body)
+    assert caught.value.param is None
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b'{"model":"a","model":"a"}', "model"),
+        (b'{"model":"a","mod\\u0065l":"b"}', "model"),
+        (b'{"model":null,"model":"b"}', "model"),
+        (b'{"stream":true,"stream":true}', "stream"),
+        (b'{"model":1}', "model"),
+        (b'{"model":["a"]}', "model"),
+        (b'{"model":{}}', "model"),
+        (b'{"model":true}', "model"),
+    ],
+)
+def test_what_is_routed_by_is_there_once_and_a_string(body: bytes, param: str) -> None:
+    """Which of two an engine takes depends on the engine."""
+    with pytest.raises(BodyError) as caught:
+        opened(body)
+    assert caught.value.param == param
+
+
+def test_other_names_may_be_there_twice() -> None:
+    """They are the engine's business."""
+    body = b'{"seed":1,"seed":2,"model":"a"}'
+    assert rewritten(body, model="b", set_={}, strip=()) == b'{"seed":1,"seed":2,"model":"b"}'
+
+
+@pytest.mark.parametrize(
+    ("set_", "strip", "body", "param"),
+    [
+        ({}, ("seed",), b'{"seed":1,"seed":2}', "seed"),
+        ({"seed": 1}, (), b'{"seed":1,"s\\u0065ed":2}', "seed"),
+        ({"a.b": 1}, (), b'{"a":{"b":1},"a":{"b":2}}', "a"),
+        ({"a.b": 1}, (), b'{"a":{"b":1,"b":2}}', "a.b"),
+        ({"é": 1}, (), '{"é":1,"\\u00e9":2}'.encode(), "é"),
+    ],
+)
+def test_what_is_changed_is_there_once(
+    set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, param: str
+) -> None:
+    """Changing one of two would leave the client the other."""
+    with pytest.raises(BodyError, match="twice") as caught:
+        rewritten(body, model=None, set_=set_, strip=strip)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"model":"a"}', b'{"model":"q"}'),
+        (b' {\t"model" : "a" , "x":1.0}\n', b' {\t"model" : "q" , "x":1.0}\n'),
+        (b'{"x":"\\u00fc\xc3\xbc","model":"a"}', b'{"x":"\\u00fc\xc3\xbc","model":"q"}'),
+        (b'{"model":null}', b'{"model":"q"}'),
+        (b"{}", b'{"model":"q"}'),
+        (b"{ }", b'{"model":"q" }'),
+        (b'{"x":1}', b'{"model":"q","x":1}'),
+        (b'{ "x":1}', b'{"model":"q", "x":1}'),
+    ],
+)
+def test_the_model_gets_the_name_that_the_engine_knows(body: bytes, expected: bytes) -> None:
+    """Where it stood, or in front."""
+    assert rewritten(body, model="q", set_={}, strip=()) == expected
+
+
+@pytest.mark.parametrize(
+    ("set_", "strip", "body", "expected"),
+    [
+        ({"t": 1}, (), b"{}", b'{"t":1}'),
+        ({"t": 1}, (), b'{"t":0.5}', b'{"t":1}'),
+        ({"t": None}, (), b'{"t":0.5}', b'{"t":null}'),
+        ({"a.b": False}, (), b'{"x":1}', b'{"a":{"b":false},"x":1}'),
+        ({"a.b": False}, (), b'{"a":{}}', b'{"a":{"b":false}}'),
+        ({"a.b": False}, (), b'{"a": {"b" : true} }', b'{"a": {"b" : false} }'),
+        ({"a.b": False}, (), b'{"a":{"c":"\xc3\xbc"}}', b'{"a":{"b":false,"c":"\xc3\xbc"}}'),
+        ({"a.b": False}, (), b'{"a":null}', b'{"a":{"b":false}}'),
+        ({"a.b": 1, "a.c": 2}, (), b"{}", b'{"a":{"b":1,"c":2}}'),
+        ({"a.b": 1, "a.c.d": 2}, (), b'{"a":[]}', b'{"a":{"b":1,"c":{"d":2}}}'),
+        ({"ü": "ö"}, (), '{"ü":1}'.encode(), '{"ü":"ö"}'.encode()),
+        ({}, ("s",), b'{"s":1}', b"{}"),
+        ({}, ("s",), b'{ "s":1 }', b"{  }"),
+        ({}, ("s",), b'{"s":1,"x":2}', b'{"x":2}'),
+        ({}, ("s",), b'{"x":2, "s":1}', b'{"x":2}'),
+        ({}, ("s",), b'{"x":2, "s":1, "y":3}', b'{"x":2, "y":3}'),
+        ({}, ("s", "t"), b'{"s":1,"t":2,"x":3,"s2":4}', b'{"x":3,"s2":4}'),
+        ({}, ("s", "t"), b'{"x":3,"s":1,"t":2}', b'{"x":3}'),
+        ({}, ("s", "t"), b'{"s":1,"x":3,"t":2}', b'{"x":3}'),
+        ({}, ("s", "t"), b'{"s":1,"t":2}', b"{}"),
+        ({}, ("a.b",), b'{"a":{"b":1,"c":2}}', b'{"a":{"c":2}}'),
+        ({"t": 1}, ("s",), b'{"s":1}', b'{"t":1}'),
+        ({"t": 1}, ("s",), b'{"s":1,"x":2}', b'{"t":1,"x":2}'),
+        ({"t": 1}, ("t",), b'{"t":2}', b'{"t":1}'),
+        ({"a.b": 1}, ("a",), b'{"a":{"c":2}}', b'{"a":{"b":1}}'),
+        ({"a.b": 1}, ("a.c",), b'{"a":{"c":2}}', b'{"a":{"b":1}}'),
+        ({"a": {"x": 1}, "a.b": 2}, (), b'{"a":3}', b'{"a":{"x":1,"b":2}}'),
+        ({"a": {"x": 1}}, ("a.b",), b'{"a":{"b":2}}', b'{"a":{"x":1}}'),
+        ({"a": 1, "a.b.c": 2}, ("a.b",), b"{}", b'{"a":{"b":{"c":2}}}'),
+        ({}, ("a", "a.b"), b'{"a":{"b":1}}', b"{}"),
+    ],
+)
+def test_parameters_are_set_and_taken_out(
+    set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
+) -> None:
+    """Whatever the client says, with dots that reach into objects, and with the right commas."""
+    assert rewritten(body, model=None, set_=set_, strip=strip) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "set_", "strip", "body"),
+    [
+        (None, {}, (), b'{"model":"a"}'),
+        ("a", {}, (), b'{"model":"a"}'),
+        ("a", {"t": 1}, ("s",), b'{"model":"a","t":1}'),
+        (None, {}, ("a.b",), b'{"a":1}'),
+        (None, {}, ("a.b",), b'{"x":1}'),
+        (None, {}, ("a.b.c",), b'{"a":{"b":[]}}'),
+    ],
+)
+def test_without_anything_to_do_nothing_is_copied(
+    model: str | None, set_: Mapping[str, object], strip: tuple[str, ...], body: bytes
+) -> None:
+    """The very same object comes back."""
+    assert rewritten(body, model=model, set_=set_, strip=strip) is body
+
+
+def test_the_name_of_the_model_outranks_a_parameter_of_that_name() -> None:
+    """A profile that sets `model` as well cannot make requests go wrong."""
+    changes = change(model="q", set_={"model": "x", "model.y": 1}, strip=("model",))
+    assert opened(b'{"model":"a"}').rewritten(changes) == b'{"model":"q"}'
+    assert not changes.others
+
+
+def test_a_large_body_may_not_be_made_of_small_values() -> None:
+    """Its parse would take many times its size; the limit is for those over a megabyte."""
+    small = b'{"a":[' + b",".join([b"[]"] * 300_000) + b"]}"
+    assert len(small) < 1 << 20
+    assert opened(small).model is None
+    large = b'{"a":[' + b",".join([b"[]"] * 3_000_000) + b"]}"
+    with pytest.raises(BodyError, match="too many values"):
+        opened(large)
+
+
+def test_a_large_body_costs_little_more_than_its_size() -> None:
+    """Also with one character in it that takes four bytes as text."""
+    content = b"A" * (2 << 20) + "🙂".encode()
+    body = b'{"model":"a","messages":[{"role":"user","content":"%b"}]}' % content
+    changes = change(model="b", set_={}, strip=())
+    tracemalloc.start()
+    try:
+        new = opened(body).rewritten(changes)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert new == body.replace(b'"a"', b'"b"')
+    assert peak < 6 * len(body)
+
+
+def test_a_character_may_lie_across_two_pieces() -> None:
+    """Encodings are checked a megabyte at a time; here one ends in the middle of a character."""
+    name = "ü" * (600 << 10)
+    body = b'{ "model":"%b"}' % name.encode()
+    assert body[(1 << 20) - 1 : (1 << 20) + 1] == "ü".encode()
+    assert read_model(body) == name

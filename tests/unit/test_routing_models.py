@@ -1,0 +1,89 @@
+"""The list of models that clients are shown."""
+
+import json
+from typing import Any
+
+from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.planning.routing.models import entry, listing
+from appliance.planning.routing.names import Directory
+
+BOX = Directory(
+    {
+        name: Routed(name=name, served=served, engine_name=name, endpoint=Endpoint(port=1))
+        for name, served in {
+            "aeon": ("qwen", "claude-*"),
+            "genesis": ("qwen", "gpt-4o", "claude-*"),
+            "gemma": (),
+        }.items()
+    }
+)
+NOW = State(
+    standings={"genesis": Standing.SERVING, "gemma": Standing.SERVING, "aeon": Standing.COMING},
+    held=frozenset({"gemma"}),
+)
+
+
+def shown(key: Key | None = None) -> dict[str, Any]:
+    """The list, read again."""
+    found = json.loads(listing(BOX, NOW, key))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_every_name_that_can_be_asked_for_is_there_once() -> None:
+    """What serves first; patterns are no names."""
+    ids = [model["id"] for model in shown()["data"]]
+    assert ids == ["genesis", "gpt-4o", "qwen", "aeon", "gemma"]
+
+
+def test_an_entry_tells_its_profile_and_state() -> None:
+    """A name that several serve stands for the one that a request would go to."""
+    by_id = {model["id"]: model for model in shown()["data"]}
+    states = {name: (model["profile"], model["state"]) for name, model in by_id.items()}
+    assert states == {
+        "genesis": ("genesis", "serving"),
+        "gpt-4o": ("genesis", "serving"),
+        "qwen": ("genesis", "serving"),
+        "aeon": ("aeon", "coming"),
+        "gemma": ("gemma", "held"),
+    }
+    assert by_id["aeon"]["served"] == ["qwen", "claude-*"]
+
+
+def test_the_list_has_the_form_of_both_apis() -> None:
+    """OpenAI's `object` and `created`, Anthropic's `type`, `created_at` and page."""
+    found = shown()
+    assert (found["object"], found["has_more"]) == ("list", False)
+    assert (found["first_id"], found["last_id"]) == ("genesis", "gemma")
+    for model in found["data"]:
+        assert (model["object"], model["type"]) == ("model", "model")
+        assert isinstance(model["created"], int)
+        assert model["created_at"].endswith("Z")
+        assert model["display_name"] == model["id"]
+
+
+def test_a_key_is_shown_what_it_may_use() -> None:
+    """A name that it shares with others stands for its own profile."""
+    data = shown(Key(name="anna", profiles=("aeon",)))["data"]
+    assert [(model["id"], model["profile"]) for model in data] == [
+        ("aeon", "aeon"),
+        ("qwen", "aeon"),
+    ]
+
+
+def test_an_empty_list_is_a_list() -> None:
+    """For a key that may use nothing."""
+    found = shown(Key(name="nobody", profiles=()))
+    assert (found["data"], found["first_id"], found["last_id"]) == ([], None, None)
+
+
+def test_one_entry_can_be_asked_for() -> None:
+    """By any name that a request may have, patterns too; others are refused as requests are."""
+    found = entry("claude-opus-4", BOX, NOW)
+    assert isinstance(found, bytes)
+    assert json.loads(found)["profile"] == "genesis"
+    assert json.loads(found)["id"] == "claude-opus-4"
+    refused = entry("nothing", BOX, NOW)
+    assert isinstance(refused, Refusal)
+    assert refused.code == "model_not_found"

@@ -1,0 +1,184 @@
+"""Forms: which model they ask for, and changes to their fields."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from appliance.planning.routing.bodies import BodyError
+from appliance.planning.routing.multipart import opened, read_model_part, rewritten_part
+
+KIND = "multipart/form-data; boundary=b0"
+AUDIO = bytes(range(256)) * 4
+FILE = (
+    b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a \\"b\\".wav"\r\n'
+    b"Content-Type: audio/wav\r\n\r\n" + AUDIO + b"\r\n"
+)
+
+
+def field(name: str, value: str, more: str = "") -> bytes:
+    """A field of the form."""
+    head = f'--b0\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+    return f"{head}{value}\r\n".encode()
+
+
+def form(*parts: bytes, end: bytes = b"--b0--\r\n") -> bytes:
+    """All of it."""
+    return b"".join(parts) + end
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "model"),
+    [
+        (KIND, form(FILE, field("model", "whisper-1")), "whisper-1"),
+        (KIND, form(field("model", "whisper-1"), FILE, end=b"--b0--"), "whisper-1"),
+        (KIND, form(FILE), None),
+        (KIND, form(), None),
+        (KIND, form(field("model", "")), ""),
+        (KIND, form(field("model", "ü")), "ü"),
+        (KIND, form(field("model", "a\r\nb--b0")), "a\r\nb--b0"),
+        ('Multipart/Form-Data ; charset=utf-8;Boundary="b0"', form(field("model", "w")), "w"),
+        (KIND, b"--b0\r\ncontent-disposition:form-data;name=model\r\n\r\nw\r\n--b0--", "w"),
+        (
+            KIND,
+            b"--b0\r\nX:\r\nContent-Transfer-Encoding: 8bit\r\n"
+            + field("model", "w").removeprefix(b"--b0\r\n")
+            + b"--b0--",
+            "w",
+        ),
+        (
+            'multipart/form-data; boundary="a b?"',
+            b'--a b?\r\nContent-Disposition: form-data; name="model"\r\n\r\nw\r\n--a b?--',
+            "w",
+        ),
+    ],
+)
+def test_the_model_is_a_field(kind: str, body: bytes, model: str | None) -> None:
+    """Wherever it stands, and whatever the file beside it holds."""
+    assert read_model_part(kind, body) == model
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("true", True), ("True", True), ("1", True), ("false", False), ("", False), ("no", False)],
+)
+def test_a_stream_is_asked_for_in_a_field(value: str, expected: bool) -> None:  # noqa: FBT001
+    """With any of the words that engines take for true."""
+    assert opened(KIND, form(field("stream", value))).streams is expected
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        "application/json",
+        "multipart/mixed; boundary=b0",
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/form-data; boundary=b0; boundary=b1",
+        "multipart/form-data; boundary=b0; Boundary=b0",
+        'multipart/form-data; x="; boundary=b1"; boundary="b0',
+        'multipart/form-data; boundary="b0\\0"',
+        f"multipart/form-data; boundary={'b' * 71}",
+        'multipart/form-data; boundary="b0 "',
+        "multipart/form-data; boundary=b0 b1",
+        "multipart/form-data; boundary=b0;",
+    ],
+)
+def test_a_form_has_one_proper_boundary(kind: str) -> None:
+    """Two, or one that has to be guessed at, are refused."""
+    with pytest.raises(BodyError):
+        opened(kind, form(field("model", "w")))
+
+
+NAMED = b'Content-Disposition: form-data; name="a"\r\n'
+AMBIGUOUS: Mapping[str, bytes] = {
+    "no content": b"",
+    "a line before it": b"\r\n" + form(),
+    "a preamble": b"preamble\r\n" + form(field("model", "w")),
+    "no end": field("model", "w"),
+    "half an end": field("model", "w") + b"--b0",
+    "text behind it": form(field("model", "w"), end=b"--b0--x"),
+    "lines behind it": form(field("model", "w"), end=b"--b0--\r\n\r\n"),
+    "a longer boundary": form(field("model", "w\r\n--b0x")),
+    "a padded boundary": form(field("model", "w\r\n--b0 ")),
+    "two models": form(field("model", "w"), field("model", "w")),
+    "two streams": form(field("stream", "true"), field("stream", "false")),
+    "a file as a model": form(field("model", "w", '; filename="x"')),
+    "an encoded file name": form(field("model", "w", "; filename*=UTF-8''x")),
+    "an encoded name": form(field("model", "w", "; name*=UTF-8''x")),
+    "two names": form(field("model", "w", '; name="x"')),
+    "a backslash": form(field("mo\\del", "w")),
+    "half a parameter": form(field("model", "w", "; x")),
+    "no head": form(b"--b0\r\n\r\nw\r\n"),
+    "no disposition": form(b"--b0\r\nX: y\r\n\r\nw\r\n"),
+    "no name": form(b"--b0\r\nContent-Disposition: form-data\r\n\r\nw\r\n"),
+    "another disposition": form(b"--b0\r\n" + NAMED.replace(b"form-data", b"file") + b"\r\nw\r\n"),
+    "a folded head": form(b"--b0\r\n" + NAMED.replace(b"; ", b";\r\n ") + b"\r\nw\r\n"),
+    "a space before the colon": form(b"--b0\r\n" + NAMED.replace(b":", b" :") + b"\r\nw\r\n"),
+    "bare line ends": form(b"--b0\r\n" + NAMED.replace(b"\r", b"") + b"\nw\r\n"),
+    "a bare line end in the head": form(b"--b0\r\nX: a\n" + NAMED + b"\r\nw\r\n"),
+    "no end of the head": form(b"--b0\r\n" + NAMED + b"w\r\n"),
+    "a header twice": form(b"--b0\r\n" + NAMED + NAMED + b"\r\nw\r\n"),
+    "an encoding": form(b"--b0\r\nContent-Transfer-Encoding: base64\r\n" + NAMED + b"\r\ndw==\r\n"),
+    "a very long head": form(b"--b0\r\nX: " + b"x" * 8192 + b"\r\n" + NAMED + b"\r\nw\r\n"),
+    "very many fields": form(*[field("a", "")] * 1001),
+    "a model that is no text": form(field("model", "w").replace(b"w", b"\xff")),
+}
+
+
+@pytest.mark.parametrize("body", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
+def test_a_form_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
+    """Rather than read in ours while the engine reads it in another."""
+    with pytest.raises(BodyError):
+        opened(KIND, body)
+
+
+@pytest.mark.parametrize(
+    ("set_", "strip", "body", "expected"),
+    [
+        ({}, (), form(FILE, field("model", "w")), form(FILE, field("model", "q"))),
+        ({}, (), form(field("model", "w"), FILE), form(field("model", "q"), FILE)),
+        ({}, (), form(FILE), form(FILE, field("model", "q"))),
+        ({}, (), form(end=b"--b0--"), form(field("model", "q"), end=b"--b0--")),
+        (
+            {"language": "de", "temperature": 0.5, "x": True},
+            (),
+            form(field("temperature", "1"), field("model", "q")),
+            form(
+                field("temperature", "0.5"), field("model", "q"), field("language", "de"),
+                field("x", "true"),
+            ),
+        ),
+        ({}, ("prompt",), form(field("prompt", "x"), field("model", "q")), form(field("model", "q"))),
+        ({}, ("prompt",), form(field("model", "q"), field("prompt", "x")), form(field("model", "q"))),
+        ({}, ("prompt",), form(field("model", "w")), form(field("model", "q"))),
+        ({"a.b": 1}, ("c.d",), form(field("model", "w")), form(field("model", "q"))),
+        ({'a"\n': 1}, (), form(field("model", "q")), form(field("model", "q"), field("a%22%0A", "1"))),
+    ],
+)  # fmt: skip
+def test_fields_are_set_and_taken_out(
+    set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
+) -> None:
+    """Where they stood, or at the end; changes inside of objects do not apply."""
+    assert rewritten_part(KIND, body, model="q", set_=set_, strip=strip) == expected
+
+
+def test_without_anything_to_do_nothing_is_copied() -> None:
+    """The very same object comes back."""
+    body = form(FILE, field("model", "q"))
+    assert rewritten_part(KIND, body, model="q", set_={}, strip=("prompt",)) is body
+
+
+def test_what_is_put_in_cannot_end_the_field() -> None:
+    """A client that knows what is set might choose its boundary by it."""
+    body = form(field("model", "w"))
+    with pytest.raises(BodyError, match="boundary"):
+        rewritten_part(KIND, body, model="a\r\n--b0--", set_={}, strip=())
+
+
+def test_what_is_changed_is_there_once() -> None:
+    """Changing one of two would leave the client the other."""
+    body = form(field("prompt", "a"), field("prompt", "b"))
+    assert opened(KIND, body).model is None
+    with pytest.raises(BodyError, match="prompt is there twice"):
+        rewritten_part(KIND, body, model=None, set_={}, strip=("prompt",))

@@ -1,0 +1,253 @@
+"""Which profile a request is for, and whether it may go there now."""
+
+import pytest
+
+from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.planning.routing.names import Directory, default, ready, resolve
+
+
+def routed(name: str, *served: str, exclusive: bool = True, on_request: bool = False) -> Routed:
+    """A profile."""
+    return Routed(
+        name=name,
+        served=served,
+        engine_name=f"engine-{name}",
+        endpoint=Endpoint(port=8022),
+        exclusive=exclusive,
+        on_request=on_request,
+    )
+
+
+BOX = {
+    r.name: r
+    for r in (
+        routed("aeon", "gpt-4o", "claude-*", "qwen"),
+        routed("genesis", "claude-*", "claude-sonnet-*", "qwen", "aeon", on_request=True),
+        routed("gemma", "gemma?", "*-mini", "c*"),
+        routed("helper", "bge", exclusive=False),
+    )
+}
+
+
+def state(
+    *serving: str,
+    coming: tuple[str, ...] = (),
+    held: tuple[str, ...] = (),
+    target: tuple[str, ...] = (),
+    committed: tuple[str, ...] = (),
+) -> State:
+    """What serves; everything else is down."""
+    standings = dict.fromkeys(BOX, Standing.DOWN) | dict.fromkeys(coming, Standing.COMING)
+    return State(
+        standings=standings | dict.fromkeys(serving, Standing.SERVING),
+        held=frozenset(held),
+        target=target,
+        committed=committed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "serving", "name"),
+    [
+        ("aeon", "genesis", "aeon"),
+        ("gpt-4o", "genesis", "aeon"),
+        ("qwen", "aeon", "aeon"),
+        ("qwen", "genesis", "genesis"),
+        ("claude-opus-4", "aeon", "aeon"),
+        ("claude-opus-4", "genesis", "genesis"),
+        ("claude-sonnet-4", "aeon", "genesis"),
+        ("chat", "aeon", "gemma"),
+        ("gemma3", "aeon", "gemma"),
+        ("phi-mini", "aeon", "gemma"),
+        ("-mini", "aeon", "gemma"),
+        ("c\nd", "aeon", "gemma"),
+        ("default", "genesis", "genesis"),
+        ("", "genesis", "genesis"),
+        (None, "aeon", "aeon"),
+        (None, "helper", "helper"),
+    ],
+)
+def test_a_model_is_found_by_name_served_name_pattern_or_default(
+    model: str | None, serving: str, name: str
+) -> None:
+    """In this order, whatever serves; among equals the one that serves."""
+    found = resolve(model, BOX, state(serving))
+    assert isinstance(found, Routed)
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("now", "name"),
+    [
+        (state(), "aeon"),
+        (state(committed=("genesis",)), "genesis"),
+        (state(coming=("genesis",), committed=("aeon",)), "genesis"),
+        (state(held=("genesis",), committed=("aeon",)), "genesis"),
+        (state(target=("genesis",), committed=("aeon",)), "genesis"),
+        (state("aeon", "genesis", held=("aeon",)), "genesis"),
+        (state("genesis", held=("genesis",), committed=("aeon",)), "genesis"),
+        (state("aeon", "genesis"), "aeon"),
+    ],
+)
+def test_of_several_the_one_that_serves_or_will_is_taken(now: State, name: str) -> None:
+    """Then a committed one, then the order of names."""
+    found = resolve("qwen", BOX, now)
+    assert isinstance(found, Routed)
+    assert found.name == name
+
+
+@pytest.mark.parametrize("model", ["nothing", "gemma", "gemma34", "Genesis", "mini", "x" * 500])
+def test_an_unknown_model_is_told_what_there_is(model: str) -> None:
+    """What serves first; capitals count, and wildcards stand for what they say."""
+    if model == "gemma":
+        assert isinstance(resolve(model, BOX, state()), Routed)
+        return
+    found = resolve(model, BOX, state("genesis"))
+    assert isinstance(found, Refusal)
+    assert (found.status, found.code, found.param) == (404, "model_not_found", "model")
+    assert found.message.endswith("there are: genesis, aeon, gemma, helper")
+    assert len(found.message) < 300
+
+
+def test_a_very_long_name_is_tried_on_no_pattern() -> None:
+    """Clients decide how long it is."""
+    assert isinstance(resolve("c" * 256, BOX, state()), Routed)
+    assert isinstance(resolve("c" * 257, BOX, state()), Refusal)
+
+
+def test_many_stars_are_tried_as_one() -> None:
+    """A pattern cannot be written that takes minutes to try."""
+    box = {"a": routed("a", "*" * 40 + "b")}
+    assert isinstance(resolve("c" * 256, box, State()), Refusal)
+    assert isinstance(resolve("c" * 255 + "b", box, State()), Routed)
+
+
+def test_the_list_of_what_there_is_has_an_end() -> None:
+    """Twenty names help, two hundred do not."""
+    box = {f"p{n:03}": routed(f"p{n:03}") for n in range(21)}
+    found = resolve("x", box, State())
+    assert isinstance(found, Refusal)
+    assert found.message.endswith("p018, p019, …")
+    empty = resolve("x", {}, State())
+    assert isinstance(empty, Refusal)
+    assert empty.message.endswith("there are: none")
+
+
+@pytest.mark.parametrize(
+    ("now", "name"),
+    [
+        (state("genesis", committed=("aeon",)), "genesis"),
+        (state("helper", "genesis"), "genesis"),
+        (state("aeon", "genesis", committed=("genesis", "aeon")), "genesis"),
+        (state("aeon", "genesis"), "aeon"),
+        (state("aeon", held=("aeon", "genesis"), target=("genesis",)), "genesis"),
+        (state("helper", held=("genesis",), target=("genesis",)), "genesis"),
+        (state("helper", committed=("helper", "aeon")), "aeon"),
+        (state("helper"), "helper"),
+        (state(committed=("gone", "aeon")), "aeon"),
+        (state(), None),
+    ],
+)
+def test_the_default_serves_or_comes_or_is_committed(now: State, name: str | None) -> None:
+    """In this order; those that own no device come last."""
+    assert default(BOX, now) == name
+
+
+def test_without_anything_to_serve_clients_come_back_later() -> None:
+    """A request that names no model is not wrong: nothing serves."""
+    found = resolve(None, BOX, state())
+    assert isinstance(found, Refusal)
+    assert (found.status, found.code) == (503, "no_model")
+    assert found.retry_after_s
+
+
+def test_default_may_be_the_name_of_something() -> None:
+    """Whoever names a profile so has decided."""
+    box = {"a": routed("a"), "b": routed("b", "default")}
+    found = resolve("default", box, State(standings={"a": Standing.SERVING}))
+    assert isinstance(found, Routed)
+    assert found.name == "b"
+
+
+class TestKeys:
+    """What a key may use is all that it sees."""
+
+    KEY = Key(name="anna", profiles=("genesis", "helper"))
+
+    @pytest.mark.parametrize(
+        ("model", "name"), [("qwen", "genesis"), ("claude-x", "genesis"), (None, "genesis")]
+    )
+    def test_only_its_profiles_are_candidates(self, model: str | None, name: str) -> None:
+        """Also where another one serves."""
+        now = state("aeon", "helper", committed=("aeon", "genesis"))
+        found = resolve(model, BOX, now, self.KEY)
+        assert isinstance(found, Routed)
+        assert found.name == name
+
+    @pytest.mark.parametrize("model", ["aeon", "gpt-4o", "chat"])
+    def test_others_are_refused_as_such(self, model: str) -> None:
+        """Not as unknown: the person behind it should know whom to ask."""
+        found = resolve(model, BOX, state("aeon"), self.KEY)
+        assert isinstance(found, Refusal)
+        assert (found.status, found.code) == (403, "model_not_allowed")
+        assert "anna" in found.message
+
+    def test_an_unknown_model_lists_only_its_own(self) -> None:
+        """Others' profiles are none of its business."""
+        found = resolve("x", BOX, state("aeon"), self.KEY)
+        assert isinstance(found, Refusal)
+        assert found.message.endswith("there are: genesis, helper")
+
+    def test_a_key_without_a_list_may_use_everything(self) -> None:
+        """None is no list, an empty one is."""
+        assert isinstance(resolve("aeon", BOX, state(), Key(name="all")), Routed)
+        assert isinstance(resolve("aeon", BOX, state(), Key(name="none", profiles=())), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("now", "may_switch", "answer"),
+    [
+        (state("genesis"), False, True),
+        (state("genesis", held=("genesis",)), True, False),
+        (state(coming=("genesis",)), False, False),
+        (state(held=("genesis",)), False, False),
+        (state(), True, False),
+    ],
+)
+def test_a_request_goes_or_waits(now: State, may_switch: bool, answer: bool) -> None:  # noqa: FBT001
+    """It waits while its profile is held or comes, and where it may have the box switched."""
+    assert ready(BOX["genesis"], now, may_switch=may_switch) is answer
+
+
+@pytest.mark.parametrize(
+    ("name", "may_switch"), [("genesis", False), ("aeon", True), ("aeon", False)]
+)
+def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> None:  # noqa: FBT001
+    """With the command that changes it, and a status that clients do not repeat requests on."""
+    found = ready(BOX[name], state("gemma", "helper", committed=("helper",)), may_switch=may_switch)
+    assert isinstance(found, Refusal)
+    assert (found.status, found.code, found.retry_after_s) == (404, "model_not_active", None)
+    assert "helper, gemma is active" in found.message
+    assert found.message.endswith(f"appliance switch {name}")
+
+
+def test_with_nothing_active_it_is_told_so() -> None:
+    """The command is the same."""
+    found = ready(BOX["aeon"], state())
+    assert isinstance(found, Refusal)
+    assert "nothing is active" in found.message
+
+
+def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
+    """It failed, or people hold the box: it is meant to serve."""
+    found = ready(BOX["aeon"], state(committed=("aeon",)))
+    assert isinstance(found, Refusal)
+    assert (found.status, found.code) == (503, "model_unavailable")
+    assert found.retry_after_s
+
+
+def test_a_served_name_twice_in_one_profile_counts_once() -> None:
+    """Also one that is its own name."""
+    directory = Directory({"a": routed("a", "a", "x", "x")})
+    assert directory.names == {"a": ("a",), "x": ("a",)}

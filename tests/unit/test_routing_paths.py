@@ -1,0 +1,167 @@
+"""What a path is about."""
+
+import pytest
+
+from appliance.domain.gateway import Api
+from appliance.planning.routing.paths import PathError, Place, not_exposed, place
+
+
+@pytest.mark.parametrize(
+    ("path", "api"),
+    [
+        ("/v1/chat/completions", Api.CHAT),
+        ("/chat/completions", Api.CHAT),
+        ("/v1/chat/completions/input_tokens", Api.CHAT),
+        ("//v1/./chat//completions/", Api.CHAT),
+        ("/v1/completions", Api.COMPLETIONS),
+        ("/completion", Api.COMPLETIONS),
+        ("/infill", Api.COMPLETIONS),
+        ("/v1/responses", Api.RESPONSES),
+        ("/v1/responses/resp_1/cancel", Api.RESPONSES),
+        ("/v1/messages", Api.ANTHROPIC),
+        ("/v1/messages/count_tokens", Api.ANTHROPIC),
+        ("/v1/chat", Api.OTHER),
+        ("/v1/embeddings", Api.OTHER),
+        ("/v1/audio/transcriptions", Api.OTHER),
+        ("/v2/rerank", Api.OTHER),
+        ("/tokenize", Api.OTHER),
+        ("/apply-template", Api.OTHER),
+        ("/health", Api.OTHER),
+        ("/v1/realtime", Api.OTHER),
+        ("/v1/stream/conversation", Api.OTHER),
+        ("/", Api.OTHER),
+        ("/v1", Api.OTHER),
+    ],
+)
+def test_a_path_tells_its_api(path: str, api: Api) -> None:
+    """With or without a version; everything else passes as it is."""
+    assert place("POST", path) == Place(api=api)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/slots", "/slots/0", "/metrics", "/lora-adapters", "/lora-adapters-list"),
+        *("/cors-proxy", "/tools", "/models/load", "/models/unload", "/v1/models/load"),
+        *("/models/sse", "/v1/streams", "/v1/streams/lookup"),
+        *("/sleep", "/wake_up", "/is_sleeping", "/pause", "/resume", "/is_paused"),
+        *("/abort_requests", "/collective_rpc", "/server_info", "/reconfigure", "/load"),
+        *("/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache"),
+        *("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter"),
+        *("/start_profile", "/stop_profile", "/scale_elastic_ep", "/tokenizer_info"),
+        *("/init_weight_transfer_engine", "/start_weight_update", "/update_weights"),
+        *("/finish_weight_update", "/update_weight_version", "/weight_checker", "/weight_info"),
+        *("/flush_cache", "/freeze_gc", "/slow_down", "/configure_logging", "/v1/loads"),
+        *("/update_weights_from_disk", "/update_weights_from_tensor", "/get_weights_by_name"),
+        *("/init_weights_update_group", "/release_memory_occupation"),
+        *("/resume_memory_occupation", "/start_expert_distribution_record", "/abort_request"),
+        *("/pause_generation", "/continue_generation", "/hicache/storage-backend"),
+        *("/clear_hicache_storage_backend", "/set_internal_state", "/get_server_info"),
+        *("/debug/anything", "/admin"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
+def test_paths_that_govern_an_engine_are_known(method: str, path: str) -> None:
+    """Those of llama-server, vLLM and SGLang, whatever the method."""
+    assert place(method, path).governs
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/slots/",
+        "//slots",
+        "/./slots",
+        "/x/../slots",
+        "/../slots",
+        "/x/%2e%2e/slots",
+        "/%73lots",
+        "/%2573lots",
+        "/SLOTS",
+        "/Slots/0",
+        "/slots;x=1/0",
+        "/slots%2F0",
+        "\\slots".replace("\\", "/\\"),
+        "/v1//slots",
+        "/v1/../slots",
+        "/v1/chat/completions/../../../slots",
+        "/models%2Fload",
+    ],
+)
+def test_a_governing_path_cannot_be_disguised(path: str) -> None:
+    """Judged is the plainest form that anything could make of it."""
+    assert place("GET", path).governs
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "governs"),
+    [
+        ("GET", "/props", False),
+        ("HEAD", "/props", False),
+        ("POST", "/props", True),
+        ("GET", "/models", False),
+        ("GET", "/v1/models", False),
+        ("POST", "/models", True),
+        ("DELETE", "/models", True),
+        ("POST", "/v1/models", True),
+        ("DELETE", "/v1/models/x", True),
+    ],
+)
+def test_writing_governs_where_reading_does_not(method: str, path: str, governs: bool) -> None:  # noqa: FBT001
+    """Properties, and the list of models of an engine that loads several."""
+    assert place(method, path).governs is governs
+
+
+@pytest.mark.parametrize(
+    ("path", "entry"),
+    [
+        ("/v1/models", None),
+        ("/models", None),
+        ("/v1/models/", None),
+        ("/v1/models/Genesis", "Genesis"),
+        ("/v1/models/org/name", "org/name"),
+        ("/v1/models/org%2Fname", "org/name"),
+        ("/v1/models/load-balanced", "load-balanced"),
+    ],
+)
+def test_the_list_of_models_is_told_from_an_entry(path: str, entry: str | None) -> None:
+    """Names keep their capitals; slashes in them may be escaped."""
+    assert place("GET", path) == Place(listing=True, entry=entry)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "*",
+        "v1/models",
+        "http://x/v1/models",
+        "/%",
+        "/%zz",
+        "/a%00",
+        "/a%0d%0ab",
+        "/a b",
+        "/a%20b",
+        "/a#b",
+        "/a\x7f",
+        "/%25252573lots",
+    ],
+)
+def test_a_path_that_no_honest_client_sends_is_refused(path: str) -> None:
+    """Rather than guessed at."""
+    with pytest.raises(PathError):
+        place("GET", path)
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings%25x", "/v1/caf\u00e9", "/%c3%a9", "/%ff"])
+def test_odd_but_honest_paths_pass(path: str) -> None:
+    """Percent signs, other alphabets and bytes that are no text."""
+    assert place("GET", path) == Place()
+
+
+def test_the_refusal_of_a_governing_path_names_it() -> None:
+    """Shortened: clients decide how long it is."""
+    refusal = not_exposed("/slots" + "x" * 1000)
+    assert refusal.status == 403
+    assert refusal.message.startswith("/slotsxxx")
+    assert len(refusal.message) < 300

@@ -1,0 +1,108 @@
+"""Errors as clients of each API expect them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from appliance.domain.gateway import Api
+from appliance.planning.routing import refusals
+
+
+def data_of(event: bytes) -> dict[str, Any]:
+    """The data of an event's only data line."""
+    (line,) = [line for line in event.split(b"\n") if line.startswith(b"data: ")]
+    found = json.loads(line.removeprefix(b"data: "))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("api", [Api.CHAT, Api.COMPLETIONS, Api.RESPONSES, Api.OTHER])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "invalid_request_error"),
+        (429, "rate_limit_error"),
+        (503, "server_error"),
+    ],
+)
+def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
+    """With a message, a type, a parameter and a code."""
+    found = json.loads(refusals.body(api, status, "a_code", "Why.", "model"))
+    expected = {"message": "Why.", "type": kind, "param": "model", "code": "a_code"}
+    assert found == {"error": expected}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (413, "request_too_large"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+    ],
+)
+def test_anthropic_has_a_type_of_its_own(status: int, kind: str) -> None:
+    """An outer type, and an inner one with the message."""
+    found = json.loads(refusals.body(Api.ANTHROPIC, status, "a_code", "Why."))
+    assert found == {"type": "error", "error": {"type": kind, "message": "Why."}}
+
+
+@pytest.mark.parametrize("api", [Api.CHAT, Api.COMPLETIONS, Api.OTHER])
+def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
+    """As data without a name, which is what clients of chat streams read."""
+    event = refusals.event(api, 503, "cut", "The model stopped.")
+    assert event.startswith(b"\n\ndata: ")
+    assert event.endswith(b"}\n\n")
+    assert data_of(event) == json.loads(refusals.body(api, 503, "cut", "The model stopped."))
+    assert b"[DONE]" not in event
+
+
+def test_a_responses_stream_ends_in_an_error_event() -> None:
+    """Its fields are those of the API's `error` event; the object is what libraries raise by."""
+    event = refusals.event(Api.RESPONSES, 503, "cut", "The model stopped.")
+    assert b"\n\nevent: error\ndata: " in event
+    found = data_of(event)
+    assert (found["type"], found["code"], found["message"]) == (
+        "error",
+        "cut",
+        "The model stopped.",
+    )
+    assert found["error"]["message"] == "The model stopped."
+
+
+def test_an_anthropic_stream_ends_in_an_error_event() -> None:
+    """Named `error`, with the body that a refusal would have."""
+    event = refusals.event(Api.ANTHROPIC, 503, "cut", "The model stopped.")
+    assert event.startswith(b"\n\nevent: error\ndata: ")
+    assert data_of(event) == json.loads(
+        refusals.body(Api.ANTHROPIC, 503, "cut", "The model stopped.")
+    )
+
+
+@pytest.mark.parametrize("api", list(Api))
+def test_no_message_breaks_out_of_its_line(api: Api) -> None:
+    """Line ends, also those of Unicode, and lone surrogates are escaped."""
+    message = 'a\n\ndata: b\r\x00\u2028\x85\ud800"'
+    event = refusals.event(api, 400, "c", message)
+    assert event.isascii()
+    assert event.strip(b"\n").count(b"\n") == (api in {Api.RESPONSES, Api.ANTHROPIC})
+    assert b"\r" not in event
+    refusals.body(api, 400, "c", message).decode("ascii")
+
+
+@pytest.mark.parametrize(
+    ("text", "comment"),
+    [
+        ("waiting for genesis", b": waiting for genesis\n\n"),
+        ("", b": \n\n"),
+        ("a\nb\r\nc\x00ü\u2028", b": a b  c   \n\n"),
+    ],
+)
+def test_a_comment_stays_on_its_line(text: str, comment: bytes) -> None:
+    """It has no escapes, so whatever could end the line becomes a space."""
+    assert refusals.comment(text) == comment
