@@ -1,11 +1,15 @@
 """What systemd hands to a service, and what a service tells systemd (sd_notify(3))."""
 
+import logging
 import os
 import socket
 import time
+from collections.abc import Iterable
 from typing import Final
 
 import sdnotify
+
+_log = logging.getLogger(__name__)
 
 _FIRST_FD: Final = 3
 _FEED_EVERY_S: Final = 1.0
@@ -42,10 +46,69 @@ class Readiness:
             self._to.notify(state)
 
 
+class Notices:
+    """As `Readiness`, for a service that leaves sockets with systemd and changes processes.
+
+    systemd listens to a service's main process alone.
+    """
+
+    def __init__(self) -> None:
+        # "@" stands for the NUL of an abstract address.
+        self._address = os.environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        self._last = ""
+
+    def ready(self, status: str) -> None:
+        """The service answers now."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def alive(self, status: str) -> None:
+        """Feed the watchdog, and say what `systemctl status` shows."""
+        news = status != self._last
+        self._last = status
+        self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
+
+    def stopping(self, status: str) -> None:
+        """The service ends on purpose."""
+        self._send(f"STOPPING=1\nSTATUS={status}")
+
+    def hand_over(self, pid: int) -> None:
+        """Another process of this service is its main one from now on, and listened to."""
+        self._send(f"MAINPID={pid}\nREADY=1")
+
+    def keep(self, listener: socket.socket, name: str) -> None:
+        """Leave a socket with systemd, which gives it to the next process (FDSTORE=1)."""
+        self._send(f"FDSTORE=1\nFDNAME={name}", listener.fileno())
+
+    def drop(self, name: str) -> None:
+        """Have systemd close what was left under a name; nothing was is fine."""
+        self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def _send(self, text: str, *descriptors: int) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+                to.connect(self._address)
+                socket.send_fds(to, [text.encode()], list(descriptors))
+        except OSError as error:
+            _log.warning("systemd was not told (%s)", error)
+
+
 def inherited_socket() -> socket.socket | None:
     """The listening socket of our .socket unit (sd_listen_fds(3)); None: started by hand."""
-    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") == "0":
-        return None
-    listener = socket.socket(fileno=_FIRST_FD)
-    listener.set_inheritable(False)
-    return listener
+    return next(iter(inherited_sockets()), None)
+
+
+def inherited_sockets() -> list[socket.socket]:
+    """All that systemd hands over: those of our .socket unit, and those left with it."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    return adopted_sockets(range(_FIRST_FD, _FIRST_FD + int(os.environ.get("LISTEN_FDS", "0"))))
+
+
+def adopted_sockets(descriptors: Iterable[int]) -> list[socket.socket]:
+    """Sockets by their numbers; no program that is started later inherits them."""
+    found = [socket.socket(fileno=number) for number in descriptors]
+    for listener in found:
+        listener.set_inheritable(False)
+    return found

@@ -1,0 +1,90 @@
+"""What the gateway reads when it starts: settings, profiles and secrets, all compiled by apply."""
+
+import logging
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.gateway_file import read_configuration
+from appliance.adapters.manifest import read_manifest
+from appliance.domain.gateway import Configuration, Routed
+from appliance.planning.gateway_units import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
+from appliance.planning.handling import routed
+
+_log = logging.getLogger(__name__)
+
+_APPLIED_DIR: Final = "/var/lib/appliance-applied"
+_RUNTIME_DIR: Final = "/run/appliance-gateway"
+_MOST_KEY_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where this process finds its files; systemd tells of some."""
+
+    applied: Path
+    runtime: Path
+    credentials: Path | None
+    """None: there are none."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "Places":
+        """As the environment says."""
+        credentials = environment.get("CREDENTIALS_DIRECTORY")
+        return cls(
+            applied=Path(environment.get("APPLIANCE_APPLIED_DIR", _APPLIED_DIR)),
+            runtime=Path(environment.get("RUNTIME_DIRECTORY", _RUNTIME_DIR)),
+            credentials=Path(credentials) if credentials else None,
+        )
+
+    def configuration(self) -> Configuration:
+        """The settings. Raises `StoreError`."""
+        return read_configuration(self.applied)
+
+    def catalogue(self) -> dict[str, Routed]:
+        """The profiles by name. Raises `StoreError`."""
+        return {n: routed(a, self._engine_key(n)) for n, a in read_manifest(self.applied).items()}
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For places beyond loopback; None: there is no certificate that can be used."""
+        if self.credentials is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.set_alpn_protocols(["http/1.1"])
+        certificate, key = self.credentials / CERTIFICATE, self.credentials / CERTIFICATE_KEY
+        try:
+            context.load_cert_chain(certificate, key, password="none")  # noqa: S106 - asks nobody
+        except OSError as error:
+            _log.error("the certificate cannot be used: %s", error.strerror or error)
+            return None
+        return context
+
+    def _engine_key(self, profile: str) -> str | None:
+        if self.credentials is None:
+            return None
+        try:
+            text = (self.credentials / f"{ENGINE_KEY}{profile}").read_bytes()[:_MOST_KEY_BYTES]
+        except OSError:
+            return None
+        key = text.decode("latin-1").strip()
+        # The lone dash stands in for a file that was not there when the gateway started.
+        return key if key not in {"", "-"} and key.isprintable() else None
+
+
+class AllowedPaths:
+    """Paths that are exposed although they govern an engine; a last ``*`` stands for any end."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        patterns = tuple(patterns)
+        self._whole = frozenset(p for p in patterns if not p.endswith("*"))
+        self._starts = tuple(p[:-1] for p in patterns if p.endswith("*"))
+
+    def __contains__(self, path: object) -> bool:
+        """Whether a path, without its query, is exposed."""
+        if not isinstance(path, str) or path in self._whole:
+            return isinstance(path, str)
+        # What an engine may make of these is anybody's guess.
+        plain = not any(odd in path for odd in ("..", "//", "%", "\\"))
+        return plain and path.startswith(self._starts)
