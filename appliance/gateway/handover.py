@@ -39,7 +39,6 @@ _SOCKETS: Final = "--sockets"
 _LINK: Final = "--link"
 _TAKEN: Final = b"main\n"
 _START_S: Final = 20.0
-_POLL_S: Final = 0.01
 _MOST_BYTES: Final = 64
 
 
@@ -61,7 +60,7 @@ class Predecessor:
             HandOverError: the process before is gone, or has given up on this one.
         """
         loop = asyncio.get_running_loop()
-        self.link.setblocking(False)
+        self.link.settimeout(0)
         try:
             async with asyncio.timeout(_START_S):
                 await loop.sock_sendall(self.link, f"{os.getpid()}\n".encode())
@@ -116,7 +115,7 @@ class Successor:
             HandOverError: it does not serve.
         """
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        ours.settimeout(0)
         child = 0
         try:
             with theirs:
@@ -127,9 +126,8 @@ class Successor:
         except (OSError, TimeoutError) as error:
             ours.close()
             _give_up(child)
-            raise HandOverError(
-                f"the new process does not come up: {error or 'too late'}"
-            ) from error
+            why = str(error) or "too late"
+            raise HandOverError(f"the new process does not come up: {why}") from error
         except BaseException:
             ours.close()
             raise
@@ -145,19 +143,26 @@ def _spawned(sockets: Sequence[int], link: int) -> int:
     passed = (*sockets, link)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("LISTEN_")}
     for number in passed:
-        os.set_inheritable(number, True)
+        os.set_inheritable(number, True)  # noqa: FBT003 - has no keyword
     try:
         command = [sys.executable, "-I", "-m", MODULE, *names]
         return os.posix_spawn(command[0], command, environment, setsigmask=())
     finally:
         for number in passed:
-            os.set_inheritable(number, False)
+            os.set_inheritable(number, False)  # noqa: FBT003
 
 
 async def _ended(child: int) -> None:
     """Wait for the process that has only started another one."""
-    while os.waitpid(child, os.WNOHANG)[0] == 0:
-        await asyncio.sleep(_POLL_S)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    watched = os.pidfd_open(child)
+    loop.add_reader(watched, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
+    os.waitpid(child, os.WNOHANG)  # noqa: ASYNC222 - it has ended
 
 
 def _give_up(child: int) -> None:
