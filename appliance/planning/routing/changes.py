@@ -115,7 +115,7 @@ def _plant(edits: dict[str, "bytes | Edits | None"], path: _Path, edit: bytes | 
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _field(value: object) -> str | None:

@@ -132,17 +132,12 @@ def ready(profile: Routed, state: State, *, may_switch: bool = False) -> bool | 
         state: What serves now.
         may_switch: Whose request it is may have the box switched to another profile.
     """
-    if profile.name in state.held:
+    standing = state.standing(profile.name)
+    if profile.name in state.held or standing is Standing.COMING:
         return False
-    match state.standing(profile.name):
-        case Standing.SERVING:
-            return True
-        case Standing.COMING:
-            return False
-        case Standing.DOWN:
-            if may_switch and profile.on_request:
-                return False
-            return not_active(profile, state)
+    if standing is Standing.SERVING:
+        return True
+    return False if may_switch and profile.on_request else not_active(profile, state)
 
 
 def not_active(profile: Routed, state: State) -> Refusal:
