@@ -6,6 +6,7 @@ a microsecond, the last one has no end.
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from math import log2
 from typing import Final
 
@@ -72,10 +73,6 @@ class Histogram:
 
 
 def _percentile_ms(counts: Sequence[int], total: int, share: float) -> float:
-    wanted, seen = share * total, 0
-    bucket = 0
-    for bucket, count in enumerate(counts):  # noqa: B007 - the one it ends at
-        seen += count
-        if seen >= wanted:
-            break
+    seen = accumulate(counts)
+    bucket = next(b for b, count in enumerate(seen) if count >= share * total)
     return round(middle_of(bucket) * 1000, 3)

@@ -5,7 +5,7 @@ Counts are since the start of this process; times and speeds are of the last min
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -16,6 +16,7 @@ from appliance.gateway.tails import told_by
 MOST: Final = 256
 """Profiles, and keys, that are kept apart; beyond, the one that was used longest ago goes."""
 _SERVER_ERROR: Final = 500
+_MOVED: Final = 307
 _LONG_S: Final = 10.0
 """A stream that lasts is counted while it does."""
 
@@ -79,6 +80,7 @@ class Request:
     __slots__ = (
         "_began_s",
         "_bytes",
+        "_clock",
         "_first_s",
         "_for",
         "_gaps",
@@ -91,6 +93,7 @@ class Request:
 
     def __init__(self, meter: "Meter", figures: tuple[Figures, Figures], now_s: float) -> None:
         self._meter = meter
+        self._clock = meter.clock
         self._for = figures
         self._began_s = now_s
         self._sent_s = self._first_s = self._last_s = self._merged_s = 0.0
@@ -102,7 +105,7 @@ class Request:
         """The request went to the engine; another time when it had to be sent again."""
         if self._sent_s or self._over:
             return
-        self._sent_s = now_s = perf_counter()
+        self._sent_s = now_s = self._clock()
         for figures in self._for:
             figures.queued -= 1
             figures.in_flight += 1
@@ -110,7 +113,7 @@ class Request:
 
     def chunk(self, size: int) -> None:
         """So many bytes of the answer's body have come. On the hottest path."""
-        now_s = perf_counter()
+        now_s = self._clock()
         self._bytes += size
         if self._gaps is None:
             self._open(now_s)
@@ -141,6 +144,8 @@ class Request:
             figures.in_flight -= 1
         else:
             figures.queued -= 1
+            # It is observed again, as a request for another profile.
+            figures.requests -= status == _MOVED
         figures.bytes += self._bytes
         figures.errors += status >= _SERVER_ERROR
         figures.gone += status == 0
@@ -175,17 +180,22 @@ class Request:
 
 
 class Meter:
-    """Observes everybody: the interface `Observer`."""
+    """Observes everybody: the interface `Observer`.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Seconds that never go back, to the microsecond.
+    """
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self.clock = clock
         self._profiles: dict[str, Figures] = {}
         self._keys: dict[str, Figures] = {}
         self._open: set[Request] = set()
-        self._turn_s = perf_counter() + WINDOW_S
+        self._turn_s = clock() + WINDOW_S
 
     def began(self, profile: str, key: Key | None) -> Request:
         """A request was routed to a profile."""
-        now_s = perf_counter()
+        now_s = self.clock()
         if now_s >= self._turn_s:
             self._turn(now_s)
         both = (
@@ -211,7 +221,7 @@ class Meter:
 
     def document(self) -> Mapping[str, object]:
         """Everything, for JSON. The key without a name stands for requests without a key."""
-        now_s = perf_counter()
+        now_s = self.clock()
         if now_s >= self._turn_s:
             self._turn(now_s)
         for request in self._open:

@@ -79,14 +79,16 @@ class Table:
             return _gone(name)
         asks = may_switch(key) and not self._state.paused
         answer = ready(profile, self._state, may_switch=asks)
-        return self._failures.get(name, answer) if answer is False else answer
+        if answer is not False or not _is_down(name, self._state):
+            return answer
+        if name in self._failures:
+            return self._failures[name]
+        # Here, and not only when it begins to wait: what it waited for may have gone since.
+        self.wish(profile, key)
+        return False
 
     def wanted(self, name: str, key: Key | None) -> None:
-        """A request for a profile begins to wait; asks for a switch where that is allowed."""
-        profile = self._catalogue.get(name)
-        down = self._state.standing(name) is Standing.DOWN
-        if profile is not None and profile.on_request and down and may_switch(key):
-            self.wish(profile, key)
+        """A request for a profile begins to wait; `ready` has asked for a switch already."""
 
     def changed(self) -> asyncio.Future[None]:
         """Is done at the next change; one's own, to be cancelled at will."""

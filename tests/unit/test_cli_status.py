@@ -66,6 +66,7 @@ def document(*rows: Mapping[str, object], **more: object) -> dict[str, object]:
             ],
             "gpu_error": None,
         },
+        "gateway": None,
         "profiles": list(rows),
         "verdict": {"state": "serving", "exit": 0, "why": []},
         **more,
@@ -224,6 +225,51 @@ def test_status_says_how_old_its_figures_are(box: CliBox) -> None:
     """Figures of some time ago are not passed off as those of now."""
     lines = vram(box, gpu(0), sampled_unix_s=time.time() - 301)
     assert lines[-1] == "GPUs as they were 5 min ago"
+
+
+TRAFFIC = {
+    "name": "genesis",
+    "requests": 40,
+    "in_flight": 2,
+    "queued": 1,
+    "errors": 3,
+    "tok_s": 41.04,
+    "ttft_ms": {"p50": 412.0, "p99": 1200.0},
+    "engine": {"running": 2, "queued": 1, "kv_cache": 0.62},
+}
+SAID = (
+    "    traffic 2 in flight, 1 waiting, 40 so far, 3 failed · 41.0 tok/s · TTFT 0.41 s"
+    " · 1 queued in the engine · KV cache 62 %"
+)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "said"),
+    [
+        (TRAFFIC, [SAID]),
+        ({"name": "genesis", "requests": 1}, ["    traffic 0 in flight, 1 so far"]),
+        ({"name": "genesis", "engine": {"queued": 0}}, []),
+        ({**TRAFFIC, "name": "aeon"}, []),  # which is stopped
+    ],
+)
+def test_status_tells_the_traffic(
+    box: CliBox, traffic: Mapping[str, object], said: list[str]
+) -> None:
+    """One line about what goes through the gateway to a profile, and none where nothing does."""
+    gateway = {"state": "up", "uptime_s": 1.0, "profiles": [traffic], "keys": []}
+    with FakeSupervisor(box.socket, answers(document(AEON, GENESIS, gateway=gateway))):
+        ended = box.run("status")
+    assert [line for line in ended.out.splitlines() if "traffic" in line] == said
+
+
+def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
+    """Clients of the one address have nobody to talk to: the command that helps is named."""
+    gateway = {"state": "down", "uptime_s": None, "profiles": [], "keys": []}
+    with FakeSupervisor(box.socket, answers(document(GENESIS, gateway=gateway))):
+        ended = box.run("status")
+    assert ended.out.splitlines()[-1] == (
+        "no gateway: sudo systemctl start appliance-gateway.socket"
+    )
 
 
 def test_json_is_the_document(box: CliBox) -> None:

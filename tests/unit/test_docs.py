@@ -12,10 +12,14 @@ from appliance.domain.events import Accepted, Ended, PhaseChanged, PhaseState
 from appliance.domain.operations import Kind, Outcome, Phase
 from appliance.domain.protocol import Exit, Verb
 from appliance.planning.status_document import (
+    EngineRow,
+    GatewayRow,
     HoldRow,
+    Percentiles,
     ProfileRow,
     StatusDocument,
     SupervisorRow,
+    TrafficRow,
     Verdict,
 )
 from appliance.settings import Settings
@@ -144,7 +148,10 @@ def test_status_document_is_all_there() -> None:
         StatusDocument.__annotations__
     )
     assert first_words("status-document.md", "A profile") == set(ProfileRow.__annotations__)
-    inner = {*SupervisorRow.__annotations__, *HoldRow.__annotations__, *Verdict.__annotations__}
+    assert first_words("status-document.md", "Gateway") == set(GatewayRow.__annotations__)
+    assert first_words("status-document.md", "Traffic") == set(TrafficRow.__annotations__)
+    inner = {*EngineRow.__annotations__, *Percentiles.__annotations__}
+    inner |= {*SupervisorRow.__annotations__, *HoldRow.__annotations__, *Verdict.__annotations__}
     text = (REFERENCE / "status-document.md").read_text("utf-8")
     assert inner <= set(CODE.findall(text))
 

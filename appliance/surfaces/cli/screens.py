@@ -8,6 +8,7 @@ from appliance.planning.status_document import ProfileRow, StatusDocument
 from appliance.planning.wording import age, duration, joined, size, size_of_total
 from appliance.surfaces.cli.reading import Json, number_in, objects_in, text_in, texts_in
 from appliance.surfaces.cli.terminal import Style, Terminal
+from appliance.surfaces.cli.traffic import no_gateway, traffic
 
 _GLYPHS: Final = {
     "serving": "●",
@@ -53,6 +54,8 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     vram = _vram_lines(document)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
+        if row["state"] not in _SHORT and (said := traffic(document, row["name"])):
+            terminal.line(f"{_INDENT}{said}")
         for line in vram.pop(row["name"], ()):
             terminal.line(f"{_INDENT}{line}")
     closing = [
@@ -60,6 +63,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
         *_run(document, now),
         *_operations(document, now),
         *_unread(document, now),
+        *no_gateway(document),
         *_why(document, terminal),
     ]
     if closing and rows:

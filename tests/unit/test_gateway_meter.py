@@ -1,0 +1,239 @@
+"""What the gateway measures, and what it reads in the end of an answer."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.gateway import Key
+from appliance.gateway.histograms import BUCKETS, Histogram, bucket_of, middle_of
+from appliance.gateway.meter import MOST, Meter
+from appliance.gateway.tails import is_stream, told_by
+
+ANA = Key(name="ana")
+CHAT = (
+    b'{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":5,"completion_tokens":7}}'
+)
+LLAMA = (
+    b'data: {"choices":[],"usage":{"completion_tokens":8,"prompt_tokens":1},"timings":'
+    b'{"prompt_per_second":3.2,"predicted_n":8,"predicted_per_second":41.5}}\n\ndata: [DONE]\n\n'
+)
+PLAIN = b'data: {"choices":[{"delta":{}}],"usage":{"completion_tokens" : 11}}\n\ndata: [DONE]\n\n'
+ANTHROPIC = (
+    b'event: message_start\ndata: {"message":{"usage":{"output_tokens":1}}}\n\n'
+    b'event: message_delta\ndata: {"usage":{"output_tokens":23}}\n\n'
+)
+QUOTED = b'{"choices":[{"text":"say \\"completion_tokens\\": 9"}],"usage":null}'
+
+
+@given(st.floats(2e-6, 1e4))
+def test_a_bucket_is_within_a_twentieth(seconds: float) -> None:
+    """What a percentile says is within 5 % of what was measured."""
+    assert middle_of(bucket_of(seconds)) == pytest.approx(seconds, rel=0.05)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-9, 1e6])
+def test_any_time_has_a_bucket(seconds: float) -> None:
+    """Clocks may stand still, and engines take for ever."""
+    assert 0 <= bucket_of(seconds) < BUCKETS
+
+
+def test_percentiles_are_of_the_last_two_windows() -> None:
+    """What is older is forgotten; nothing measured is nothing said."""
+    histogram = Histogram()
+    assert histogram.percentiles_ms() is None
+    for milliseconds in range(1, 101):
+        histogram.add(milliseconds / 1000)
+    told = histogram.percentiles_ms()
+    assert told is not None
+    assert (told["p50"], told["p99"]) == pytest.approx((50, 99), rel=0.05)
+    histogram.turn()
+    assert histogram.percentiles_ms() == told
+    histogram.turn()
+    assert histogram.percentiles_ms() is None
+
+
+@pytest.mark.parametrize(
+    ("tail", "tokens", "speed", "streamed"),
+    [
+        (CHAT, 7, None, False),
+        (LLAMA, 8, 41.5, True),
+        (PLAIN, 11, None, True),
+        (ANTHROPIC, 23, None, True),
+        (QUOTED, None, None, False),
+        (b'{"usage":{"completion_tokens":null}}', None, None, False),
+        (b'{"usage":{"completion_tokens":1.5}}', None, None, False),
+        (b'{"timings":{"predicted_n":3,"predicted_per_second":0}}', 3, None, False),
+        (b'{"timings":{"predicted_per_second":"fast"}}', None, None, False),
+        (b'umbed as "data: x"}]}', None, None, False),
+        (b"", None, None, False),
+    ],
+)
+def test_what_a_tail_says(
+    tail: bytes,
+    tokens: int | None,
+    speed: float | None,
+    streamed: bool,  # noqa: FBT001
+) -> None:
+    """Tokens and speed are the engine's own, the last ones; a text about them is none."""
+    told = told_by(tail)
+    assert (told.output_tokens, told.tok_s, told.streamed) == (tokens, speed, streamed)
+
+
+@given(st.binary())
+def test_any_tail_is_read(tail: bytes) -> None:
+    """Whatever an engine answers is only looked at."""
+    told_by(b'data: "predicted_n":' + tail)
+    is_stream(tail)
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def row(meter: Meter, kind: str, name: str) -> Mapping[str, Any]:
+    rows: Any = meter.document()[kind]
+    found: Mapping[str, Any] = rows[name]
+    return found
+
+
+def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
+    """From waiting over being with the engine to its end."""
+    meter = Meter()
+    one = meter.began("aeon", ANA)
+    other = meter.began("aeon", None)
+    assert (meter.waiting(), meter.waiting(["aeon"]), meter.waiting(["genesis"])) == (2, 2, 0)
+    one.sent()
+    one.sent()  # again, on another connection
+    assert (row(meter, "profiles", "aeon")["in_flight"], meter.waiting()) == (1, 1)
+    one.chunk(100)
+    one.ended(200, CHAT)
+    one.ended(200, CHAT)
+    one.sent()
+    other.ended(503, b"")
+    aeon = row(meter, "profiles", "aeon")
+    assert {k: aeon[k] for k in ("requests", "in_flight", "queued", "errors", "gone")} == {
+        "requests": 2,
+        "in_flight": 0,
+        "queued": 0,
+        "errors": 1,
+        "gone": 0,
+    }
+    assert (aeon["bytes"], aeon["output_tokens"]) == (100, 7)
+    assert aeon["wait_ms"] is not None
+    # Of an answer that came at once nobody knows how long its first token took.
+    assert (aeon["ttft_ms"], aeon["tok_s"]) == (None, None)
+    assert row(meter, "keys", "ana")["output_tokens"] == 7
+    assert row(meter, "keys", "")["errors"] == 1
+
+
+def test_a_client_that_leaves_is_no_error() -> None:
+    """It is counted as gone."""
+    meter = Meter()
+    meter.began("aeon", None).ended(0, b"")
+    aeon = row(meter, "profiles", "aeon")
+    assert (aeon["gone"], aeon["errors"], aeon["queued"]) == (1, 0, 0)
+
+
+def test_a_request_that_moves_is_one_request() -> None:
+    """`default` may be another profile after the wait."""
+    meter = Meter()
+    meter.began("aeon", ANA).ended(307, b"")
+    meter.began("genesis", ANA).ended(200, b"")
+    counts = [row(meter, "profiles", name)["requests"] for name in ("aeon", "genesis")]
+    assert (counts, row(meter, "keys", "ana")["requests"]) == ([0, 1], 1)
+
+
+def test_streams_have_gaps_and_a_speed() -> None:
+    """The first chunk brings the first token, and the others the time between them."""
+    clock = Clock()
+    meter = Meter(clock)
+    request = meter.began("aeon", None)
+    clock.now_s += 3
+    request.sent()
+    clock.now_s += 0.4
+    for _ in range(11):
+        clock.now_s += 0.1
+        request.chunk(10)
+    request.ended(200, PLAIN)
+    aeon = row(meter, "profiles", "aeon")
+    assert aeon["wait_ms"]["p50"] == pytest.approx(3000, rel=0.05)
+    assert aeon["ttft_ms"]["p50"] == pytest.approx(500, rel=0.05)
+    assert aeon["gap_ms"] == {
+        "p50": pytest.approx(100, rel=0.05),
+        "p99": pytest.approx(100, rel=0.05),
+    }
+    assert aeon["tok_s"] == pytest.approx(10)
+
+
+def test_an_engines_own_speed_counts() -> None:
+    """It knows what it decoded, and when."""
+    meter = Meter()
+    request = meter.began("aeon", None)
+    request.sent()
+    request.chunk(10)
+    request.chunk(10)
+    request.ended(200, LLAMA)
+    assert row(meter, "profiles", "aeon")["tok_s"] == 41.5
+
+
+def test_a_stream_that_lasts_is_seen_before_its_end() -> None:
+    """Somebody who looks at the figures during an hour of tokens sees their gaps."""
+    clock = Clock()
+    meter = Meter(clock)
+    request = meter.began("aeon", None)
+    request.sent()
+    for _ in range(3):
+        clock.now_s += 1
+        request.chunk(10)
+    assert row(meter, "profiles", "aeon")["gap_ms"] is None
+    clock.now_s += 9
+    assert row(meter, "profiles", "aeon")["gap_ms"] is not None
+
+
+@pytest.mark.parametrize(("later_s", "left"), [(301.0, True), (1000.0, False)])
+def test_windows_turn_by_themselves(later_s: float, left: bool) -> None:  # noqa: FBT001
+    """Times are of the last five to ten minutes; counts stay."""
+    clock = Clock()
+    meter = Meter(clock)
+    request = meter.began("aeon", None)
+    request.sent()
+    request.chunk(1)
+    request.ended(200, LLAMA)
+    clock.now_s += later_s
+    aeon = row(meter, "profiles", "aeon")
+    assert (aeon["ttft_ms"] is not None, aeon["tok_s"] is not None) == (left, left)
+    clock.now_s += later_s
+    meter.began("aeon", None).ended(200, b"")
+    assert row(meter, "profiles", "aeon")["requests"] == 2
+
+
+def test_no_number_of_names_grows_for_ever() -> None:
+    """The one used longest ago makes room, and its own end is still counted somewhere."""
+    meter = Meter()
+    first = meter.began("0", None)
+    for number in range(1, MOST + 10):
+        meter.began(str(number), Key(name=str(number))).ended(200, b"")
+    document: Any = meter.document()
+    assert len(document["profiles"]) == len(document["keys"]) == MOST
+    assert "0" in document["profiles"]  # it is in use
+    first.ended(200, b"")
+
+
+def test_a_chunk_costs_next_to_nothing() -> None:
+    """13,000 a second must not be felt: 5 µs each would be 6 % of a core."""
+    request = Meter().began("aeon", None)
+    request.sent()
+    began_s = time.process_time()
+    for _ in range(20_000):
+        request.chunk(100)
+    assert (time.process_time() - began_s) / 20_000 < 5e-6

@@ -1,0 +1,139 @@
+"""What engines and the gateway say about themselves, as the status shows it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.gateway import EngineLoad
+from appliance.planning.engine_load import kv_cache_in_slots, load_in
+from appliance.planning.gateway_row import gateway_row
+
+LLAMA = """\
+# HELP llamacpp:requests_processing Number of requests processing
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing 2
+llamacpp:requests_deferred 1
+llamacpp:n_busy_slots_per_decode 1
+"""
+VLLM = """\
+vllm:num_requests_running{engine="0",model_name="a b} 9"} 3.0
+vllm:num_requests_running{engine="1",model_name="a b} 9"} 1.0
+vllm:num_requests_waiting{engine="0",model_name="x"} 0.0
+vllm:kv_cache_usage_perc{engine="0",model_name="x"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="x"} 0.5 1700000000
+vllm:gpu_cache_usage_perc{engine="1",model_name="x"} 0.9
+"""
+SGLANG = """\
+sglang:num_running_reqs{model_name="x"} 4.0
+sglang:num_queue_reqs{model_name="x"} 7.0
+sglang:token_usage{model_name="x"} 0.28
+"""
+
+
+@pytest.mark.parametrize(
+    ("metrics", "load"),
+    [
+        (LLAMA, EngineLoad(running=2, queued=1)),
+        ("llamacpp:kv_cache_usage_ratio 0.5\n", EngineLoad(kv_cache=0.5)),
+        (VLLM, EngineLoad(running=4, queued=0, kv_cache=0.5)),
+        ("vllm:gpu_cache_usage_perc 1.2\n", EngineLoad(kv_cache=1.0)),
+        (SGLANG, EngineLoad(running=4, queued=7, kv_cache=0.28)),
+        ("", EngineLoad()),
+        ("<html>\n", EngineLoad()),
+        ("sglang:num_queue_reqs NaN\nsglang:num_queue_reqs -1\n", EngineLoad()),
+        ("sglang:num_queue_reqs\nsglang:num_running_reqs many\n", EngineLoad()),
+    ],
+)
+def test_load_by_engine(metrics: str, load: EngineLoad) -> None:
+    """Ranks are added up, of caches the fullest counts, and what is missing is unknown."""
+    assert load_in(metrics) == load
+
+
+@given(st.text())
+def test_any_page_is_read(metrics: str) -> None:
+    """Nothing that an engine says is an error."""
+    load_in(metrics)
+    kv_cache_in_slots(metrics)
+
+
+@pytest.mark.parametrize(
+    ("slots", "share"),
+    [
+        ([{"n_ctx": 100, "is_processing": True, "n_past": 50}, {"n_ctx": 100}], 0.25),
+        (
+            [
+                {
+                    "n_ctx": 100,
+                    "is_processing": True,
+                    "n_prompt_tokens": 10,
+                    "next_token": [{"n_decoded": 5}],
+                }
+            ],
+            0.15,
+        ),
+        ([{"n_ctx": 9, "is_processing": True, "next_token": {"n_decoded": 9}}], 1.0),
+        ([{"n_ctx": 100, "is_processing": True, "next_token": None}], 0.0),
+        ([{"n_ctx": 100, "is_processing": False, "n_past": 90}], 0.0),
+        ([{"n_ctx": True}, 1], None),
+        ({"error": {"code": 501}}, None),
+    ],
+)
+def test_cache_by_slots(slots: object, share: float | None) -> None:
+    """A slot that rests takes nothing that another request could not have."""
+    assert kv_cache_in_slots(json.dumps(slots)) == share
+
+
+NOTHING = {
+    "requests": 0,
+    "in_flight": 0,
+    "queued": 0,
+    "errors": 0,
+    "gone": 0,
+    "bytes": 0,
+    "output_tokens": 0,
+    "tok_s": None,
+    "wait_ms": None,
+    "ttft_ms": None,
+    "gap_ms": None,
+    "engine": None,
+}
+
+
+def test_row_of_a_gateway_that_does_not_answer() -> None:
+    """What engines say is shown all the same."""
+    row = gateway_row(None, {"aeon": EngineLoad(queued=2), "mute": None, "empty": EngineLoad()})
+    engine = {"running": None, "queued": 2, "kv_cache": None}
+    assert row == {
+        "state": "down",
+        "uptime_s": None,
+        "profiles": [
+            {**NOTHING, "name": "aeon", "engine": engine},
+            {**NOTHING, "name": "empty"},
+            {**NOTHING, "name": "mute"},
+        ],
+        "keys": [],
+    }
+
+
+def test_row_of_a_gateway_of_another_release() -> None:
+    """What it leaves out or says in another way is unknown, and no error."""
+    stats = {
+        "uptime_s": True,
+        "profiles": {
+            "aeon": {"requests": 3, "tok_s": 41, "ttft_ms": {"p50": 1.5, "p99": 2.0}},
+            "odd": {"requests": "many", "ttft_ms": {"p50": 1.0}, "gap_ms": 7},
+            "none": None,
+        },
+        "keys": {"": {"requests": 1}, "ana": {"requests": 2}},
+    }
+    row = gateway_row(stats, {})
+    assert (row["state"], row["uptime_s"]) == ("up", None)
+    ttft = {"p50": 1.5, "p99": 2.0}
+    assert row["profiles"] == [
+        {**NOTHING, "name": "aeon", "requests": 3, "tok_s": 41.0, "ttft_ms": ttft},
+        {**NOTHING, "name": "odd"},
+    ]
+    assert [(key["name"], key["requests"]) for key in row["keys"]] == [(None, 1), ("ana", 2)]
+    assert gateway_row({"profiles": 1}, {})["profiles"] == []

@@ -1,0 +1,180 @@
+"""What the gateway is told about the box, and what is said of its part in an operation."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.gateway import Standing, State
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import COMMAND_ENDED, Goal, Kind, Operation, Phase
+from appliance.planning.gateway_state import decode_state, encode_state, standing_of, state_of
+from appliance.planning.gateway_words import drained, released, waiting
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder"))
+UP = ObservedUnit(active=ActiveState.ACTIVE, main_pid=1)
+DOWN = ObservedUnit()
+LOADS = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", main_pid=1)
+SWITCH = Operation(
+    id=1,
+    kind=Kind.SWITCH,
+    target=("genesis",),
+    goal=Goal(stop=("aeon",), start=("genesis",), restore=("aeon",)),
+    boot_id="boot-1",
+    requested_by="test",
+    began_unix_s=1.0,
+    phase=Phase.DRAIN,
+)
+RUN = replace(SWITCH, kind=Kind.RUN, goal=Goal(stop=("aeon",), restore=("aeon",)))
+
+
+def box(**units: ObservedUnit) -> Observed:
+    return Observed(units={**dict.fromkeys(BOX, DOWN), **units})
+
+
+@pytest.mark.parametrize(
+    ("unit", "standing"),
+    [
+        (UP, Standing.SERVING),
+        (replace(UP, active=ActiveState.RELOADING), Standing.SERVING),
+        (LOADS, Standing.COMING),
+        (replace(LOADS, sub="auto-restart", main_pid=0), Standing.COMING),
+        (replace(UP, active=ActiveState.DEACTIVATING), Standing.COMING),
+        (replace(DOWN, has_job=True), Standing.COMING),
+        (DOWN, Standing.DOWN),
+        (replace(DOWN, active=ActiveState.FAILED), Standing.DOWN),
+    ],
+)
+def test_standing_of_a_unit(unit: ObservedUnit, standing: Standing) -> None:
+    """What loads, restarts or has not stopped yet is worth waiting for; the rest is not."""
+    assert standing_of(unit) is standing
+
+
+@pytest.mark.parametrize(
+    ("operation", "held", "target"),
+    [
+        (None, "", ""),
+        (replace(SWITCH, phase=Phase.PREFLIGHT), "", ""),
+        (replace(SWITCH, phase=Phase.HOLD), "aeon genesis", "genesis"),
+        (SWITCH, "aeon genesis", "genesis"),
+        (replace(SWITCH, phase=Phase.WARM_UP), "aeon genesis", "genesis"),
+        (replace(SWITCH, phase=Phase.STOP, rolling_back=True), "aeon genesis", "aeon"),
+        (replace(SWITCH, phase=Phase.STOP, rolling_back=True, rollback=False), "aeon genesis", ""),
+        (replace(RUN, phase=Phase.DRAIN), "aeon", ""),
+        (replace(RUN, phase=Phase.RUN), "", ""),
+        (replace(RUN, rolling_back=True, reason=COMMAND_ENDED, phase=Phase.STOP), "aeon", "aeon"),
+    ],
+)
+def test_requests_wait_for_what_an_operation_touches(
+    operation: Operation | None, held: str, target: str
+) -> None:
+    """They wait from the hold to the commit, also on the way back, and not for a command."""
+    state = state_of(BOX, box(aeon=UP), ("aeon",), operation)
+    assert (" ".join(sorted(state.held)), " ".join(state.target)) == (held, target)
+    assert state.standings == {
+        "aeon": Standing.SERVING,
+        "embedder": Standing.DOWN,
+        "genesis": Standing.DOWN,
+    }
+
+
+@pytest.mark.parametrize(
+    ("unit", "started", "held"), [(UP, False, False), (UP, True, True), (DOWN, False, True)]
+)
+def test_a_switch_to_what_serves_holds_nobody(
+    unit: ObservedUnit,
+    started: bool,  # noqa: FBT001
+    held: bool,  # noqa: FBT001
+) -> None:
+    """It is asked one question and committed; what was started is held until it is committed."""
+    goal = Goal(start=("genesis",))
+    operation = replace(SWITCH, goal=goal, phase=Phase.WARM_UP)
+    names = frozenset({"genesis"} if started else ())
+    state = state_of(BOX, box(genesis=unit), (), operation, started=names)
+    assert ("genesis" in state.held) == held
+
+
+@pytest.mark.parametrize(
+    ("observed", "operation", "paused"),
+    [
+        (box(), None, False),
+        (box(aeon=UP), SWITCH, False),
+        (replace(box(), hold_active=True), None, True),
+        (replace(box(), run=UP), None, True),
+        (box(aeon=UP), RUN, True),
+        (box(aeon=UP), replace(SWITCH, kind=Kind.HOLD), True),
+    ],
+)
+def test_nobody_switches_by_asking_while_people_hold_the_box(
+    observed: Observed,
+    operation: Operation | None,
+    paused: bool,  # noqa: FBT001
+) -> None:
+    """A hold and a command of an operator are not ended by a client's request."""
+    assert state_of(BOX, observed, (), operation).paused is paused
+
+
+names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
+
+
+@given(
+    st.builds(
+        State,
+        standings=st.dictionaries(names, st.sampled_from(Standing)),
+        held=st.frozensets(names),
+        target=st.lists(names).map(tuple),
+        committed=st.lists(names).map(tuple),
+        paused=st.booleans(),
+    )
+)
+def test_a_state_survives_its_journey(state: State) -> None:
+    """What was sent or kept is what is read."""
+    assert decode_state(encode_state(state)) == state
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"standings": [], "held": [], "target": [], "committed": []},
+        {"standings": {"a": "asleep"}, "held": [], "target": [], "committed": []},
+        {"standings": {"A": "down"}, "held": [], "target": [], "committed": []},
+        {"standings": {}, "held": [1], "target": [], "committed": []},
+        {"standings": {}, "held": [], "target": "a", "committed": []},
+    ],
+)
+def test_what_is_no_state_is_refused(document: object) -> None:
+    """Nothing that is half right is served by."""
+    with pytest.raises(ValueError, match=r"no |not a valid"):
+        decode_state(document)
+
+
+@pytest.mark.parametrize(
+    ("requests", "held", "freed"),
+    [
+        (0, "", ""),
+        (1, "1 request waits", "1 request goes on"),
+        (3, "3 requests wait", "3 requests go on"),
+    ],
+)
+def test_words_about_held_requests(requests: int, held: str, freed: str) -> None:
+    """An operation says how many wait and go on, and nothing where there are none."""
+    assert (waiting(requests), released(requests)) == (held, freed)
+
+
+@pytest.mark.parametrize(
+    ("finished", "cut", "timeout_s", "text"),
+    [
+        (0, 0, 30.0, "no requests in flight"),
+        (2, 0, 30.0, "2 finished"),
+        (2, 1, 30.0, "2 finished, 1 cut after 30 s"),
+        (0, 3, 0.0, "3 cut at once"),
+    ],
+)
+def test_words_about_a_drain(finished: int, cut: int, timeout_s: float, text: str) -> None:
+    """A drain says how requests ended, and after how long it cut those that did not."""
+    assert drained(finished, cut, timeout_s) == text
