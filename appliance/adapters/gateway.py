@@ -21,12 +21,8 @@ from appliance.planning.gateway_words import drained, released, waiting
 
 _log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 1.0
-"""For anything but a drain: the gateway does nothing else that takes longer than a request."""
 _FIGURES_S: Final = 0.25
 """A status is not kept waiting longer."""
-_BEYOND_S: Final = 2.0
-"""After a drain's own deadline: for cutting what is left."""
 _MAX_LINE_BYTES: Final = 4 << 20
 
 Answer = Mapping[str, Any]
@@ -37,10 +33,12 @@ class SocketGateway:
 
     Args:
         path: Of gateway.sock.
+        patience_s: For an answer.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, patience_s: float = 1.0) -> None:
         self._path = path
+        self._patience_s = patience_s
         self._state = State()
         self._told = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -77,8 +75,10 @@ class SocketGateway:
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
         """Let requests in flight finish, at most `timeout_s`; cancelled, it cuts none."""
+        if self._away:
+            return None  # it did not even hold: nobody waits as long as a drain may take
         request = {"verb": "drain", "names": list(names), "timeout_s": timeout_s}
-        answer = await self._ask(request, within_s=timeout_s + _BEYOND_S)
+        answer = await self._ask(request, within_s=timeout_s + 2 * self._patience_s)
         if answer is None:
             return None
         return drained(_count(answer, "finished"), _count(answer, "cut"), timeout_s)
@@ -87,7 +87,6 @@ class SocketGateway:
         """Serve by this, and let held requests go."""
         async with self._turn:
             self._state = state
-            self._told.clear()
             answer = await self._ask({"verb": "release", "state": encode_state(state)})
         return None if answer is None else released(_count(answer, "released"))
 
@@ -97,13 +96,13 @@ class SocketGateway:
         stats = None if answer is None else answer.get("stats")
         return stats if isinstance(stats, dict) else None
 
-    async def _ask(self, request: Answer, *, within_s: float = _ANSWER_S) -> Answer | None:
+    async def _ask(self, request: Answer, *, within_s: float | None = None) -> Answer | None:
         """One request on a connection of its own; None: no answer in time.
 
         Its own, because closing it ends a drain, and nothing has to be found out about an old one.
         """
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s or self._patience_s):
                 answer = await _exchange(self._path, json.dumps(request).encode() + b"\n")
         except TimeoutError:
             self._is_away("it does not answer")

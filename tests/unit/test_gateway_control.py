@@ -1,0 +1,304 @@
+"""The supervisor and the gateway, over a real gateway.sock."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.gateway import SocketGateway
+from appliance.domain.gateway import Standing, State
+from appliance.gateway.control import Control
+from appliance.gateway.meter import Meter
+from appliance.gateway.table import Table
+from appliance.planning.gateway_state import encode_state
+from tests.unit.gateway_rig import AEON, BOX, GENESIS
+
+Answer = dict[str, object]
+
+
+class Traffic:
+    """Requests under way, that end when told to."""
+
+    def __init__(self) -> None:
+        self.drains: list[tuple[tuple[str, ...], float]] = []
+        self.ended = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    def in_flight(self, names: Sequence[str]) -> int:
+        return len(names)
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> tuple[int, int]:
+        self.drains.append((tuple(names), timeout_s))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.ended.wait()
+        except TimeoutError:
+            return 2, 1
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return 3, 0
+
+
+class Gateway:
+    """A gateway's control end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table = Table(BOX)
+        self.traffic = Traffic()
+        self.meter = Meter()
+        self.reloads = 0
+        self.fault: Exception | None = None
+
+    def reload(self) -> None:
+        self.reloads += 1
+        if self.fault is not None:
+            raise self.fault
+
+    async def ask(self, *lines: object) -> list[Answer]:
+        """Requests on one connection, and their answers."""
+        reader, writer = await asyncio.open_unix_connection(self.path)
+        answers = []
+        for line in lines:
+            raw = line if isinstance(line, bytes) else json.dumps(line).encode()
+            writer.write(raw + b"\n")
+            answers.append(json.loads(await reader.readline()))
+        writer.close()
+        await writer.wait_closed()
+        return answers
+
+
+@asynccontextmanager
+async def controlled(path: Path) -> AsyncIterator[Gateway]:
+    gateway = Gateway(path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        control = Control(gateway.table, gateway.traffic, gateway.meter, reload=gateway.reload)
+        serving = asyncio.create_task(control.serve(listener))
+        try:
+            yield gateway
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            path.unlink()  # noqa: ASYNC240
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with controlled(tmp_path / "gateway.sock") as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def telling(gateway: SocketGateway) -> AsyncIterator[None]:
+    """The supervisor's end, at work."""
+    running = asyncio.create_task(gateway.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(table: Table, state: State) -> None:
+    async with asyncio.timeout(5):
+        while table.state != state:
+            await table.changed()
+
+
+# --- the wire ------------------------------------------------------------------------
+
+
+async def test_one_connection_serves_many_requests(gateway: Gateway) -> None:
+    """Each line has its answer, and a line that makes no sense costs no connection."""
+    gateway.meter.began("aeon", None)
+    answers = await gateway.ask(
+        {"verb": "route", "state": encode_state(AEON)},
+        {"verb": "hold", "names": ["aeon"]},
+        {"verb": "stats"},
+        b"{",
+        [],
+        {"verb": "fly"},
+        {"verb": "hold", "names": "aeon"},
+        {"verb": "route", "state": 3},
+        b"[" * 100_000,
+        {"verb": "release", "state": encode_state(GENESIS)},
+    )
+    assert [answer["ok"] for answer in answers] == [True] * 3 + [False] * 6 + [True]
+    assert (answers[1]["waiting"], answers[-1]["released"]) == (1, 1)
+    assert gateway.table.state == GENESIS
+
+
+@pytest.mark.parametrize("timeout_s", [None, "1", True, -1, 1e9, float("nan")])
+async def test_a_drain_has_an_end(gateway: Gateway, timeout_s: object) -> None:
+    """No number, or one that is no time, is refused."""
+    (answer,) = await gateway.ask({"verb": "drain", "names": [], "timeout_s": timeout_s})
+    assert answer["ok"] is False
+    assert gateway.traffic.drains == []
+
+
+async def test_a_line_that_does_not_end_ends_the_connection(gateway: Gateway) -> None:
+    """Nobody fills our memory."""
+    reader, writer = await asyncio.open_unix_connection(gateway.path)
+    writer.write(b"x" * (2 << 20))
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def test_the_socket_stays_when_its_server_ends(tmp_path: Path) -> None:
+    """It is systemd's, and the next process of the gateway answers on it."""
+    path = tmp_path / "gateway.sock"
+    async with controlled(path):
+        pass  # it unlinks the file itself, which must still be there
+
+
+# --- the supervisor's end ------------------------------------------------------------
+
+
+async def test_the_gateway_learns_what_serves(gateway: Gateway) -> None:
+    """Told once it goes by it; told again it is told again."""
+    ours = SocketGateway(gateway.path)
+    async with telling(ours):
+        ours.route(AEON)
+        await until(gateway.table, AEON)
+        ours.route(GENESIS)
+        await until(gateway.table, GENESIS)
+
+
+async def test_a_gateway_that_comes_late_is_told(tmp_path: Path) -> None:
+    """The first look after it is there is soon enough; nothing waits for it."""
+    path = tmp_path / "gateway.sock"
+    ours = SocketGateway(path)
+    async with telling(ours):
+        ours.route(AEON)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        async with controlled(path) as gateway:
+            ours.route(AEON)
+            await until(gateway.table, AEON)
+        async with controlled(path) as gateway:
+            ours.route(AEON)
+            await until(gateway.table, AEON)
+
+
+async def test_an_operation_holds_drains_and_releases(gateway: Gateway) -> None:
+    """Each step says what became of requests."""
+    ours = SocketGateway(gateway.path)
+    ours.route(AEON)
+    gateway.table.take(AEON)
+    for _ in range(3):
+        gateway.meter.began("aeon", None)
+    assert await ours.hold(["aeon", "genesis"]) == "3 requests wait"
+    assert gateway.table.ready("aeon", None) is False
+    gateway.traffic.ended.set()
+    assert await ours.drain(["aeon"], 30.0) == "3 finished"
+    assert await ours.release(GENESIS) == "3 requests go on"
+    assert gateway.table.ready("genesis", None) is True
+    assert gateway.traffic.drains == [(("aeon",), 30.0)]
+
+
+async def test_a_drain_tells_what_it_cut(gateway: Gateway) -> None:
+    """After its deadline the rest is cut."""
+    assert await SocketGateway(gateway.path).drain(["aeon"], 0.05) == (
+        "2 finished, 1 cut after 0.05 s"
+    )
+
+
+async def test_a_drain_that_is_cancelled_cuts_nobody(gateway: Gateway) -> None:
+    """Whoever goes back to what serves lets its requests be."""
+    drain = asyncio.create_task(SocketGateway(gateway.path).drain(["aeon"], 30.0))
+    while not gateway.traffic.drains:
+        await asyncio.sleep(0.001)
+    drain.cancel()
+    async with asyncio.timeout(5):
+        await gateway.traffic.cancelled.wait()
+
+
+async def test_news_on_their_way_do_not_undo_a_hold(gateway: Gateway) -> None:
+    """A look from before the hold may be told after it."""
+    ours = SocketGateway(gateway.path)
+    ours.route(AEON)
+    await ours.hold(["aeon"])
+    async with telling(ours):
+        await asyncio.sleep(0.05)
+        assert gateway.table.state.held == {"aeon"}
+        assert gateway.table.state.standing("aeon") is Standing.SERVING
+
+
+async def test_figures_come_back(gateway: Gateway) -> None:
+    """What was measured, and since when."""
+    gateway.meter.began("aeon", None)
+    stats = await SocketGateway(gateway.path).stats()
+    assert stats is not None
+    assert stats.keys() == {"profiles", "keys", "uptime_s"}
+
+
+async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
+    """Also by a gateway that could not at first; what it cannot read stays as it was."""
+    ours = SocketGateway(gateway.path)
+    gateway.fault = OSError("damaged")
+    async with telling(ours):
+        ours.reload()
+        async with asyncio.timeout(5):
+            while not gateway.reloads:
+                await asyncio.sleep(0.001)
+        gateway.fault = None
+        ours.route(AEON)
+        async with asyncio.timeout(5):
+            while gateway.reloads < 2:
+                await asyncio.sleep(0.001)
+    assert "what was read before stays in force" in caplog.text
+    assert "reload: not read: damaged" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["absent", "mute", "hangs up", "babbles", "refuses"])
+async def test_nothing_fails_without_a_gateway(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every step is skipped within moments, and the journal says so once."""
+    path = tmp_path / "gateway.sock"
+    words = {"hangs up": b"", "babbles": b"hello\n", "refuses": b'{"ok": false, "error": "no"}\n'}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        if how == "mute":
+            await reader.read()
+        writer.write(words.get(how, b""))
+        writer.close()
+
+    server = None if how == "absent" else await asyncio.start_unix_server(answer, path)
+    ours = SocketGateway(path, patience_s=0.05)
+    try:
+        async with asyncio.timeout(5):
+            assert await ours.hold(["aeon"]) is None
+            assert await ours.drain(["aeon"], 0.0) is None
+            assert await ours.release(AEON) is None
+            assert await ours.stats() is None
+    finally:
+        if server is not None:
+            server.close()
+    assert caplog.text.count("no gateway (") == 1
+
+
+async def test_a_gateway_that_is_back_is_said_to_be(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line when it goes, one when it comes."""
+    caplog.set_level("INFO")
+    there = gateway.path.rename(gateway.path.with_name("elsewhere"))
+    ours = SocketGateway(gateway.path)
+    assert await ours.stats() is None
+    there.rename(gateway.path)
+    assert await ours.stats() is not None
+    assert await ours.stats() is not None
+    assert caplog.text.count("the gateway answers") == 1

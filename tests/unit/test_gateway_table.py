@@ -1,0 +1,186 @@
+"""The gateway's table of who serves what."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.gateway import Key, Refusal, Routed, State
+from appliance.gateway.table import STATE_FILE, Table
+from tests.unit.gateway_rig import (
+    AEON,
+    ANA,
+    BEA,
+    BOX,
+    COMING,
+    FAILED,
+    GENESIS,
+    SWITCHING,
+    WILLING,
+    routed,
+)
+
+
+def name_of(found: Routed | Refusal) -> str:
+    return found.name if isinstance(found, Routed) else found.code
+
+
+def status_of(found: bool | Refusal) -> bool | str:  # noqa: FBT001
+    return found.code if isinstance(found, Refusal) else found
+
+
+@pytest.mark.parametrize(
+    ("state", "default", "aeon", "genesis"),
+    [
+        (AEON, "aeon", True, "model_not_active"),
+        (SWITCHING, "genesis", False, False),
+        (GENESIS, "genesis", "model_not_active", True),
+        (State(standings={"aeon": COMING}, committed=("aeon",)), "aeon", False, "model_not_active"),
+    ],
+)
+async def test_routes_follow_the_state(
+    state: State,
+    default: str,
+    aeon: bool | str,  # noqa: FBT001
+    genesis: bool | str,  # noqa: FBT001
+) -> None:
+    """A request goes to what serves, waits for what comes, and is refused for what is down."""
+    table = Table(BOX)
+    table.take(state)
+    assert name_of(table.route(None, "/v1/completions", None)) == default
+    assert name_of(table.route("aeon-chat", "/v1/completions", None)) == "aeon"
+    assert name_of(table.route("nobody", "/v1/completions", None)) == "model_not_found"
+    assert status_of(table.ready("aeon", None)) == aeon
+    assert status_of(table.ready("genesis", None)) == genesis
+    assert status_of(table.ready("gone", None)) == "model_not_found"
+
+
+async def test_before_the_first_word_every_request_waits() -> None:
+    """After a boot the gateway is there before the supervisor: nothing is refused meanwhile."""
+    table = Table(BOX)
+    assert name_of(table.route(None, "/", None)) == "aeon"
+    assert table.ready("aeon", None) is False
+    table.adopt({"genesis": routed("genesis")})
+    assert name_of(table.route(None, "/", None)) == "genesis"
+    table.take(GENESIS)
+    assert table.ready("genesis", None) is True
+
+
+async def test_a_change_wakes_everybody_who_waits() -> None:
+    """Each has a future of its own: one that gives up takes nobody with it."""
+    table = Table(BOX)
+    futures = [table.changed() for _ in range(3)]
+    futures[0].cancel()
+    await asyncio.sleep(0)
+    table.take(AEON)
+    assert [future.cancelled() or future.done() for future in futures] == [True] * 3
+    again = table.changed()
+    table.take(AEON)
+    assert not again.done()  # nothing is new
+    table.adopt(WILLING)
+    assert again.done()
+
+
+async def test_a_hold_is_kept_until_the_next_state() -> None:
+    """The supervisor says at once whose requests wait, and how things stand a moment later."""
+    table = Table(BOX)
+    table.take(AEON)
+    table.hold(["aeon"])
+    assert table.ready("aeon", None) is False
+    table.take(AEON)
+    assert table.ready("aeon", None) is True
+
+
+@pytest.mark.parametrize(
+    ("key", "state", "answer", "wishes"),
+    [
+        (None, AEON, False, ["genesis"]),
+        (ANA, AEON, False, ["genesis"]),
+        (BEA, AEON, "model_not_active", []),
+        (ANA, State(standings={"genesis": COMING}), False, []),
+        (ANA, SWITCHING, False, []),
+        (ANA, State(paused=True), "model_not_active", []),
+    ],
+)
+async def test_who_may_switch_by_asking(
+    key: Key | None,
+    state: State,
+    answer: bool | str,  # noqa: FBT001
+    wishes: list[str],
+) -> None:
+    """The profile, the key and the people of the box all have to allow it."""
+    wished: list[str] = []
+    table = Table(WILLING, wish=lambda profile, _key: wished.append(profile.name))
+    table.take(state)
+    assert status_of(table.ready("genesis", key)) == answer
+    assert wished == wishes
+
+
+async def test_what_waited_for_something_else_wishes_then() -> None:
+    """Whose profile went away while it was held begins to wait for a switch."""
+    wished: list[str] = []
+    table = Table(
+        {name: routed(name, on_request=True) for name in BOX},
+        wish=lambda profile, _key: wished.append(profile.name),
+    )
+    table.take(SWITCHING)
+    assert table.ready("aeon", None) is False
+    table.wanted("aeon", None)
+    assert wished == []
+    table.take(GENESIS)
+    assert table.ready("aeon", None) is False
+    assert wished == ["aeon"]
+
+
+async def test_a_failed_switch_is_told_until_it_is_forgiven() -> None:
+    """Who waits learns why; who comes later may try again."""
+    table = Table(WILLING)
+    table.take(AEON)
+    changed = table.changed()
+    table.fail("genesis", FAILED)
+    assert changed.done()
+    assert table.ready("genesis", None) == FAILED
+    assert table.ready("aeon", None) is True
+    table.forgive("genesis")
+    table.forgive("genesis")
+    assert table.ready("genesis", None) is False
+    table.fail("genesis", FAILED)
+    table.take(GENESIS)
+    table.take(AEON)
+    assert table.ready("genesis", None) is False
+
+
+async def test_the_last_word_survives_a_restart(tmp_path: Path) -> None:
+    """A gateway that is restarted while no supervisor is there goes on as it was."""
+    Table(BOX, directory=tmp_path).take(AEON)
+    again = Table(BOX, directory=tmp_path)
+    assert again.state == AEON
+    assert again.ready("aeon", None) is True
+    kept = tmp_path.iterdir()  # noqa: ASYNC240
+    assert [path.name for path in kept] == [STATE_FILE]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[" * 100_000, '{"standings": {"a": "asleep"}}'])
+async def test_a_damaged_file_is_none(tmp_path: Path, content: str) -> None:
+    """What cannot be read is as good as nothing: requests wait for the supervisor."""
+    (tmp_path / STATE_FILE).write_text(content)
+    assert Table(BOX, directory=tmp_path).ready("aeon", None) is False
+
+
+async def test_a_state_that_cannot_be_kept_is_served(tmp_path: Path) -> None:
+    """A full disk, or a directory that is gone, costs the memory of it alone."""
+    table = Table(BOX, directory=tmp_path / "gone")
+    table.take(AEON)
+    assert table.ready("aeon", None) is True
+
+
+async def test_models_are_listed_with_their_state() -> None:
+    """Clients see what they may ask for, and one of them alone."""
+    table = Table(BOX)
+    table.take(AEON)
+    listed = {m["id"]: m["state"] for m in json.loads(table.models(None))["data"]}
+    assert (listed["aeon"], listed["genesis"]) == ("serving", "down")
+    one = table.model("aeon-chat", None)
+    assert isinstance(one, bytes)
+    assert json.loads(one)["profile"] == "aeon"
