@@ -49,11 +49,20 @@ class Wanting:
         waiting: How many requests wait.
         in_flight: How many are with an engine.
         turns: The rules' figures.
+        clock: Seconds that never go back.
     """
 
     def __init__(
-        self, table: Table, ask: Ask, *, waiting: Count, in_flight: Count, turns: Turns
+        self,
+        table: Table,
+        ask: Ask,
+        *,
+        waiting: Count,
+        in_flight: Count,
+        turns: Turns,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        self._clock = clock
         self._table = table
         self._ask = ask
         self._waiting = waiting
@@ -70,7 +79,7 @@ class Wanting:
     def wish(self, profile: Routed, key: Key | None) -> None:
         """A request for a profile that is down begins to wait."""
         if profile.name not in self._since:
-            self._since[profile.name] = monotonic()
+            self._since[profile.name] = self._clock()
             self._behalf[profile.name] = "gateway" if key is None else f"gateway (key {key.name})"
         self._wished.set()
 
@@ -79,7 +88,7 @@ class Wanting:
         while True:
             changed = self._table.changed()
             self._wished.clear()
-            step = self._next(monotonic())
+            step = self._next(self._clock())
             if isinstance(step, SwitchTo):
                 changed.cancel()
                 await self._switch(step.profile)
@@ -87,7 +96,7 @@ class Wanting:
             await self._pause(changed, step)
 
     async def _pause(self, changed: asyncio.Future[None], step: LookAgain | None) -> None:
-        at_s = float("inf") if step is None else step.at_s - monotonic()
+        at_s = float("inf") if step is None else step.at_s - self._clock()
         wait_s = min(at_s, _LOOK_S) if self._since else None
         wished = asyncio.ensure_future(self._wished.wait())
         either: set[asyncio.Future[Any]] = {changed, wished}
@@ -161,7 +170,7 @@ class Wanting:
 
     def _fail(self, name: str, why: str, *, for_s: float) -> None:
         _log.warning("no switch to %s: %s", name, why)
-        self._failed_s[name] = monotonic() - FAILED_FOR_S + for_s
+        self._failed_s[name] = self._clock() - FAILED_FOR_S + for_s
         self._table.fail(
             name,
             Refusal(

@@ -40,12 +40,6 @@ class EngineLoads:
             await asyncio.wait({self._asking}, timeout=_PATIENCE_S)
         return {name: self._loads.get(name) for name in names}
 
-    async def close(self) -> None:
-        """Ask nobody any more."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
-
     async def _ask(self, catalogue: Catalogue, names: Sequence[str]) -> None:
         try:
             backend = self._out.backend

@@ -114,6 +114,8 @@ class FakeBackend:
         self.cold: set[str] = set()
         self.asked: list[str] = []
         self.loads: dict[str, EngineLoad] = {}
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
         await asyncio.sleep(0)
@@ -125,7 +127,7 @@ class FakeBackend:
         return "answered in 0.01 s"
 
     async def load(self, applied: Applied) -> EngineLoad | None:
-        await asyncio.sleep(0)
+        await self.answers.wait()
         return self.loads.get(applied.name)
 
 

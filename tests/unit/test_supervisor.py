@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from appliance.domain.claims import claim_on
+from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Presence, ProfileFacts
@@ -311,3 +312,56 @@ async def test_a_command_without_an_operation_is_left_alone() -> None:
         outside.systemd.stop_run()
         outside.units.version += 1
         await until(outside, "aeon")
+
+
+async def test_the_gateway_is_told_what_serves() -> None:
+    """At each look: what runs, whose requests wait, and in the end what was committed."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside) as supervisor:
+        await turns()
+        assert outside.gateway.state.standing("aeon") is Standing.SERVING
+        assert outside.gateway.state.held == frozenset()
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await until(outside, "genesis")
+        await turns()
+        supervisor.reload()
+    held = [sorted(state.held) for state in outside.gateway.states]
+    assert ["aeon", "genesis"] in held
+    assert held[-1] == []
+    assert outside.gateway.state.standing("genesis") is Standing.SERVING
+    assert outside.gateway.state.standing("aeon") is Standing.DOWN
+    assert outside.gateway.state.committed == ("genesis",)
+    assert outside.gateway.reloads == 1
+
+
+async def test_requests_never_meet_a_model_that_is_not_committed() -> None:
+    """From its start to its commit whoever asks for the target waits."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside) as supervisor:
+        await turns()
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await until(outside, "genesis")
+        await turns()
+    for state in outside.gateway.states:
+        open_for = [n for n in BOX if state.standing(n) is Standing.SERVING and n not in state.held]
+        assert set(open_for) <= set(state.committed)
+
+
+async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
+    """It finds an operation half done: its first word to the gateway holds the same requests."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].load_s = 50.0
+    async with supervising(outside) as supervisor:
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
+            await asyncio.sleep(0)
+    outside.gateway.states.clear()
+    async with supervising(outside):
+        await until(outside, "genesis")
+        await turns()
+    assert outside.gateway.states[0].held == {"aeon", "genesis"}
+    assert outside.gateway.states[-1].held == frozenset()
+    assert outside.gateway.calls[-1] == "release genesis"

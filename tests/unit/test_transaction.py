@@ -88,6 +88,60 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
+async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
+    """How each phase ended."""
+    _outcome, _ended, phases = await run(running)
+    return {e.phase: (e.state, e.text) for e in phases if e.state is not PhaseState.STARTED}
+
+
+async def test_phases_tell_what_becomes_of_requests() -> None:
+    """How many wait, how many finished, how many go on."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    phases = await told(transaction(outside, Kind.SWITCH, "genesis"))
+    assert phases[Phase.HOLD] == (PhaseState.DONE, "3 requests wait")
+    assert phases[Phase.DRAIN] == (PhaseState.DONE, "2 finished")
+    assert phases[Phase.COMMIT] == (PhaseState.DONE, "3 requests go on")
+
+
+async def test_a_switch_needs_no_gateway() -> None:
+    """Without one the two phases are skipped, and say why."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.gateway.away = True
+    phases = await told(transaction(outside, Kind.SWITCH, "genesis"))
+    skipped = (PhaseState.SKIPPED, "no gateway")
+    assert (phases[Phase.HOLD], phases[Phase.DRAIN]) == (skipped, skipped)
+    assert phases[Phase.COMMIT] == (PhaseState.DONE, "")
+    assert serving(outside) == ("genesis",)
+
+
+async def test_requests_are_released_to_what_serves_after_a_roll_back() -> None:
+    """They were held for the new model, and are answered by the old one."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.backend.cold.add("genesis")
+    await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release aeon"]
+    assert outside.gateway.state.held == frozenset()
+
+
+async def test_a_cancel_ends_the_drain() -> None:
+    """Nothing is cut, and what served goes on to."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.gateway.drains.clear()
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    living = asyncio.create_task(run(running))
+    while running.operation.phase is not Phase.DRAIN:
+        await asyncio.sleep(0)
+    assert running.cancel()
+    outcome, _ended, _phases = await living
+    assert outcome is Outcome.ROLLED_BACK
+    assert outside.gateway.calls[-1] == "release aeon"
+    assert outside.systemd.starts == []
+
+
 async def test_the_release_tells_what_it_waited_for() -> None:
     """What the gate left about this start, and about no other, ends the phase."""
     outside = FakeOutside(BOX, "aeon")

@@ -1,0 +1,119 @@
+"""What engines say about their load: asked over real HTTP, and not more often than need be."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from appliance.adapters.backend_http import HttpBackend
+from appliance.domain.gateway import EngineLoad
+from appliance.domain.profile import Applied, Endpoint
+from appliance.services.engines import EngineLoads
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+METRICS = b"llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n"
+SLOTS = json.dumps([{"n_ctx": 100, "is_processing": True, "n_past": 50}]).encode()
+BOX = catalogue(applied("aeon", "gpu-all"), applied("embedder"))
+
+
+@asynccontextmanager
+async def engine(pages: Mapping[str, bytes], kind: str = "llama-server") -> AsyncIterator[Applied]:
+    """An engine with these pages; a page that is empty never comes."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                path = head.split()[1].decode()
+                page = pages.get(path)
+                if page == b"":
+                    await reader.read()
+                status, body = ("404 Not Found", b"no") if page is None else ("200 OK", page)
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+                )
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield replace(applied("aeon", "gpu-all"), engine=kind, endpoint=Endpoint(port=port))
+
+
+@pytest.mark.parametrize(
+    ("pages", "kind", "load"),
+    [
+        ({"/metrics": METRICS}, "llama-server", EngineLoad(running=2, queued=1)),
+        (
+            {"/metrics": METRICS, "/slots": SLOTS},
+            "llama-server",
+            EngineLoad(running=2, queued=1, kv_cache=0.5),
+        ),
+        ({"/metrics": METRICS, "/slots": SLOTS}, "vllm", EngineLoad(running=2, queued=1)),
+        (
+            {"/metrics": METRICS + b"#" * (2 << 20), "/slots": SLOTS},
+            "llama-server",
+            EngineLoad(running=2, queued=1, kv_cache=0.5),
+        ),
+        ({"/metrics": b"up 1\n"}, "vllm", None),
+        ({}, "command", None),
+    ],
+    ids=["llama", "slots", "no slots", "endless", "other names", "no page"],
+)
+async def test_an_engine_is_asked_in_its_own_words(
+    pages: Mapping[str, bytes], kind: str, load: EngineLoad | None
+) -> None:
+    """Its page of metrics, and llama-server's slots where that says nothing of the cache."""
+    async with engine(pages, kind) as profile:
+        assert await HttpBackend().load(profile) == load
+
+
+async def test_an_engine_that_is_away_or_busy_says_nothing() -> None:
+    """Nobody waits longer than two seconds for it."""
+    async with engine({"/metrics": b""}) as profile:
+        async with asyncio.timeout(4):
+            assert await HttpBackend().load(profile) is None
+    assert await HttpBackend().load(profile) is None
+
+
+async def test_engines_are_asked_when_somebody_looks_and_not_again_at_once() -> None:
+    """Every look within a few seconds is answered with the same word."""
+    outside = FakeOutside(BOX)
+    loads = EngineLoads(outside.ports())
+    outside.backend.loads["aeon"] = EngineLoad(queued=1)
+    assert await loads.latest(BOX, ()) == {}
+    assert await loads.latest(BOX, ("aeon", "gone")) == {"aeon": EngineLoad(queued=1)}
+    outside.backend.loads["aeon"] = EngineLoad(queued=2)
+    assert await loads.latest(BOX, ("aeon",)) == {"aeon": EngineLoad(queued=1)}
+    outside.systemd.now_s += 6
+    assert await loads.latest(BOX, ("aeon", "embedder")) == {
+        "aeon": EngineLoad(queued=2),
+        "embedder": None,
+    }
+
+
+async def test_one_that_began_to_serve_is_asked() -> None:
+    """Its word is not on record yet."""
+    outside = FakeOutside(BOX)
+    loads = EngineLoads(outside.ports())
+    await loads.latest(BOX, ("aeon",))
+    outside.backend.loads["embedder"] = EngineLoad(queued=3)
+    assert (await loads.latest(BOX, ("aeon", "embedder")))["embedder"] == EngineLoad(queued=3)
+
+
+async def test_nobody_waits_for_a_busy_engine() -> None:
+    """Whoever looks gets the last word, and the new one when it is there."""
+    outside = FakeOutside(BOX)
+    loads = EngineLoads(outside.ports())
+    outside.backend.answers.clear()
+    assert await loads.latest(BOX, ("aeon",)) == {"aeon": None}
+    outside.backend.loads["aeon"] = EngineLoad(queued=1)
+    outside.backend.answers.set()
+    assert await loads.latest(BOX, ("aeon",)) == {"aeon": EngineLoad(queued=1)}

@@ -1,0 +1,244 @@
+"""Requests for profiles that are down: switches on request, and what becomes of them."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.domain.gateway import Key, Refusal, Standing, State
+from appliance.gateway.asking import Answer, Away, Busy, Done, Failed, ask_for_switch
+from appliance.gateway.table import Table
+from appliance.gateway.wanting import Wanting
+from appliance.planning.routing.turns import Turns
+from tests.unit.gateway_rig import AEON, ANA, BOX, GENESIS, routed
+
+WILLING = {name: routed(name, on_request=True) for name in BOX}
+NOW = Turns(residency_s=0.0, patience_s=0.0)
+
+
+class Box:
+    """A table, and a supervisor that answers as it is told to."""
+
+    def __init__(self, turns: Turns = NOW) -> None:
+        self.table = Table(WILLING)
+        self.table.take(AEON)
+        self.waits = {"aeon": 1, "genesis": 1}
+        self.flying = 0
+        self.asked: list[tuple[str, str]] = []
+        self.answer: Answer = Done()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.later_s = 0.0
+        self.tells = True
+        self.wanting = Wanting(
+            self.table,
+            self.ask,
+            waiting=self.waiting,
+            in_flight=self.in_flight,
+            turns=turns,
+            clock=lambda: time.monotonic() + self.later_s,
+        )
+
+    def waiting(self, names: Sequence[str]) -> int:
+        return sum(self.waits[name] for name in names)
+
+    def in_flight(self, _names: Sequence[str]) -> int:
+        return self.flying
+
+    async def ask(self, name: str, on_behalf: str) -> Answer:
+        self.asked.append((name, on_behalf))
+        await self.answers.wait()
+        if self.tells and isinstance(self.answer, Done):
+            self.table.take(State(standings={name: Standing.SERVING}, committed=(name,)))
+        return self.answer
+
+    def knock(self, name: str, key: Key | None = None) -> bool | Refusal:
+        return self.table.ready(name, key)
+
+
+@asynccontextmanager
+async def at_work(box: Box) -> AsyncIterator[Box]:
+    running = asyncio.create_task(box.wanting.run())
+    try:
+        yield box
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_request_for_what_is_down_switches_to_it() -> None:
+    """It waits, the supervisor is asked on behalf of its key, and it goes."""
+    async with at_work(Box()) as box:
+        assert box.knock("genesis", ANA) is False
+        await until(lambda: box.knock("genesis", ANA) is True)
+    assert box.asked == [("genesis", "gateway (key ana)")]
+
+
+async def test_each_gets_its_turn() -> None:
+    """Who is switched away waits for the way back, and gets it."""
+    async with at_work(Box()) as box:
+        box.knock("genesis")
+        await until(lambda: box.table.state.standing("genesis") is Standing.SERVING)
+        box.knock("aeon")
+        await until(lambda: box.knock("aeon") is True)
+    assert box.asked == [("genesis", "gateway"), ("aeon", "gateway")]
+
+
+async def test_who_hangs_up_moves_nothing() -> None:
+    """Nobody waits for it any more: the box stays as it is."""
+    async with at_work(Box(Turns(residency_s=0.3))) as box:
+        box.knock("genesis")
+        box.waits["genesis"] = 0
+        await asyncio.sleep(0.4)
+    assert box.asked == []
+
+
+async def test_what_serves_stays_for_a_while() -> None:
+    """Two clients that want different profiles cannot make the box thrash."""
+    async with at_work(Box(Turns(residency_s=0.2, patience_s=0.0))) as box:
+        box.knock("genesis")
+        await asyncio.sleep(0.1)
+        assert box.asked == []
+        await until(lambda: bool(box.asked))
+
+
+async def test_requests_in_flight_are_waited_for() -> None:
+    """Nobody says when the last one ended: it is looked for."""
+    async with at_work(Box(Turns(residency_s=0.0, patience_s=60.0))) as box:
+        box.flying = 1
+        box.knock("genesis")
+        await asyncio.sleep(0.05)
+        assert box.asked == []
+        box.flying = 0
+        await until(lambda: bool(box.asked))
+
+
+@pytest.mark.parametrize(
+    "busy", [State(standings=AEON.standings, held=frozenset({"aeon"})), GENESIS]
+)
+async def test_nothing_is_asked_for_during_an_operation(busy: State) -> None:
+    """Nor when it serves by now."""
+    box = Box()
+    box.knock("genesis")
+    box.table.take(busy)
+    async with at_work(box):
+        await asyncio.sleep(0.05)
+    assert box.asked == []
+
+
+async def test_a_failure_is_told_to_who_waits() -> None:
+    """They are told why, and others may not try again at once."""
+    async with at_work(Box()) as box:
+        box.answer = Failed("genesis did not start: the gate refused it")
+        changed = box.table.changed()
+        box.knock("genesis")
+        await asyncio.wait_for(changed, 5)
+        told = box.knock("genesis")
+        assert isinstance(told, Refusal)
+        assert (told.status, told.code, told.retry_after_s) == (503, "switch_failed", 60)
+        assert told.message.endswith("does not serve: genesis did not start: the gate refused it")
+        await asyncio.sleep(0.05)
+        assert len(box.asked) == 1
+        box.later_s, box.answer = 61.0, Done()
+        await until(lambda: box.knock("genesis") is True)
+
+
+async def test_a_switch_is_not_asked_for_twice_while_its_end_is_told() -> None:
+    """The answer may come before the news of what serves."""
+    async with at_work(Box()) as box:
+        box.tells = False
+        box.knock("genesis")
+        await until(lambda: bool(box.asked))
+        await asyncio.sleep(0.05)
+        assert len(box.asked) == 1
+        box.table.take(GENESIS)
+        await asyncio.sleep(0.05)
+    assert len(box.asked) == 1
+
+
+async def test_a_supervisor_that_is_away_is_no_fault_of_the_profile() -> None:
+    """It is asked again soon."""
+    async with at_work(Box()) as box:
+        box.answer = Away()
+        box.knock("genesis")
+        await until(lambda: isinstance(box.knock("genesis"), Refusal))
+        told = box.knock("genesis")
+        assert isinstance(told, Refusal)
+        assert (told.retry_after_s, "the supervisor does not answer" in told.message) == (5, True)
+
+
+async def test_a_busy_supervisor_is_asked_again() -> None:
+    """Somebody was faster: what comes of that shows, and nobody is told of a failure."""
+    async with at_work(Box()) as box:
+        box.answer = Busy()
+        box.knock("genesis")
+        await until(lambda: bool(box.asked))
+        box.answer = Done()
+        await until(lambda: box.knock("genesis") is True)
+
+
+# --- asking the supervisor -----------------------------------------------------------
+
+Story = list[object]
+ACCEPTED = {"event": "accepted", "operation": 1}
+HELLO = {"event": "hello"}
+
+
+@asynccontextmanager
+async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, object]]]:
+    """Tells a story to whoever asks, and hangs up."""
+    asked: list[dict[str, object]] = []
+
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(json.loads(await reader.readline()))
+        for event in story:
+            raw = event if isinstance(event, bytes) else json.dumps(event).encode()
+            writer.write(raw + b"\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(tell, path):
+        yield asked
+
+
+@pytest.mark.parametrize(
+    ("story", "answer"),
+    [
+        ([HELLO, ACCEPTED, {"event": "phase"}, {"event": "result", "exit": 0}], Done()),
+        (
+            [HELLO, ACCEPTED, {"event": "result", "exit": 10, "message": "no memory"}],
+            Failed("no memory"),
+        ),
+        ([HELLO, {"event": "error", "exit": 75, "message": "switch x is running"}], Busy()),
+        ([HELLO, {"event": "error", "exit": 4}], Failed("no reason given")),
+        ([HELLO, ACCEPTED], Done()),  # it died, and goes on with it when it is back
+        ([HELLO, ACCEPTED, b"["], Done()),
+        ([HELLO], Away()),
+        ([b"[]"], Away()),
+        ([], Away()),
+    ],
+)
+async def test_the_end_of_a_switch_is_what_counts(
+    tmp_path: Path, story: Story, answer: Answer
+) -> None:
+    """Whatever a supervisor says, a request learns in the end whether it can be served."""
+    path = tmp_path / "control.sock"
+    async with supervisor(path, story) as asked:
+        assert await ask_for_switch(path, "genesis", "gateway (key ana)") == answer
+    assert asked[0]["verb"] == "switch"
+    assert asked[0]["args"] == {"name": "genesis", "on_behalf": "gateway (key ana)"}
+
+
+async def test_no_supervisor_is_away(tmp_path: Path) -> None:
+    """There is nobody to ask."""
+    answers: Awaitable[Answer] = ask_for_switch(tmp_path / "control.sock", "genesis", "gateway")
+    assert await answers == Away()
