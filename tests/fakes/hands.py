@@ -37,6 +37,7 @@ from appliance.planning.actions import (
     WarmUp,
 )
 from appliance.planning.admission import BoxFacts, findings, refusal
+from appliance.planning.gateway_state import state_of
 from appliance.planning.goals import goal_of, in_the_way_of
 from appliance.planning.repair import WINDOW_S, left_by_hold, to_repair
 from appliance.planning.run_admission import run_findings
@@ -211,6 +212,7 @@ class Hands:
         match action:
             case Stop(name):
                 self._enter(Phase.STOP)
+                self._look_at_requests(name)
                 self._effect(f"stop {name}")
                 self.world.stop(name, f"operation {operation.id}")
                 self.steps = replace(steps, stopped=steps.stopped | {name})
@@ -227,6 +229,18 @@ class Hands:
                 self._effect("stop the command")
                 self.world.stop_run()
                 self.steps = replace(steps, run_stopped=True)
+
+    def _look_at_requests(self, name: str) -> None:
+        """Whoever asks for what is about to be stopped has to wait."""
+        told = state_of(
+            self.world.catalogue,
+            self.seen,
+            self.disk.committed,
+            self.operation,
+            started=self.steps.started,
+        )
+        if name not in told.held:
+            self.faults.append(f"{name} was stopped under its requests")
 
     def _enter(self, phase: Phase) -> None:
         if self.operation and self.operation.phase is not phase:
