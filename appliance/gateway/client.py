@@ -1,0 +1,437 @@
+"""A client's connection: requests come in whole, one after another.
+
+    head --> body --> busy --> head … --> closing
+      |       |         '----> tunnel --> closing
+      '-------'--> closing: refused, too slow
+
+What comes while a request is being answered waits for its turn, and beyond `_AHEAD` bytes is not
+read. Where a body has a length, nothing but the length decides where it ends.
+"""
+
+import asyncio
+from enum import IntEnum
+from math import inf
+from typing import Final, Protocol, cast
+
+from appliance.domain.gateway import Key, Limits, Refusal
+from appliance.gateway import answers, heads, intake
+from appliance.gateway.exchange import Exchange, Relay
+from appliance.gateway.heads import RequestHead
+from appliance.gateway.intake import Chunks
+from appliance.gateway.known import Known
+from appliance.gateway.reply import error
+from appliance.gateway.sockets import reset_on_close, tune
+
+_AHEAD: Final = 64 << 10
+_WRITE_HIGH: Final = 64 << 10
+_LINGER_S: Final = 2.0
+"""So long what a refused client still sends is read, lest it never sees why."""
+_NOT_FOUND: Final = 3
+"""Of the four bytes at a head's end."""
+
+
+class Step(IntEnum):
+    """Where a connection is."""
+
+    HEAD = 1
+    BODY = 2
+    BUSY = 3
+    TUNNEL = 4
+    CLOSING = 5
+
+
+_HEAD, _BODY, _BUSY, _TUNNEL, _CLOSING = Step
+
+
+class Owner(Relay, Protocol):
+    """What all connections share."""
+
+    limits: Limits
+
+    def joined(self, client: "ClientConnection") -> Refusal | None:
+        """A client has connected; a refusal when there are too many."""
+        ...
+
+    def left(self, client: "ClientConnection") -> None:
+        """It is gone."""
+        ...
+
+    def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
+        """Whose request it is; None: nobody's, from the box itself."""
+        ...
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client's connection."""
+
+    __slots__ = (
+        "_blocked_bytes",
+        "_body",
+        "_chunks",
+        "_exchange",
+        "_head",
+        "_key",
+        "_known",
+        "_loop",
+        "_loopback",
+        "_missing",
+        "_overrun",
+        "_owner",
+        "_paused",
+        "_rest",
+        "_step",
+        "_transport",
+        "deadline_s",
+    )
+
+    def __init__(self, owner: Owner, *, loopback: bool) -> None:
+        self._owner = owner
+        self._loopback = loopback
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._step: Step = _HEAD
+        self._rest = b""
+        """What came and has not been looked at."""
+        self._known: tuple[Known, RequestHead] | None = None
+        """The last head."""
+        self._head: RequestHead | None = None
+        self._key: Key | None = None
+        self._body: bytearray | None = None
+        self._missing = 0
+        """Of a body with a length."""
+        self._chunks: Chunks | None = None
+        """A body without one."""
+        self._overrun = False
+        """Something that was read belongs to the next request: there can be none."""
+        self._paused = False
+        self._exchange: Exchange | None = None
+        self._blocked_bytes = 0
+        """Of what the client does not take, when that was last looked at."""
+        self.deadline_s = inf
+        """When its patience ends, by the event loop's clock."""
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH)
+        tune(self._transport)
+        self.deadline_s = self._loop.time() + self._owner.limits.idle_s
+        refusal = self._owner.joined(self)
+        if refusal is not None:
+            self._refuse(refusal)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        step = self._step
+        if step is _HEAD:
+            self._read_head(self._rest + data if self._rest else data)
+        elif step is _BODY:
+            self._read_body(data)
+        elif step is _BUSY:
+            self._rest += data
+            if len(self._rest) > _AHEAD:
+                self.engine_blocked(blocked=True)
+        elif step is _TUNNEL and self._exchange is not None:
+            self._exchange.upstream(data)
+
+    def eof_received(self) -> None:
+        """The client says no more: the connection is closed, `connection_lost` follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The client is gone."""
+        self._transport = None
+        self._step = _CLOSING
+        self._forget_body()
+        self._rest = b""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            self._owner.counters.hung_up += 1
+            exchange.gone()
+        self._owner.left(self)
+
+    def pause_writing(self) -> None:
+        """The client does not take what there is for it."""
+        self._blocked_bytes = self._unwritten()
+        if self._step is not _CLOSING:
+            self.deadline_s = self._loop.time() + self._owner.limits.stuck_s
+        if self._exchange is not None:
+            self._exchange.client_blocked(blocked=True)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._blocked_bytes = 0
+        if self._step is _BUSY or self._step is _TUNNEL:
+            self.deadline_s = inf
+        elif self._step is _HEAD:
+            self._loop.call_soon(self._next)
+        if self._exchange is not None:
+            self._exchange.client_blocked(blocked=False)
+
+    # Heads.
+
+    def _read_head(self, data: bytes) -> None:
+        known = self._known
+        fits = None if known is None else known[0].fits(data)
+        if known is not None and fits is not None:
+            length, end = fits
+            self._begin(known[1], length, data, end)
+            return
+        if data.startswith(b"\r\n"):
+            # An empty line before a request is allowed, as old clients sent one after a body.
+            data = data[2:]
+        end = data.find(b"\r\n\r\n") + 4
+        most = self._owner.limits.head_bytes
+        if end > most or (end == _NOT_FOUND and len(data) > most):
+            self._refuse(intake.large_head())
+        elif end > _NOT_FOUND:
+            self._parse(data, end)
+        elif data and not heads.may_become(data):
+            self._refuse(intake.malformed())
+        else:
+            if data and not self._rest:
+                self.deadline_s = self._loop.time() + self._owner.limits.head_s
+            self._rest = data
+
+    def _parse(self, data: bytes, end: int) -> None:
+        raw = data[:end]
+        head = intake.head(raw, self._owner.limits.headers)
+        if isinstance(head, Refusal):
+            self._refuse(head)
+            return
+        if head.length >= 0:
+            known = Known.of(raw)
+            self._known = None if known is None else (known, head)
+        self._begin(head, head.length, data, end)
+
+    def _begin(self, head: RequestHead, length: int, data: bytes, end: int) -> None:
+        """A head is good: see whose request it is, then go for the body.
+
+        Args:
+            head: It.
+            length: Of the body; -1: it comes in chunks.
+            data: What has come, from the head's first byte.
+            end: Where the head ends in it.
+        """
+        self._head = head
+        owner = self._owner
+        admitted = owner.admitted(head, length, loopback=self._loopback)
+        if isinstance(admitted, Refusal):
+            self._refuse(admitted)
+            return
+        self._key = admitted
+        if length >= 0:
+            after = end + length
+            size = len(data)
+            if size >= after:
+                self._rest = data[after:] if size > after else b""
+                owner.counters.buffered_bytes += length
+                self._start(head, data[end:after])
+                return
+        self._rest = b""
+        self._await_body(head, length, data[end:])
+
+    # Bodies.
+
+    def _await_body(self, head: RequestHead, length: int, data: bytes) -> None:
+        self._step = _BODY
+        self._body = bytearray()
+        if length < 0:
+            self._chunks = Chunks()
+        self._missing = length
+        if data:
+            self._read_body(data)
+        else:
+            self.deadline_s = self._loop.time() + self._owner.limits.body_s
+            if head.expects:
+                self.write(answers.CONTINUE)
+
+    def _read_body(self, data: bytes) -> None:
+        head, body, chunks = self._head, self._body, self._chunks
+        assert head is not None and body is not None  # noqa: S101, PT018 - they come first
+        before = len(body)
+        if chunks is not None:
+            good = chunks.feed(data)
+            body += chunks.pieces
+            chunks.pieces.clear()
+            complete, self._overrun = chunks.complete, chunks.overrun
+        else:
+            good = True
+            missing = self._missing
+            body += data[:missing] if len(data) > missing else data
+            self._rest = data[missing:]
+            self._missing = missing - len(data)
+            complete = self._missing <= 0
+        self._owner.counters.buffered_bytes += len(body) - before
+        refusal = self._too_much(body, chunks) if good else intake.malformed()
+        if refusal is not None:
+            self._refuse(refusal)
+        elif complete:
+            self._body = self._chunks = None
+            self._start(head, bytes(body))
+        else:
+            self.deadline_s = self._loop.time() + self._owner.limits.body_s
+
+    def _too_much(self, body: bytearray, chunks: Chunks | None) -> Refusal | None:
+        limits = self._owner.limits
+        if len(body) > limits.body_bytes:
+            return large_body(limits)
+        if chunks is not None and chunks.dry > limits.head_bytes and not chunks.complete:
+            return intake.large_head()
+        if self._owner.counters.buffered_bytes > limits.buffered_bytes:
+            return Refusal(
+                status=503,
+                code="busy",
+                message="the requests that are being read take too much memory already",
+                retry_after_s=5,
+            )
+        return None
+
+    def _forget_body(self) -> None:
+        if self._body is not None:
+            self._owner.counters.buffered_bytes -= len(self._body)
+            self._body = self._chunks = None
+
+    # The exchange, and its end.
+
+    def _start(self, head: RequestHead, body: bytes) -> None:
+        self._step = _BUSY
+        self.deadline_s = inf
+        owner = self._owner
+        owner.counters.requests += 1
+        close = head.close or self._overrun or owner.closing
+        self._exchange = exchange = Exchange(owner, self, head, body, self._key, close=close)
+        exchange.start()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def finished(self, *, close: bool) -> None:
+        """The answer is complete: on to the next request."""
+        self._exchange = None
+        if close:
+            self._close()
+            return
+        self._step = _HEAD
+        self._head = None
+        if self._blocked_bytes:
+            # Its next request waits until it has taken this answer.
+            self.deadline_s = self._loop.time() + self._owner.limits.stuck_s
+            self.engine_blocked(blocked=True)
+        else:
+            self.deadline_s = self._loop.time() + self._owner.limits.idle_s
+            if self._rest or self._paused:
+                self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """Look at what came while the last request was answered."""
+        if self._step is not _HEAD or self._transport is None or self._blocked_bytes:
+            return
+        self.deadline_s = self._loop.time() + self._owner.limits.idle_s
+        self.engine_blocked(blocked=False)
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._read_head(rest)
+
+    def broken(self) -> None:
+        """The answer will never be complete, and the client has to notice."""
+        self._exchange = None
+        self._step = _CLOSING
+        if self._transport is not None:
+            reset_on_close(self._transport)
+            self._transport.abort()
+
+    def tunnel(self) -> None:
+        """From here on the client speaks another protocol."""
+        self._step = _TUNNEL
+        rest, self._rest = self._rest, b""
+        self.engine_blocked(blocked=False)
+        if rest and self._exchange is not None:
+            self._exchange.upstream(rest)
+
+    def engine_blocked(self, *, blocked: bool) -> None:
+        """Read no more for now; or read on."""
+        if self._transport is None or self._transport.is_closing() or blocked is self._paused:
+            return
+        self._paused = blocked
+        if blocked:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # Refusals, time, and the end.
+
+    def _refuse(self, why: Refusal) -> None:
+        """Answer a request that is not read to its end, and close."""
+        self._owner.counters.malformed += 1
+        self._forget_body()
+        self._rest = b""
+        self.write(error(self._head, why, close=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Say no more, but let the client finish: closing at once would undo what was said."""
+        self._step = _CLOSING
+        self.deadline_s = self._loop.time() + _LINGER_S
+        if self._transport is None:
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def _close(self) -> None:
+        if self._rest or self._overrun:
+            self._rest = b""
+            self.engine_blocked(blocked=False)
+            self._linger()
+            return
+        self._step = _CLOSING
+        self.deadline_s = self._loop.time() + self._owner.limits.stuck_s
+        if self._transport is not None:
+            self._transport.close()
+
+    def expire_if_due(self, now_s: float) -> None:
+        """Look at the deadline."""
+        if now_s < self.deadline_s:
+            return
+        if self._blocked_bytes and self._step is not _CLOSING:
+            unwritten = self._unwritten()
+            if unwritten < self._blocked_bytes:
+                self._blocked_bytes = unwritten
+                self.deadline_s = now_s + self._owner.limits.stuck_s
+            else:
+                self.abort()
+        elif self._step is _BODY or (self._step is _HEAD and self._rest):
+            self._refuse(
+                Refusal(status=408, code="too_slow", message="the request came too slowly")
+            )
+        elif self._step is _HEAD:
+            self._close()
+        else:
+            self.abort()
+
+    def end_soon(self, at_s: float) -> None:
+        """Close at some time, unless a request comes before."""
+        if self._step is _HEAD and not self._rest:
+            self.deadline_s = min(self.deadline_s, at_s)
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _unwritten(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+
+def large_body(limits: Limits) -> Refusal:
+    """The refusal of a body that is too large."""
+    return Refusal(
+        status=413,
+        code="body_too_large",
+        message=f"a request's body may have {limits.body_bytes} bytes",
+    )

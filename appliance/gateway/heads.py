@@ -1,0 +1,284 @@
+"""The head of a request: what it says, what is wrong with it, and how it goes on to an engine.
+
+httptools has parsed it already. What it lets through although two readers could disagree about it
+is refused here, and so is what no engine of ours understands.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.gateway import Refusal
+from appliance.planning.routing import paths
+from appliance.planning.routing.paths import PathError, Place
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
+_WITH_BODY: Final = frozenset({b"POST", b"PUT", b"PATCH"})
+
+_SPECIAL: Final = frozenset(
+    {
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"content-type",
+        b"content-encoding",
+        b"expect",
+        b"authorization",
+        b"x-api-key",
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"http2-settings",
+    }
+)
+"""Headers that are read here. Of these only `_KEPT` go on to the engine."""
+_KEPT: Final = frozenset({b"content-type", b"content-encoding"})
+_ONCE: Final = _SPECIAL - {b"connection", b"te", b"trailer", b"keep-alive", b"proxy-connection"}
+
+_ORDINARY: Final = bytes(
+    byte for byte in range(256) if (byte >= 0x20 and byte != 0x7F) or byte in b"\t\r\n"
+)
+"""Every byte that a head may hold, also in a value."""
+_TARGET: Final = re.compile(rb"/[!\"$-\[\]-~]*")
+_ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\\]+)((?:[/?].*)?)")
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]*)?")
+_DIGITS: Final = 19
+"""Of a length, at most: more would not fit into 64 bits."""
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """What a request's head says. Not frozen only because that makes it slow to make."""
+
+    method: bytes
+    target: bytes
+    """Path and query, as the engine gets them."""
+    path: str
+    """The path alone."""
+    place: Place
+    """What the path is about."""
+    old: bool
+    """The client speaks HTTP/1.0."""
+    close: bool
+    """The client wants no second request on this connection."""
+    length: int
+    """Of the body; -1: it comes in chunks. Of the first one, where a head is `Known`."""
+    expects: bool
+    """The client waits for a word before it sends the body."""
+    websocket: bool
+    authorization: bytes | None
+    api_key: bytes | None
+    content_type: bytes
+    """Empty: it does not say."""
+    lines: bytes
+    """The headers that go on to the engine unchanged."""
+
+
+def read(method: bytes, target: bytes, headers: Headers, raw: bytes) -> RequestHead | Refusal:
+    """A parsed head, checked.
+
+    Args:
+        method: As the parser read it.
+        target: As the parser read it.
+        headers: As the parser read them, in order.
+        raw: The head's bytes, from the method to the empty line.
+    """
+    old = _is_old(method, target, raw)
+    if old is None or raw.translate(None, _ORDINARY) or _folded(raw):
+        return _bad("the request's head is malformed")
+    if method not in METHODS:
+        return Refusal(status=501, code="method_not_implemented", message="no such method here")
+    seen: dict[bytes, bytes] = {}
+    lines: list[bytes] = []
+    for name, value in headers:
+        low = name.lower()
+        if low in _SPECIAL:
+            if low in seen:
+                if low in _ONCE:
+                    return _bad(f"more than one header {low.decode('ascii')}")
+                value = seen[low] + b"," + value  # noqa: PLW2901  # as one list
+            seen[low] = value
+            if low not in _KEPT:
+                continue
+        lines += (name, b": ", value, b"\r\n")
+    return _read(method, target, old, seen, lines)
+
+
+def _read(
+    method: bytes, target: bytes, old: bool, seen: dict[bytes, bytes], lines: list[bytes]
+) -> RequestHead | Refusal:
+    length = _length(seen, old)
+    origin = _origin(method, target, seen.get(b"host"), old)
+    if isinstance(length, Refusal):
+        return length
+    if isinstance(origin, Refusal):
+        return origin
+    if b"content-encoding" in seen and seen[b"content-encoding"].strip().lower() != b"identity":
+        return Refusal(
+            status=415, code="compressed_body", message="a request's body must not be compressed"
+        )
+    expects = _expects(seen, old)
+    if isinstance(expects, Refusal):
+        return expects
+    close, websocket = old, False
+    if b"connection" in seen:
+        tokens = _tokens(seen[b"connection"])
+        close = close or b"close" in tokens
+        websocket = (
+            not old
+            and b"upgrade" in tokens
+            and _tokens(seen.get(b"upgrade", b"")) == {b"websocket"}
+        )
+        lines = _without(lines, tokens)
+    if websocket and (length or method != b"GET"):
+        return _bad("a websocket begins with GET and has no body")
+    path = origin.partition(b"?")[0].decode("ascii")
+    try:
+        place = Place() if path == "*" else paths.place(method.decode("ascii"), path)
+    except PathError as error:
+        return _bad(str(error))
+    return RequestHead(
+        method,
+        origin,
+        path,
+        place,
+        old,
+        close,
+        length,
+        expects,
+        websocket,
+        seen.get(b"authorization"),
+        seen.get(b"x-api-key"),
+        seen.get(b"content-type", b""),
+        b"".join(lines),
+    )
+
+
+def outgoing(head: RequestHead, body: bytes, host: bytes, *, plain: bool = False) -> bytes:
+    """The request as an engine gets it, always with its length, never in chunks.
+
+    Args:
+        head: The client's.
+        body: The whole body.
+        host: The lines ``Host`` and, where the engine has a key, ``Authorization``.
+        plain: Ask for an answer that is not compressed.
+    """
+    lines = _without_coding(head.lines) if plain else head.lines
+    if body or head.method in _WITH_BODY:
+        framing = b"Content-Length: %d\r\n\r\n" % len(body)
+    elif head.websocket:
+        framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    else:
+        framing = b"\r\n"
+    return b"".join((head.method, b" ", head.target, b" HTTP/1.1\r\n", host, lines, framing, body))
+
+
+def may_become(raw: bytes) -> bool:
+    """Whether these bytes can be the beginning of a head; cheap, and says yes in doubt."""
+    return 0x41 <= raw[0] <= 0x5A and raw.count(b"\n") == raw.count(b"\r\n") and b"\0" not in raw
+
+
+def _is_old(method: bytes, target: bytes, raw: bytes) -> bool | None:
+    """Whether it is HTTP/1.0; None: the first line is not what the parser made of it."""
+    line = b"%b %b HTTP/1." % (method, target)
+    if raw.startswith(line):
+        rest = raw[len(line) : len(line) + 3]
+        if rest == b"1\r\n":
+            return False
+        if rest == b"0\r\n":
+            return True
+    return None
+
+
+def _folded(raw: bytes) -> bool:
+    """Whether a line is folded, or ends with anything but CR LF."""
+    ends = raw.count(b"\r\n")
+    return raw.count(b"\n") != ends or raw.count(b"\r") != ends or b"\n " in raw or b"\n\t" in raw
+
+
+def _length(seen: dict[bytes, bytes], old: bool) -> int | Refusal:
+    coding = seen.get(b"transfer-encoding")
+    length = seen.get(b"content-length")
+    if coding is None:
+        if length is None:
+            return 0
+        digits = length.strip(b" \t")
+        if not digits.isdigit() or len(digits) > _DIGITS:
+            return _bad("Content-Length is no number")
+        return int(digits)
+    if old:
+        return _bad("HTTP/1.0 knows no Transfer-Encoding")
+    if length is not None:
+        return _bad("Transfer-Encoding and Content-Length exclude each other")
+    if coding.strip(b" \t").lower() != b"chunked":
+        return _bad("the only Transfer-Encoding is chunked")
+    return -1
+
+
+def _origin(method: bytes, target: bytes, host: bytes | None, old: bool) -> bytes | Refusal:
+    """Path and query of what a request is for."""
+    if host is None:
+        if not old:
+            return _bad("there is no header Host")
+    elif _HOST.fullmatch(host.strip(b" \t")) is None:
+        return _bad("the header Host is malformed")
+    if _TARGET.fullmatch(target) is not None:
+        return target
+    if target == b"*" and method == b"OPTIONS":
+        return target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        return _bad("the request's target is malformed")
+    authority, rest = absolute.groups()
+    if host is not None and authority.lower() != host.strip(b" \t").lower():
+        return Refusal(status=421, code="misdirected", message="the target names another host")
+    origin: bytes = rest if rest.startswith(b"/") else b"/" + rest
+    if _TARGET.fullmatch(origin) is None:
+        return _bad("the request's target is malformed")
+    return origin
+
+
+def _expects(seen: dict[bytes, bytes], old: bool) -> bool | Refusal:
+    expected = seen.get(b"expect")
+    if expected is None or old:
+        return False
+    if expected.strip(b" \t").lower() != b"100-continue":
+        return Refusal(status=417, code="expectation_failed", message="only 100-continue is known")
+    return True
+
+
+def _tokens(value: bytes) -> set[bytes]:
+    """The words of a list, in lower case."""
+    return {token.strip(b" \t").lower() for token in value.split(b",")}
+
+
+def _without(lines: list[bytes], tokens: set[bytes]) -> list[bytes]:
+    """Headers without those that `Connection` names; lines come in fours."""
+    if tokens <= {b"close", b"keep-alive", b"upgrade", b"te", b""}:
+        return lines
+    kept: list[bytes] = []
+    for at in range(0, len(lines), 4):
+        low = lines[at].lower()
+        if low not in tokens or low in _KEPT:
+            kept += lines[at : at + 4]
+    return kept
+
+
+def _without_coding(lines: bytes) -> bytes:
+    kept = [
+        line
+        for line in lines.splitlines(keepends=True)
+        if not line.lower().startswith(b"accept-encoding:")
+    ]
+    return b"".join(kept)
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(status=400, code="bad_request", message=message)

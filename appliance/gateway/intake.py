@@ -1,0 +1,99 @@
+"""What httptools makes of a request: its head, and its body where that comes in chunks."""
+
+import httptools
+
+from appliance.domain.gateway import Refusal
+from appliance.gateway import heads
+from appliance.gateway.heads import RequestHead
+
+_CHUNKS_FOLLOW = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class _Head:
+    """Hears what the parser finds in a head."""
+
+    __slots__ = ("headers", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def on_url(self, target: bytes) -> None:
+        self.target += target
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+
+def head(raw: bytes, most: int) -> RequestHead | Refusal:
+    """A request's head, parsed and checked.
+
+    Args:
+        raw: From the method to the empty line.
+        most: Headers it may have.
+    """
+    found = _Head()
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(raw)
+    except httptools.HttpParserUpgrade:
+        # What follows is ours to read: the parser would take it for another protocol.
+        pass
+    except httptools.HttpParserError:
+        return malformed()
+    if len(found.headers) > most:
+        return large_head()
+    return heads.read(parser.get_method(), found.target, found.headers, raw)
+
+
+class Chunks:
+    """A body that comes in chunks, out of them."""
+
+    __slots__ = ("_parser", "complete", "dry", "overrun", "pieces")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.overrun = False
+        """Something follows the body, of which the beginning has been read."""
+        self.dry = 0
+        """Bytes since the last one of the body: framing, and trailers, which go no further."""
+        self.pieces = bytearray()
+        """Of the body, until they are taken out."""
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(_CHUNKS_FOLLOW)
+
+    def feed(self, data: bytes) -> bool:
+        """Read on; False: these are no chunks."""
+        self.dry += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            # The request may be whole; what follows it is not, and is not read.
+            self.overrun = True
+            return self.complete
+        return True
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request; of the next one, when this one is complete."""
+        self.overrun = self.complete
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        if not self.complete:
+            self.dry = 0
+            self.pieces += data
+
+    def on_message_complete(self) -> None:
+        """The end of the body."""
+        self.complete = True
+
+
+def malformed() -> Refusal:
+    """The refusal of what is no HTTP."""
+    return Refusal(status=400, code="bad_request", message="the request is malformed")
+
+
+def large_head() -> Refusal:
+    """The refusal of a head that is too large."""
+    message = "the request's headers are too large or too many"
+    return Refusal(status=431, code="head_too_large", message=message)
