@@ -72,7 +72,8 @@ UrlPaths = Annotated[
     BeforeValidator(_split),
     Field(max_length=64),
 ]
-MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 36)]
+MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 29)]
+"""As much as the unit's MemoryMax= leaves for it."""
 
 
 class Gateway(BaseModel):

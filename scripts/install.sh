@@ -19,7 +19,8 @@ usage: scripts/install.sh [options]            install or upgrade (root)
   --purge          with --uninstall: also profiles, settings, state, users and groups
 
 Where systemd is not running (a chroot, an image being built) units are enabled and not started.
-An upgrade leaves a running model alone: only the supervisor is restarted.
+An upgrade leaves a running model alone: the supervisor is restarted, and the gateway hands over to a
+new process while the old one ends the answers that are under way.
 END
 }
 
@@ -33,7 +34,10 @@ readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
-readonly enabled_units=(appliance-supervisor.socket appliance-supervisor.service appliance-boot.service)
+readonly enabled_units=(appliance-supervisor.socket appliance-supervisor.service appliance-boot.service
+  appliance-gateway.socket appliance-gateway.service)
+readonly gateway=appliance-gateway.service
+readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
 
 python=/usr/bin/python3
 wheels=
@@ -185,11 +189,17 @@ install_units() { # from DIR
   install -m 644 "$1/appliance.tmpfiles.conf" "$tmpfiles"
   for unit in "$unit_dir"/appliance*; do
     name=${unit##*/}
-    [[ -e $1/$name ]] || rm -f "$unit"
+    [[ -e $1/$name ]] || remove_unit "$unit"
   done
   for unit in "$1"/*.{service,socket,slice,target,path,timer}; do
     [[ ! -e $unit ]] || install -m 644 "$unit" "$unit_dir/"
   done
+}
+
+remove_unit() { # one that this release does not have
+  ! booted || systemctl --quiet stop "${1##*/}" 2>/dev/null || true
+  systemctl --quiet disable "${1##*/}" 2>/dev/null || true
+  rm -f "$1"
 }
 
 install_shell() { # from RELEASE
@@ -218,9 +228,9 @@ check_service_user() {
 
 # activate RELEASE: make it the current one.
 activate() {
-  local files socket=$unit_dir/appliance-supervisor.socket before
+  local files before
   files=$(installed_files "$1")
-  before=$(cat "$socket" 2>/dev/null || true)
+  before=$(sockets)
   install_units "$files/units"
   systemd-sysusers "${sysusers##*/}"
   systemd-tmpfiles --create "${tmpfiles##*/}"
@@ -231,25 +241,58 @@ activate() {
   install_shell "$1"
   install_documents "$files"
   check_service_user
-  systemctl --quiet enable "${enabled_units[@]}"
-  ! booted || start "$([[ $before == "$(cat "$socket")" ]] || echo changed)"
+  enable_units
+  ! booted || start "$([[ $before == "$(sockets)" ]] || echo changed)"
 }
 
-# start CHANGED: bring the supervisor up on what is now installed; not empty: its socket changed.
+sockets() { cat "$unit_dir"/appliance-*.socket 2>/dev/null || true; }
+
+enable_units() { # those that this release has
+  local unit
+  for unit in "${enabled_units[@]}"; do
+    [[ ! -e $unit_dir/$unit ]] || systemctl --quiet enable "$unit"
+  done
+}
+
+# start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-supervisor.service appliance-supervisor.socket
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway}.{service,socket} 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   reapply
+  start_gateway
   systemctl restart appliance-supervisor.service || {
     journalctl --no-pager -n 20 -u appliance-supervisor.service >&2
     die "the supervisor does not start (its log is above); $0 --rollback goes back"
   }
 }
 
+# A gateway that runs hands over to a process of this release; clients notice nothing.
+start_gateway() {
+  [[ -e $unit_dir/$gateway ]] || return 0
+  systemctl start appliance-gateway.socket
+  local main
+  main=$(systemctl show -P MainPID "$gateway")
+  if ! systemctl --quiet is-active "$gateway"; then
+    systemctl start "$gateway" || gateway_failed
+    return
+  fi
+  systemctl reload "$gateway"
+  for _ in {1..100}; do
+    [[ $(systemctl show -P MainPID "$gateway") == "$main" ]] || return 0
+    sleep 0.2
+  done
+  gateway_failed
+}
+
+gateway_failed() {
+  journalctl --no-pager -n 20 -u "$gateway" >&2
+  die "the gateway does not start (its log is above); $0 --rollback goes back"
+}
+
 # Units rendered by the release before may differ; this restarts no model.
 reapply() {
-  compgen -G '/etc/systemd/system/appliance-backend-*.service' >/dev/null || return 0
+  [[ -e /var/lib/appliance-applied/manifest.json ]] || return 0
   "$prefix/current/bin/appliance" apply ||
     say 'The units are as they were before: see above, then appliance apply'
 }
@@ -299,11 +342,13 @@ uninstall() { # "purge", or nothing
   one_at_a_time
   stop_everything
   systemctl --quiet disable "${enabled_units[@]}" 2>/dev/null || true
-  rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules
+  rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules \
+    "${gateway_drop_ins[@]}"
+  rmdir /etc/systemd/system/appliance-gateway.{socket,service}.d 2>/dev/null || true
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
-    /run/appliance /run/appliance-{backend,gate,leases,run,supervisor}
+    /run/appliance /run/appliance-{backend,gate,gateway,leases,run,supervisor}
   [[ -z ${1:-} ]] || purge
   if booted; then
     systemctl daemon-reload
@@ -315,7 +360,7 @@ uninstall() { # "purge", or nothing
 purge() {
   local name
   rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-backend /var/cache/appliance-backend \
-    /etc/systemd/system/appliance-backend-*.service.d ||
+    /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-gateway.*.d ||
     say 'Not all of it could be removed: see above'
   for name in appliance appliance-backend; do
     ! getent passwd "$name" >/dev/null || userdel "$name"

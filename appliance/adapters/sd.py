@@ -49,16 +49,23 @@ class Readiness:
 class Notices:
     """As `Readiness`, for a service that leaves sockets with systemd and changes processes.
 
-    systemd listens to a service's main process alone.
+    systemd listens to a service's main process alone: until `ready` says that this is the one,
+    everything waits.
     """
 
     def __init__(self) -> None:
         # "@" stands for the NUL of an abstract address.
         self._address = os.environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
         self._last = ""
+        self._main = False
+        self._due: list[tuple[str, tuple[int, ...]]] = []
 
     def ready(self, status: str) -> None:
-        """The service answers now."""
+        """The service answers now, and this is its main process."""
+        self._main = True
+        for text, descriptors in self._due:
+            self._send(text, *descriptors)
+        self._due.clear()
         self._send(f"READY=1\nSTATUS={status}")
 
     def alive(self, status: str) -> None:
@@ -67,13 +74,14 @@ class Notices:
         self._last = status
         self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
 
-    def stopping(self, status: str) -> None:
-        """The service ends on purpose."""
-        self._send(f"STOPPING=1\nSTATUS={status}")
+    def stopping(self, status: str, within_s: float) -> None:
+        """The service ends on purpose, and takes so long for it."""
+        self._send(f"STOPPING=1\nSTATUS={status}\nEXTEND_TIMEOUT_USEC={round(within_s * 1e6)}")
 
     def hand_over(self, pid: int) -> None:
         """Another process of this service is its main one from now on, and listened to."""
         self._send(f"MAINPID={pid}\nREADY=1")
+        self._address = ""
 
     def keep(self, listener: socket.socket, name: str) -> None:
         """Leave a socket with systemd, which gives it to the next process (FDSTORE=1)."""
@@ -85,6 +93,9 @@ class Notices:
 
     def _send(self, text: str, *descriptors: int) -> None:
         if not self._address:
+            return
+        if not self._main:
+            self._due.append((text, descriptors))
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:

@@ -34,7 +34,6 @@ from appliance.adapters.sd import adopted_sockets
 
 _log = logging.getLogger(__name__)
 
-MODULE: Final = "appliance.gateway"
 _SOCKETS: Final = "--sockets"
 _LINK: Final = "--link"
 _TAKEN: Final = b"main\n"
@@ -145,11 +144,17 @@ def _spawned(sockets: Sequence[int], link: int) -> int:
     for number in passed:
         os.set_inheritable(number, True)  # noqa: FBT003 - has no keyword
     try:
-        command = [sys.executable, "-I", "-m", MODULE, *names]
+        command = [*_program(), *names]
         return os.posix_spawn(command[0], command, environment, setsigmask=())
     finally:
         for number in passed:
             os.set_inheritable(number, False)  # noqa: FBT003
+
+
+def _program() -> list[str]:
+    """What this process was started with, apart from its own arguments."""
+    end = len(sys.orig_argv) - len(sys.argv[1:])
+    return [sys.executable, *sys.orig_argv[1:end]]
 
 
 async def _ended(child: int) -> None:

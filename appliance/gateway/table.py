@@ -50,6 +50,7 @@ class Table:
         self._file = None if directory is None else directory / STATE_FILE
         self._catalogue = dict(catalogue)
         self._directory = Directory(self._catalogue)
+        self._keeps = directory is not None
         self._told = self._kept()
         self._state = self._told or _unknown(self._catalogue)
         self._failures: dict[str, Refusal] = {}
@@ -142,6 +143,15 @@ class Table:
             if not future.done():
                 future.set_result(None)
 
+    def retire(self) -> None:
+        """Keep nothing any more: another process does, whom `follow` goes by."""
+        self._keeps = False
+
+    def follow(self) -> None:
+        """Serve by what that process has kept last."""
+        if (state := self._kept()) is not None:
+            self.take(state)
+
     # --- what survives ---------------------------------------------------------------
 
     def _kept(self) -> State | None:
@@ -158,7 +168,7 @@ class Table:
 
     def _keep(self, state: State) -> None:
         """In memory that a restart survives and a boot does not: nothing to be synchronised."""
-        if self._file is None:
+        if self._file is None or not self._keeps:
             return
         # At a hand-over two processes write, each its own.
         new = self._file.with_name(f".{STATE_FILE}.{os.getpid()}")

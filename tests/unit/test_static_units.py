@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.planning.gateway_units import GATEWAY_SOCKET
 from appliance.planning.unit_text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
@@ -29,6 +30,8 @@ def test_the_set_of_files_is_complete() -> None:
     assert sorted(p.name for p in UNITS.iterdir()) == [
         "appliance-apply.service",
         "appliance-boot.service",
+        "appliance-gateway.service",
+        "appliance-gateway.socket",
         "appliance-hold.service",
         "appliance-run.service",
         "appliance-supervisor.service",
@@ -94,10 +97,12 @@ def test_the_hold_has_no_order_of_its_own() -> None:
 
 
 def test_who_starts_at_boot() -> None:
-    """The supervisor, its socket and the boot program; never the hold or apply."""
+    """The supervisor, the gateway, their sockets and the boot program; never the hold or apply."""
     wanted = {p.name: values(p.name, "WantedBy", "Install") for p in UNITS.glob("appliance*")}
     assert {name: by for name, by in wanted.items() if by} == {
         "appliance-boot.service": ["multi-user.target"],
+        "appliance-gateway.service": ["multi-user.target"],
+        "appliance-gateway.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
     }
@@ -149,6 +154,60 @@ def test_what_runs_is_remembered_over_the_supervisors_death() -> None:
     """Its directory in memory stays when it ends or is killed, and goes with the boot."""
     kept = values("appliance-supervisor.service", "RuntimeDirectoryPreserve", "Service")
     assert kept == ["yes"]
+
+
+GATEWAY = "appliance-gateway.service"
+
+
+def exposure(unit: Path) -> float:
+    """What systemd makes of a service's sandbox: 0 is closed, 10 is open."""
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return float(done.stdout.rpartition(": ")[2].split()[0])
+
+
+@needs_systemd_analyze
+def test_the_gateway_is_confined_as_the_supervisor_is(installed: Path) -> None:
+    """Although it may be reached from other machines, and the supervisor not."""
+    own = exposure(installed / GATEWAY)
+    assert own <= exposure(installed / "appliance-supervisor.service")
+
+
+def test_the_gateway_comes_back_for_ever() -> None:
+    """At once, without a limit, and watched."""
+    assert values(GATEWAY, "Restart", "Service") == ["always"]
+    assert values(GATEWAY, "StartLimitIntervalSec", "Unit") == ["0"]
+    assert values(GATEWAY, "RestartSec", "Service") == ["100ms"]
+    assert values(GATEWAY, "WatchdogSec", "Service") == ["30s"]
+
+
+def test_the_gateway_hands_over_on_a_reload() -> None:
+    """By a signal, in the form that systemd 252 knows; both processes are told of a stop."""
+    assert values(GATEWAY, "Type", "Service") == ["notify"]
+    assert values(GATEWAY, "NotifyAccess", "Service") == ["main"]
+    assert values(GATEWAY, "ExecReload", "Service") == ["/bin/kill -HUP $MAINPID"]
+    assert values(GATEWAY, "KillMode", "Service") == ["control-group"]
+    assert int(values(GATEWAY, "FileDescriptorStoreMax", "Service")[0]) >= 64
+
+
+def test_the_gateways_address_is_loopback_until_settings_say_otherwise() -> None:
+    """And its other door is for the supervisor's user alone."""
+    socket = "appliance-gateway.socket"
+    assert values(socket, "ListenStream", "Socket") == ["127.0.0.1:8010", GATEWAY_SOCKET]
+    assert values(socket, "SocketMode", "Socket") == ["0600"]
+    assert values(socket, "SocketUser", "Socket") == values(GATEWAY, "User", "Service")
+    assert values(socket, "FreeBind", "Socket") == ["yes"]
+    assert values(socket, "TriggerLimitIntervalSec", "Socket") == ["0"]
+
+
+def test_the_gateways_memory_outlives_it() -> None:
+    """What it was told last is there for the next process."""
+    assert values(GATEWAY, "RuntimeDirectory", "Service") == ["appliance-gateway"]
+    assert values(GATEWAY, "RuntimeDirectoryPreserve", "Service") == ["yes"]
 
 
 def run(root: Path, *command: str | Path) -> None:

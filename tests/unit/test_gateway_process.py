@@ -1,0 +1,354 @@
+"""The gateway's process as systemd sees it: sockets, notices, signals, and another that takes over."""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.gateway_file import GATEWAY_FILE
+from appliance.adapters.gateway_file import encode as encode_configuration
+from appliance.adapters.key_file import FileKeys
+from appliance.adapters.manifest import MANIFEST, encode
+from appliance.domain.gateway import Configuration, Key, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.planning.gateway_state import encode_state
+from tests.fakes.unit_specs import made
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+for place, given in enumerate(os.environ.pop("GIVEN", "").split()):
+    os.dup2(int(given), 3 + place)
+    os.close(int(given))
+    os.environ["LISTEN_PID"] = str(os.getpid())
+from appliance.gateway.process import main
+sys.exit(main(sys.argv[1:]))
+"""
+SERVING = State(standings={"m": Standing.SERVING}, committed=("m",))
+REQUEST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
+BODY = b'{"model":"m","stream":true}'
+
+
+class Engine:
+    """Streams an event each 50 ms, as many as a test wants."""
+
+    def __init__(self, events: int) -> None:
+        self.events = events
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer every request on a connection."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+                await reader.readexactly(length)
+                await self._answer(writer)
+        writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
+        writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
+        for number in range(self.events):
+            writer.write(
+                b"%x\r\n%s\r\n" % (len(b"data: %d\n\n" % number), b"data: %d\n\n" % number)
+            )
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+class Systemd:
+    """What systemd is for a service: listening sockets, and an ear for notices."""
+
+    def __init__(self, root: Path, **changes: object) -> None:
+        self.root = root
+        for name in ("applied", "run", "state"):
+            (root / name).mkdir()
+        self.front = listening("127.0.0.1")
+        self.port: int = self.front.getsockname()[1]
+        self.door = socket.socket(socket.AF_UNIX)
+        self.door.bind(str(root / "door"))
+        self.door.listen()
+        self.ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.ear.bind(str(root / "ear"))
+        self.kept: list[socket.socket] = []
+        self.configuration = Configuration(
+            port=self.port,
+            state_dir=str(root / "state"),
+            control_socket=str(root / "control"),
+            **changes,  # type: ignore[arg-type]  # a test names real fields
+        )
+        self.configure(self.configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """What apply would write."""
+        text = encode_configuration(configuration, "1")
+        (self.root / "applied" / GATEWAY_FILE).write_text(text)
+
+    def profile(self, engine: Engine, state: State = SERVING) -> None:
+        """A profile that serves."""
+        applied = made("m", "gpu-0", endpoint=Endpoint(port=engine.port))
+        (self.root / "applied" / MANIFEST).write_text(encode({"m": applied}, "1"))
+        (self.root / "run" / "state.json").write_text(json.dumps(encode_state(state)))
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start the service; returns when it is ready."""
+        passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in (self.front, self.door, *self.kept)]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PROGRAM,
+            pass_fds=passed,
+            env={
+                "GIVEN": " ".join(map(str, passed)),
+                "LISTEN_FDS": str(len(passed)),
+                "NOTIFY_SOCKET": str(self.root / "ear"),
+                "APPLIANCE_APPLIED_DIR": str(self.root / "applied"),
+                "RUNTIME_DIRECTORY": str(self.root / "run"),
+                "PATH": os.environ["PATH"],
+            },
+        )
+        for fd in passed:
+            os.close(fd)
+        await self.told("READY=1")
+        return process
+
+    async def told(self, line: str) -> dict[str, str]:
+        """The next notice with this assignment, or the beginning of one."""
+        async with asyncio.timeout(20):
+            while True:
+                for message in self.heard():
+                    if any(f"{k}={v}".startswith(line) for k, v in message.items()):
+                        return message
+                await asyncio.sleep(0.02)
+
+    def heard(self) -> Iterator[dict[str, str]]:
+        """What has been told since the last time; sockets are kept."""
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self.ear, 4096, 4)
+            except BlockingIOError:
+                return
+            self.kept += [socket.socket(fileno=fd) for fd in descriptors]
+            yield dict(line.split("=", 1) for line in data.decode().splitlines())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for one in (self.front, self.door, self.ear, *self.kept):
+            one.close()
+
+
+def listening(address: str, port: int = 0) -> socket.socket:
+    """As a socket unit opens one."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((address, port))
+    found.listen(64)
+    return found
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """An engine that streams for half a second."""
+    found = Engine(10)
+    server = await asyncio.start_server(found.serve, "127.0.0.1")
+    found.port = server.sockets[0].getsockname()[1]
+    yield found
+    server.close()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    """A place for a gateway to run in."""
+    found = Systemd(tmp_path, stop_s=0.2)
+    yield found
+    found.close()
+
+
+async def asked(port: int, headers: bytes = b"", address: str = "127.0.0.1") -> bytes:
+    """The whole answer to one streaming request."""
+    reader, writer = await asyncio.open_connection(address, port)
+    request = REQUEST % (len(BODY), BODY)
+    writer.write(request.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n" + headers))
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+def events(answer: bytes) -> list[bytes]:
+    """The data of every event."""
+    return [line for line in answer.split(b"\n") if line.startswith(b"data: ")]
+
+
+WHOLE = [b"data: %d" % number for number in range(10)]
+
+
+async def ended(process: asyncio.subprocess.Process, within_s: float = 15) -> int:
+    """How a process ended."""
+    async with asyncio.timeout(within_s):
+        return await process.wait()
+
+
+async def stopped(process: asyncio.subprocess.Process) -> None:
+    """End a process that a test is done with."""
+    process.terminate()
+    assert await ended(process) == 0
+
+
+async def test_what_systemd_hands_over_is_served(systemd: Systemd, engine: Engine) -> None:
+    """The port answers, the status says what serves, and SIGTERM ends it well."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    assert events(await asked(systemd.port)) == WHOLE
+    assert (await systemd.told("STATUS=m serves · 0 in flight"))["WATCHDOG"] == "1"
+    process.terminate()
+    assert (await systemd.told("STOPPING=1"))["STATUS"].startswith("stopping: at most 0.2 s")
+    assert await ended(process) == 0
+
+
+async def test_the_supervisor_gets_through(systemd: Systemd, engine: Engine) -> None:
+    """Its door answers, and what it says is in force and in the status at once."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    reader, writer = await asyncio.open_unix_connection(str(systemd.root / "door"))
+    request = {"verb": "route", "state": encode_state(State())}
+    writer.write(json.dumps(request).encode() + b"\n")
+    assert json.loads(await reader.readline()) == {"ok": True}
+    writer.close()
+    await systemd.told("STATUS=nothing serves")
+    await stopped(process)
+
+
+async def test_a_stop_cuts_what_takes_too_long_and_says_so(
+    systemd: Systemd, engine: Engine
+) -> None:
+    """A stream has its few seconds, and then an error of its own kind."""
+    engine.events = 200
+    systemd.profile(engine)
+    process = await systemd.start()
+    asking = asyncio.ensure_future(asked(systemd.port))
+    await systemd.told("STATUS=m serves · 1 in flight")
+    process.terminate()
+    answer = await asking
+    assert b"being restarted" in answer
+    assert answer.endswith(b"0\r\n\r\n")
+    assert await ended(process) == 0
+
+
+async def test_newcomers_wait_for_the_next_process(systemd: Systemd, engine: Engine) -> None:
+    """Between two processes nobody is refused: the socket is systemd's."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    process.kill()
+    await ended(process)
+    asking = asyncio.ensure_future(asked(systemd.port))
+    await asyncio.sleep(0.1)
+    assert not asking.done()
+    process = await systemd.start()
+    assert events(await asking) == WHOLE
+    await stopped(process)
+
+
+async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engine: Engine) -> None:
+    """On SIGHUP a stream goes on in the old process while the new one answers at once."""
+    engine.events = 60
+    systemd.profile(engine)
+    process = await systemd.start()
+    long = asyncio.ensure_future(asked(systemd.port))
+    await systemd.told("STATUS=m serves · 1 in flight")
+    process.send_signal(signal.SIGHUP)
+    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    assert new != process.pid
+    await systemd.told("STATUS=m serves · 0 in flight")
+    began_s = time.monotonic()
+    engine.events = 1
+    assert events(await asked(systemd.port)) == [b"data: 0"]
+    assert time.monotonic() - began_s < 1
+    assert process.returncode is None
+    assert len(events(await long)) == 60
+    assert await ended(process) == 0
+    os.kill(new, signal.SIGTERM)
+    await systemd.told("STOPPING=1")
+
+
+async def test_a_process_that_does_not_come_up_changes_nothing(
+    systemd: Systemd, engine: Engine
+) -> None:
+    """The old one goes on, and a later SIGHUP gets another chance."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    (systemd.root / "applied" / GATEWAY_FILE).write_text("{")
+    process.send_signal(signal.SIGHUP)
+    await asyncio.sleep(1.0)
+    assert events(await asked(systemd.port)) == WHOLE
+    systemd.configure(systemd.configuration)
+    process.send_signal(signal.SIGHUP)
+    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    assert await ended(process) == 0
+    os.kill(new, signal.SIGTERM)
+    await systemd.told("STOPPING=1")
+
+
+async def test_a_draining_process_can_be_told_to_end(systemd: Systemd, engine: Engine) -> None:
+    """A stop after a reload cuts what the old process still has, with an error."""
+    engine.events = 400
+    systemd.profile(engine)
+    process = await systemd.start()
+    long = asyncio.ensure_future(asked(systemd.port))
+    await systemd.told("STATUS=m serves · 1 in flight")
+    process.send_signal(signal.SIGHUP)
+    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    for pid in (process.pid, new):
+        os.kill(pid, signal.SIGTERM)
+    assert b"being restarted" in await long
+    assert await ended(process) == 0
+
+
+async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> None:
+    """Nobody is taken without any key; with one, those who have it are, from then on."""
+    if (address := own_address()) is None:
+        pytest.skip("this machine has no address but loopback: that others need a key is not shown")
+    systemd = Systemd(tmp_path, addresses=("127.0.0.1", address), stop_s=0.2)
+    systemd.profile(engine)
+    process = await systemd.start()
+    assert [s.getsockname() for s in systemd.kept] == [(address, systemd.port)]
+    with contextlib.suppress(ConnectionError):
+        assert await asked(systemd.port, address=address) == b""
+    text, _ = FileKeys(tmp_path / "state").add(Key(name="phone"), 1.0)
+    await asyncio.sleep(1.5)
+    assert b"401" in (await asked(systemd.port, address=address)).split(b"\r\n")[0]
+    right = f"Authorization: Bearer {text}\r\n".encode()
+    assert events(await asked(systemd.port, right, address=address)) == WHOLE
+    assert events(await asked(systemd.port)) == WHOLE
+    wrong = right[:-3] + b"\r\n"
+    assert b"401" in (await asked(systemd.port, wrong)).split(b"\r\n")[0]
+    process.kill()
+    await ended(process)
+    process = await systemd.start()
+    assert events(await asked(systemd.port, right, address=address)) == WHOLE
+    await stopped(process)
+    systemd.close()
+
+
+def own_address() -> str | None:
+    """An address of this machine that is not loopback; None: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+        return address
