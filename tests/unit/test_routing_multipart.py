@@ -101,6 +101,7 @@ AMBIGUOUS: Mapping[str, bytes] = {
     "lines behind it": form(field("model", "w"), end=b"--b0--\r\n\r\n"),
     "a longer boundary": form(field("model", "w\r\n--b0x")),
     "a padded boundary": form(field("model", "w\r\n--b0 ")),
+    "a boundary that goes on": form(b"--b0xx" + NAMED + b"\r\nw\r\n"),
     "two models": form(field("model", "w"), field("model", "w")),
     "two streams": form(field("stream", "true"), field("stream", "false")),
     "a file as a model": form(field("model", "w", '; filename="x"')),

@@ -73,18 +73,17 @@ def added(edits: Edits, present: Container[str]) -> Iterator[bytes]:
 
 
 def _settled(set_: Mapping[str, object], strip: Sequence[str]) -> dict[_Path, object]:
-    """What is wanted in the end, by path; no path leads through another."""
+    """What is wanted in the end, by path; a later one replaces those that lead through it."""
     wanted: dict[_Path, object] = {}
     for path in sorted((tuple(key.split(".")) for key in strip), key=len):
         if _above(wanted, path) is None:
             wanted[path] = _GONE
     for path, value in sorted(((tuple(k.split(".")), v) for k, v in set_.items()), key=_depth):
         above = _above(wanted, path)
-        if above is not None and len(above) < len(path):
+        if above is None:
+            wanted[path] = value
+        else:
             wanted[above] = _put(wanted[above], path[len(above) :], value)
-            continue
-        wanted = {p: v for p, v in wanted.items() if p[: len(path)] != path}
-        wanted[path] = value
     return wanted
 
 
@@ -109,7 +108,7 @@ def _put(base: object, path: _Path, value: object) -> object:
 def _plant(edits: dict[str, "bytes | Edits | None"], path: _Path, edit: bytes | None) -> None:
     for key in path[:-1]:
         inner = edits.setdefault(key, {})
-        assert isinstance(inner, dict)  # noqa: S101 - no path leads through another
+        assert isinstance(inner, dict)  # noqa: S101 - a path that leads through this one came before it
         edits = inner
     edits[path[-1]] = edit
 
