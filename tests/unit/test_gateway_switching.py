@@ -1,0 +1,226 @@
+"""Relay, table, meter and control together, told by the supervisor's own adapter, on real sockets."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.adapters.gateway import SocketGateway
+from appliance.domain.gateway import Key, Limits, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway.control import Control
+from appliance.gateway.front import Front
+from appliance.gateway.meter import Meter
+from appliance.gateway.table import Table
+from tests.unit.gateway_rig import routed
+
+
+class Engine:
+    """An engine that says its name, in a stream as long as it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.go = asyncio.Event()
+        self.go.set()
+        self.port = 0
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(line.split(b":")[1])
+                    for line in head.splitlines()
+                    if line.lower().startswith(b"content-length")
+                )
+                asked = json.loads(await reader.readexactly(length))
+                await self.answer(writer, streams=bool(asked.get("stream")))
+        writer.close()
+
+    async def answer(self, writer: asyncio.StreamWriter, *, streams: bool) -> None:
+        usage = b'"usage":{"completion_tokens":3}'
+        if not streams:
+            await self.go.wait()
+            body = b'{"model":"%b",%b}' % (self.name.encode(), usage)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            return
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for event in (b"one", b"two", b"{%b}" % usage, b"[DONE]"):
+            data = b"data: %b\n\n" % event
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+            await writer.drain()
+            await self.go.wait()
+        writer.write(b"0\r\n\r\n")
+
+
+class Gatekeeper:
+    """Lets everybody in."""
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:  # noqa: ARG002
+        return None
+
+
+@dataclass
+class Box:
+    """A gateway before two engines, and the supervisor's end of its control socket."""
+
+    table: Table
+    meter: Meter
+    supervisor: SocketGateway
+    engines: dict[str, Engine]
+    port: int
+
+    async def ask(self, model: str | None, *, streams: bool = False) -> tuple[int, bytes]:
+        """One request; status and body."""
+        body = json.dumps({"stream": streams} | ({} if model is None else {"model": model}))
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body.encode())
+        )
+        head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        return int(head.split()[1]), rest
+
+    def figures(self, name: str) -> dict[str, Any]:
+        rows: Any = self.meter.document()["profiles"]
+        found: dict[str, Any] = rows[name]
+        return found
+
+
+def serves(name: str) -> State:
+    return State(standings={name: Standing.SERVING}, committed=(name,))
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    async with contextlib.AsyncExitStack() as stack:
+        engines = {}
+        for name in ("aeon", "genesis"):
+            engine = engines[name] = Engine(name)
+            server = await asyncio.start_server(engine.converse, "127.0.0.1", 0)
+            engine.port = server.sockets[0].getsockname()[1]
+            stack.push_async_exit(server)
+        yield await stack.enter_async_context(relaying(engines, tmp_path))
+
+
+@asynccontextmanager
+async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator[Box]:
+    catalogue: dict[str, Routed] = {
+        name: replace(routed(name), endpoint=Endpoint(port=engine.port))
+        for name, engine in engines.items()
+    }
+    table, meter = Table(catalogue, directory=directory), Meter()
+    limits = Limits(wait_s=5.0, quiet_s=0.05, comment_every_s=0.05)
+    front = Front(router=table, observer=meter, gatekeeper=Gatekeeper(), limits=limits)
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(str(directory / "gateway.sock"))
+    door.listen()
+    control = Control(table, front, meter, reload=lambda: None)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(partial(front.connection, loopback=True), "127.0.0.1", 0)
+    supervisor = SocketGateway(directory / "gateway.sock")
+    tasks = [asyncio.create_task(control.serve(door)), asyncio.create_task(supervisor.run())]
+    try:
+        port = server.sockets[0].getsockname()[1]
+        yield Box(table, meter, supervisor, engines, port)
+    finally:
+        server.close()
+        await front.stop(0.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until_waiting(box: Box, count: int) -> None:
+    async with asyncio.timeout(5):
+        while box.meter.waiting() != count:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_held_requests_are_answered_by_what_is_committed(box: Box, streams: bool) -> None:  # noqa: FBT001
+    """Whoever asks for the default during a switch waits, and gets the new model's answer."""
+    box.supervisor.route(serves("aeon"))
+    assert b"aeon" in (await box.ask(None))[1]
+    assert await box.supervisor.hold(["aeon", "genesis"]) == ""
+    box.supervisor.route(replace(serves("aeon"), held=frozenset(box.engines), target=("genesis",)))
+    asking = [asyncio.create_task(box.ask(None, streams=streams)) for _ in range(4)]
+    await until_waiting(box, 4)
+    assert await box.supervisor.drain(["aeon"], 1.0) == "no requests in flight"
+    await asyncio.sleep(0.1 if streams else 0.0)
+    assert await box.supervisor.release(serves("genesis")) == "4 requests go on"
+    for status, body in await asyncio.gather(*asking):
+        assert status == 200
+        assert (b"[DONE]" in body and b": " in body) if streams else b'"genesis"' in body
+    assert box.figures("genesis")["requests"] == 4
+    assert box.figures("genesis")["output_tokens"] == 12
+
+
+async def test_a_drain_waits_for_streams(box: Box) -> None:
+    """A stream that ends in time is whole, one that does not is told."""
+    box.supervisor.route(serves("aeon"))
+    box.engines["aeon"].go.clear()
+    asking = asyncio.create_task(box.ask("aeon", streams=True))
+    async with asyncio.timeout(5):
+        while not (box.meter.document()["profiles"] and box.figures("aeon")["in_flight"]):
+            await asyncio.sleep(0.001)
+    await box.supervisor.hold(["aeon"])
+    draining = asyncio.create_task(box.supervisor.drain(["aeon"], 5.0))
+    await asyncio.sleep(0.05)
+    assert not draining.done()
+    box.engines["aeon"].go.set()
+    assert await draining == "1 finished"
+    assert b"[DONE]" in (await asking)[1]
+
+
+async def test_a_drain_cuts_at_its_deadline_with_an_error(box: Box) -> None:
+    """Never silently: the stream's last event says why."""
+    box.supervisor.route(serves("aeon"))
+    box.engines["aeon"].go.clear()
+    asking = asyncio.create_task(box.ask("aeon", streams=True))
+    async with asyncio.timeout(5):
+        while not (box.meter.document()["profiles"] and box.figures("aeon")["in_flight"]):
+            await asyncio.sleep(0.001)
+    assert await box.supervisor.drain(["aeon"], 0.05) == "1 cut after 0.05 s"
+    _status, body = await asking
+    assert b'"error"' in body
+    assert b"[DONE]" not in body
+    box.engines["aeon"].go.set()
+
+
+async def test_a_roll_back_releases_to_what_served(box: Box) -> None:
+    """Who waited for the new model is told that it is not active; the default goes on."""
+    box.supervisor.route(serves("aeon"))
+    await box.supervisor.hold(["aeon", "genesis"])
+    asking = [asyncio.create_task(box.ask(model)) for model in (None, "genesis")]
+    await until_waiting(box, 2)
+    await box.supervisor.release(serves("aeon"))
+    (status, body), (refused, why) = await asyncio.gather(*asking)
+    assert (status, refused) == (200, 404)
+    assert b'"aeon"' in body
+    assert b"model_not_active" in why
+    assert b"appliance switch genesis" in why
+
+
+async def test_figures_reach_the_supervisor(box: Box) -> None:
+    """What was measured here is what its status shows."""
+    box.supervisor.route(serves("aeon"))
+    await box.ask("aeon", streams=True)
+    stats: Any = await box.supervisor.stats()
+    aeon = stats["profiles"]["aeon"]
+    assert (aeon["requests"], aeon["output_tokens"], aeon["in_flight"]) == (1, 3, 0)
+    assert aeon["ttft_ms"] is not None
