@@ -16,7 +16,7 @@ from appliance.gateway.control import Control
 from appliance.gateway.meter import Meter
 from appliance.gateway.table import Table
 from appliance.planning.gateway_state import encode_state
-from tests.unit.gateway_rig import AEON, BOX, GENESIS
+from tests.unit.gateway_states import AEON, BOX, GENESIS
 
 Answer = dict[str, object]
 

@@ -20,7 +20,7 @@ from appliance.gateway.control import Control
 from appliance.gateway.front import Front
 from appliance.gateway.meter import Meter
 from appliance.gateway.table import Table
-from tests.unit.gateway_rig import routed
+from tests.unit.gateway_states import routed
 
 
 class Engine:

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, State
 from appliance.gateway.table import STATE_FILE, Table
-from tests.unit.gateway_rig import (
+from tests.unit.gateway_states import (
     AEON,
     ANA,
     BEA,

@@ -14,7 +14,7 @@ from appliance.gateway.asking import Answer, Away, Busy, Done, Failed, ask_for_s
 from appliance.gateway.table import Table
 from appliance.gateway.wanting import Wanting
 from appliance.planning.routing.turns import Turns
-from tests.unit.gateway_rig import AEON, ANA, BOX, GENESIS, routed
+from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
 
 WILLING = {name: routed(name, on_request=True) for name in BOX}
 NOW = Turns(residency_s=0.0, patience_s=0.0)
