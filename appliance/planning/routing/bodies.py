@@ -15,7 +15,7 @@ from json.scanner import make_scanner
 from typing import Any, Final, NoReturn, cast
 
 from appliance.domain.errors import ApplianceError
-from appliance.planning.routing.changes import Changes, Edits, added, change
+from appliance.planning.routing.changes import Changes, Edit, Edits, change
 from appliance.planning.routing.splicing import Cut, spliced
 
 _MOST_MEMBERS: Final = 1000
@@ -64,7 +64,7 @@ _Member = tuple[str, int, int, int]
 
 
 class Document:
-    """The top level of a JSON body, found in one pass."""
+    """The top level of a JSON body, found in one pass; see `opened`."""
 
     __slots__ = ("_at", "_body", "_members", "_span", "model", "streams")
 
@@ -77,25 +77,18 @@ class Document:
         """What the client asks for; None: it does not say, or says null."""
         self.streams: bool = False
         """Whether it asks for a stream of events."""
-
-    def find(self) -> None:
-        """Sets what requests are routed and held by.
-
-        Raises:
-            BodyError: Something of it is there twice, or `model` is no string.
-        """
         seen_stream = False
-        for key, _, start, end in self._members:
+        for key, _, start, end in members:
             if key == "model":
                 if self._span is not None:
                     raise _twice("model")
                 self._span = start, end
-                self.model = _string(self._body, start, end)
+                self.model = _string(body, start, end)
             elif key == "stream":
                 if seen_stream:
                     raise _twice("stream")
                 seen_stream = True
-                self.streams = self._body[start:end] == b"true"
+                self.streams = body[start:end] == b"true"
 
     def rewritten(self, changes: Changes) -> bytes:
         """The body with its changes; the very same object when there is nothing to do.
@@ -130,9 +123,7 @@ def opened(body: bytes) -> Document:
     members, end = _members(text, at)
     if _whitespace(text, end).end() != len(text):  # type: ignore[union-attr]
         raise BodyError(f"the body is not JSON: something follows the object at byte {end}")
-    document = Document(body, at, members)
-    document.find()
-    return document
+    return Document(body, at, members)
 
 
 def read_model(body: bytes) -> str | None:
@@ -280,39 +271,40 @@ def _cuts(body: bytes, opening: int, members: list[_Member], edits: Edits, above
     seen: set[str] = set()
     gone: list[bool] = []
     for key, _, start, end in members:
+        edit = edits.get(key)
+        gone.append(edit is not None and not edit.value and edit.inside is None)
+        if edit is None:
+            continue
         if key in seen:
             raise _twice(above + key)
-        edit = edits.get(key, b"")
-        gone.append(edit is None)
-        if edit == b"":
-            continue
         seen.add(key)
-        if edit is not None:
+        if not gone[-1]:
             cuts += _changed(body, start, end, edit, f"{above}{key}.")
     cuts += _removals(members, gone)
-    if new := b",".join(added(edits, seen)):
+    if new := b",".join([e.member for k, e in edits.items() if e.member and k not in seen]):
         cuts.append((opening + 1, opening + 1, new if all(gone) else new + b","))
     return cuts
 
 
-def _changed(body: bytes, start: int, end: int, edit: bytes | Edits, above: str) -> list[Cut]:
+def _changed(body: bytes, start: int, end: int, edit: Edit, above: str) -> list[Cut]:
     """What changes of one value that stays."""
-    if isinstance(edit, bytes):
-        return [] if body[start:end] == edit else [(start, end, edit)]
-    if body[start : start + 1] == b"{":
+    if edit.inside is not None and body[start : start + 1] == b"{":
         members, _ = _members(body[start:end].decode("latin-1"), 0)
         moved = [(key, at + start, first + start, last + start) for key, at, first, last in members]
-        return _cuts(body, start, moved, edit, above)
+        return _cuts(body, start, moved, edit.inside, above)
     # A client that sends no object where one belongs is corrected as far as we set it.
-    new = b",".join(added(edit, ()))
-    return [(start, end, b"{%b}" % new)] if new else []
+    if not edit.value or body[start:end] == edit.value:
+        return []
+    return [(start, end, edit.value)]
 
 
 def _removals(members: list[_Member], gone: list[bool]) -> list[Cut]:
     """Takes members out, each with one comma."""
+    if True not in gone:
+        return []
     kept = [at for at, out in enumerate(gone) if not out]
     if not kept:
-        return [(members[0][1], members[-1][3], b"")] if members else []
+        return [(members[0][1], members[-1][3], b"")]
     last = kept[-1]
     cuts = [(members[at][1], members[at + 1][1], b"") for at in range(last) if gone[at]]
     if last + 1 < len(members):

@@ -5,12 +5,9 @@ that has a dot in it cannot be changed.
 """
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-
-Edits = Mapping[str, "bytes | Edits | None"]
-"""By key: the JSON text of its value, what changes inside, or None: it is taken out."""
 
 _Path = tuple[str, ...]
 
@@ -20,6 +17,31 @@ class _Gone:
 
 
 _GONE: Final = _Gone()
+
+_Tree = dict[str, object]
+"""By key: its value, `_GONE`, or what is `_Inside`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inside:
+    tree: _Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What happens to one member of an object."""
+
+    value: bytes = b""
+    """The JSON text of what it becomes; of one that changes inside, what it becomes if it is no
+    object. Empty: it is taken out, or, of the latter, stays what it is."""
+    member: bytes = b""
+    """What is put in where it is absent, name and all; empty: nothing."""
+    inside: "Edits | None" = None
+    """What changes inside of it; None: nothing."""
+
+
+Edits = Mapping[str, Edit]
+"""By key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +72,31 @@ def change(*, model: str | None, set_: Mapping[str, object], strip: Sequence[str
         others = any(path[0] != "model" for path in wanted)
         wanted = {path: value for path, value in wanted.items() if path[0] != "model"}
         wanted["model",] = model
-    edits: dict[str, bytes | Edits | None] = {}
+    tree: _Tree = {}
     for path, value in wanted.items():
-        _plant(edits, path, None if value is _GONE else _text(value).encode())
+        _plant(tree, path, value)
     return Changes(
         model=None if model is None else _text(model).encode(),
-        edits=edits,
+        edits=_edits(tree),
         others=others,
         fields={path[0]: _field(value) for path, value in wanted.items() if len(path) == 1},
     )
 
 
-def added(edits: Edits, present: Container[str]) -> Iterator[bytes]:
-    """The JSON members that are set and are not there yet."""
-    for key, edit in edits.items():
-        if key in present or edit is None:
-            continue
-        if isinstance(edit, bytes):
-            yield b"%b:%b" % (_text(key).encode(), edit)
-        elif inner := b",".join(added(edit, ())):
-            yield b"%b:{%b}" % (_text(key).encode(), inner)
+def _edits(tree: _Tree) -> Edits:
+    return {key: _edit(key, inside) for key, inside in tree.items()}
+
+
+def _edit(key: str, found: object) -> Edit:
+    inside = None
+    if isinstance(found, _Inside):
+        inside = _edits(found.tree)
+        members = [edit.member for edit in inside.values() if edit.member]
+        value = b"{%b}" % b",".join(members) if members else b""
+    else:
+        value = b"" if found is _GONE else _text(found).encode()
+    member = b"%b:%b" % (_text(key).encode(), value) if value else b""
+    return Edit(value=value, member=member, inside=inside)
 
 
 def _settled(set_: Mapping[str, object], strip: Sequence[str]) -> dict[_Path, object]:
@@ -105,12 +132,13 @@ def _put(base: object, path: _Path, value: object) -> object:
     return old | {path[0]: _put(old.get(path[0]), path[1:], value)}
 
 
-def _plant(edits: dict[str, "bytes | Edits | None"], path: _Path, edit: bytes | None) -> None:
+def _plant(tree: _Tree, path: _Path, value: object) -> None:
     for key in path[:-1]:
-        inner = edits.setdefault(key, {})
-        assert isinstance(inner, dict)  # noqa: S101 - a path that leads through this one came before it
-        edits = inner
-    edits[path[-1]] = edit
+        inside = tree.setdefault(key, _Inside(tree={}))
+        # Nothing that leads through this path comes behind it.
+        assert isinstance(inside, _Inside)  # noqa: S101
+        tree = inside.tree
+    tree[path[-1]] = value
 
 
 def _text(value: object) -> str:
