@@ -15,6 +15,7 @@ from appliance.adapters.clock import SystemClock
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gateway import SocketGateway
 from appliance.adapters.host import LinuxHost
+from appliance.adapters.key_file import FileKeys
 from appliance.adapters.logs import log_to_journal
 from appliance.adapters.manifest import ManifestProfiles
 from appliance.adapters.peaks import FilePeaks
@@ -72,7 +73,12 @@ async def run(settings: Settings) -> None:
         )
         ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
         status = BoxStatus(supervisor, ledger, outside)
-        control = ControlServer(supervisor, status=status.document, now_unix_s=clock.unix_s)
+        control = ControlServer(
+            supervisor,
+            status=status.document,
+            keys=FileKeys(settings.state_dir),
+            now_unix_s=clock.unix_s,
+        )
         listener = inherited_socket()
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -50,6 +50,10 @@ class Verb(StrEnum):
     or when none runs."""
     MARK = "mark"
     """``name``, ``mark``."""
+    KEY = "key"
+    """``action``: ``add`` with ``name``, ``may_switch`` and ``profiles`` (null: all), whose `result`
+    has the ``key``, this once; ``ls``, whose `result` has ``keys``; ``rm`` with ``name``, or an
+    id."""
     RELOAD = "reload"
     """No arguments. Reads the applied profiles again."""
 

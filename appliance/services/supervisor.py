@@ -141,7 +141,7 @@ class Supervisor:
             UnknownProfileError: A name is not applied.
         """
         async with self._accepting:
-            self._check_names(request.names)
+            self.check_names(request.names)
             if self._running is not None:
                 return self._join(request, self._running)
             observed = await self._out.units.observe(self._catalogue)
@@ -166,7 +166,7 @@ class Supervisor:
         Raises:
             UnknownProfileError: A name is not applied.
         """
-        self._check_names(request.names)
+        self.check_names(request.names)
         observed = await self._out.units.observe(self._catalogue)
         operation = self._operation(request, observed)
         return operation, await preflight(operation, self._catalogue, observed, self._out)
@@ -202,7 +202,7 @@ class Supervisor:
             BusyError: It serves or is committed, and shall be retired.
             StoreError: The mark could not be kept.
         """
-        self._check_names((name,))
+        self.check_names((name,))
         if mark is Mark.RETIRED:
             observed = await self._out.units.observe(self._catalogue)
             if not observed.unit(name).idle or name in self._out.commitment.committed():
@@ -233,7 +233,8 @@ class Supervisor:
 
     # --- operations ------------------------------------------------------------------
 
-    def _check_names(self, names: Sequence[str]) -> None:
+    def check_names(self, names: Sequence[str]) -> None:
+        """Look whether all of these are applied. Raises `UnknownProfileError`."""
         # An apply may have ended before its signal is here. A damaged manifest is the reload's
         # to report: what was read before still holds.
         with contextlib.suppress(StoreError):

@@ -34,6 +34,8 @@ from appliance.services.supervisor import (
     Supervisor,
     UnknownProfileError,
 )
+from appliance.surfaces.key_desk import KeyDesk, Keys
+from appliance.surfaces.requests import BadRequestError
 
 _log = logging.getLogger(__name__)
 
@@ -56,16 +58,13 @@ _MOST_OPERATIONS: Final = 2**63 - 1
 Message = Mapping[str, Any]
 
 
-class BadRequestError(ApplianceError):
-    """The client's line makes no sense to this version."""
-
-
 class ControlServer:
     """Serves one supervisor on an inherited or bound listening socket.
 
     Args:
         supervisor: Does what is asked.
         status: Builds the status document.
+        keys: Where inference keys are kept.
         now_unix_s: The wall clock.
     """
 
@@ -74,10 +73,12 @@ class ControlServer:
         supervisor: Supervisor,
         *,
         status: Callable[[], Awaitable[Message]],
+        keys: Keys,
         now_unix_s: Callable[[], float],
     ) -> None:
         self._supervisor = supervisor
         self._status = status
+        self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._now_unix_s = now_unix_s
 
     async def serve(self, listener: socket.socket) -> None:
@@ -129,6 +130,8 @@ class ControlServer:
             name, mark = _name(args), _mark(args)
             await self._supervisor.mark(name, mark, by=peer)
             yield _done(f"{name} is marked {mark}")
+        elif verb is Verb.KEY:
+            yield self._desk.answer(args, peer)
         else:
             yield _done(f"{self._supervisor.reload()} profiles are applied")
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from appliance import __version__
+from appliance.adapters.key_file import KEY_FILE, FileKeys
 from appliance.domain.profile import Catalogue
 from appliance.gateway.asking import Done, Failed, ask_for_switch
 from appliance.planning.status import build_status
@@ -88,6 +89,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
     server = ControlServer(
         supervisor,
         status=status_of(supervisor, outside),
+        keys=FileKeys(box.root / "state"),
         now_unix_s=outside.clock.unix_s,
     )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -216,3 +218,42 @@ async def test_a_switch_by_the_gateway_from_end_to_end(
     assert operation.requested_by in caplog.text
     assert isinstance(refused, Failed)
     assert refused.why.startswith('no profile "nobody"')
+
+
+async def test_keys_from_end_to_end(box: CliBox) -> None:
+    """The key alone is on stdout, once; the list has it without its secret; then it is gone."""
+    async with live(box) as it:
+        added = await it.run("key", "add", "phone", "--may-switch", "--profiles", "aeon,genesis")
+        assert added.status == 0, added.err
+        key = added.out.strip()
+        assert key.startswith("apl_")
+        assert "shown this once" in added.err
+        assert key not in added.err
+        listed = await it.run("key", "ls")
+        assert listed.out.splitlines()[0].split()[:3] == ["NAME", "ID", "MADE"]
+        words = listed.out.splitlines()[1].split()
+        assert (words[0], words[1], words[3:]) == ("phone", key[4:12], ["yes", "aeon,", "genesis"])
+        assert (box.root / "state" / KEY_FILE).stat().st_mode & 0o777 == 0o640
+        as_json = json.loads((await it.run("key", "ls", "--json")).out)
+        assert [k["profiles"] for k in as_json["keys"]] == [["aeon", "genesis"]]
+        removed = await it.run("key", "rm", "phone")
+        assert removed.out.startswith("phone has no key any more")
+        assert (await it.run("key", "ls")).out == "no key yet: appliance key add NAME\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "sentence"),
+    [
+        ("key add", 2, "key add wants a NAME: appliance key --help"),
+        ("key ls x", 2, "key ls takes no NAME: appliance key --help"),
+        ("key rm x --may-switch", 2, "key rm takes no options: appliance key --help"),
+        ("key add x --profiles genisis", 4, 'no profile "genisis". Did you mean "genesis"?'),
+        ("key rm x", 1, 'there is no key "x": appliance key ls'),
+    ],
+)
+async def test_keys_that_cannot_be(box: CliBox, command: str, status: int, sentence: str) -> None:
+    """Each mistake has its exit status and its sentence."""
+    async with live(box) as it:
+        ended = await it.run(*command.split())
+        assert (ended.status, ended.err) == (status, f"{sentence}\n")
+        assert ended.out == ""

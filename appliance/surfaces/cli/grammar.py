@@ -229,6 +229,24 @@ def _mark(parser: Parser) -> None:
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
+def _key(parser: Parser) -> None:
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="whose key; for rm also its id")
+    parser.add_argument(
+        "--may-switch", action="store_true", help="add: requests with it may switch models"
+    )
+    profiles = parser.add_argument(
+        "--profiles", metavar="A,B", type=_words, help="add: all that it may use (default: any)"
+    )
+    parser.complete_names(profiles)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
 def _apply(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show the differences")
     drift = parser.add_mutually_exclusive_group()
@@ -286,6 +304,7 @@ VERBS: Final = (
     Verb("run", "run:run", "run a command in place of models, which then come back", _run),
     Verb("cancel", "operate:run_cancel", "cancel the running operation; it rolls back", _nothing),
     Verb("mark", "operate:run_mark", "say who is told about a profile", _mark),
+    Verb("key", "key:run", "make, list or take away keys for other machines", _key),
     Verb("apply", "apply:run", "install units for the profiles (root)", _apply),
     Verb("edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit),
     Verb("profile", "profile:run", "check profile files, or show their units", _profile),
