@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.planning.routing.bodies import BodyError
 from appliance.planning.routing.multipart import opened, read_model_part, rewritten_part
+from appliance.planning.routing.scanning import BodyError
 
 KIND = "multipart/form-data; boundary=b0"
 AUDIO = bytes(range(256)) * 4

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.routing.bodies import BodyError
 from appliance.planning.routing.changes import Changes, change
+from appliance.planning.routing.scanning import BodyError
 from appliance.planning.routing.splicing import Cut, spliced
 
 _MOST_PARTS: Final = 1000

@@ -57,7 +57,7 @@ _APIS: Final = {
 
 _VERSION: Final = re.compile(r"v\d+\Z")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_CONTROL: Final = re.compile(r"[\x00-\x20\x7f#]")
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f#?]")
 _MOST_UNESCAPED: Final = 4
 """How often; honest clients escape once, and a name that is itself escaped, twice."""
 
@@ -134,7 +134,7 @@ def _parts(path: str) -> list[str]:
         raise PathError("the path is malformed")
     plain = _unescaped(path)
     if _CONTROL.search(plain):
-        raise PathError("the path has a control character, a space or a # in it")
+        raise PathError("the path has a control character, a space, a # or a ? in it")
     parts: list[str] = []
     for part in plain.replace("\\", "/").split("/"):
         bare = part.partition(";")[0]

@@ -1,0 +1,195 @@
+"""Where the members of a JSON object are, found in one pass of the standard library's C scanner.
+
+It keeps no values: numbers and objects become booleans as they are met, so a body costs little
+more than its own size. The text is scanned as Latin-1, one character a byte, so that positions in
+it are positions in the body; what JSON's grammar is made of is ASCII in both.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable
+from json import JSONDecodeError, decoder
+from json.scanner import make_scanner
+from typing import Any, Final, NoReturn, cast
+
+from appliance.domain.errors import ApplianceError
+
+_MOST_MEMBERS: Final = 1000
+"""Of one object. No API has a tenth of it; each one costs half a microsecond."""
+_LARGE_BYTES: Final = 1 << 20
+"""Bodies up to here are parsed whatever they hold: that takes milliseconds and megabytes."""
+_HEAVIEST: Final = 128 << 20
+"""What a larger body may need while it is parsed, in bytes. Ordinary ones, also with images as
+base64 in them, need a few hundred thousand."""
+_BRACKET_WEIGHT: Final = 64
+"""Bytes that CPython takes for an empty list or object."""
+_QUOTE_WEIGHT: Final = 28
+"""Half of what it takes for a short string."""
+_DECODED_BYTES: Final = 1 << 20
+_COUNTED_BYTES: Final = 1 << 14
+
+
+class BodyError(ApplianceError):
+    """A body cannot be routed; the message is for the client."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param: Final = param
+        """Which request parameter is to blame; None: the body as such."""
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise BodyError(f"the body is not JSON: {word} is no JSON value")
+
+
+_whitespace: Final = re.compile(r"[ \t\n\r]*").match
+_scan_once: Final = make_scanner(
+    # Typed as the scanner itself; what it reads are the attributes of a decoder.
+    cast(
+        "Any",
+        json.JSONDecoder(
+            object_hook=bool, parse_float=bool, parse_int=bool, parse_constant=_no_constant
+        ),
+    )
+)
+
+# The C function; the type stubs leave it out.
+_scan_string: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
+
+Member = tuple[str, int, int, int]
+"""Key; where its quote is; where the value begins; where it ends."""
+
+
+def top_level(body: bytes) -> tuple[int, list[Member]]:
+    """Where the brace of a body's object is, and its members.
+
+    Raises:
+        BodyError: It is no JSON object in UTF-8, is nested too deeply, or would take more memory
+            than its size explains.
+    """
+    if not body.isascii():
+        _check_encoding(body)
+    if len(body) > _LARGE_BYTES:
+        _check_weight(body)
+    text = body.decode("latin-1")
+    at = _whitespace(text).end()  # type: ignore[union-attr]  # it matches everywhere
+    if text[at : at + 1] != "{":
+        raise BodyError("the body is not a JSON object")
+    found, end = _members(text, at)
+    if _whitespace(text, end).end() != len(text):  # type: ignore[union-attr]
+        raise BodyError(f"the body is not JSON: something follows the object at byte {end}")
+    return at, found
+
+
+def members(body: bytes, start: int, end: int) -> list[Member]:
+    """The members of an object inside of a body that was read already.
+
+    Raises:
+        BodyError: It has too many.
+    """
+    found, _ = _members(body[start:end].decode("latin-1"), 0)
+    return [(key, at + start, first + start, last + start) for key, at, first, last in found]
+
+
+def string(raw: bytes) -> str:
+    """What a JSON string says that was read already."""
+    return _scan_string(raw.decode(), 1)[0]
+
+
+def _check_encoding(body: bytes) -> None:
+    """In pieces: a decoded body can take four times its size."""
+    pieces = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(body), _DECODED_BYTES):
+            pieces.decode(body[at : at + _DECODED_BYTES])
+        pieces.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise BodyError("the body is not UTF-8") from error
+
+
+def _check_weight(body: bytes) -> None:
+    brackets = _count(body, b"[") + _count(body, b"{")
+    if brackets * _BRACKET_WEIGHT + _count(body, b'"') * _QUOTE_WEIGHT > _HEAVIEST:
+        raise BodyError("the body holds too many values: send less at once")
+
+
+def _count(body: bytes, mark: bytes) -> int:
+    """In pieces: counting is slow, and finding out that there is nothing to count is not."""
+    pieces = range(0, len(body), _COUNTED_BYTES)
+    return sum(
+        body.count(mark, at, at + _COUNTED_BYTES)
+        for at in pieces
+        if body.find(mark, at, at + _COUNTED_BYTES) >= 0
+    )
+
+
+def _members(text: str, at: int) -> tuple[list[Member], int]:
+    """The members of the object at a brace, and where it ends."""
+    try:
+        return _scanned(text, at)
+    except JSONDecodeError as error:
+        raise BodyError(f"the body is not JSON: {error.msg} at byte {error.pos}") from error
+    except StopIteration as error:
+        raise BodyError(f"the body is not JSON: no value at byte {error.value}") from error
+    except IndexError as error:
+        raise BodyError("the body is not JSON: it ends too soon") from error
+    except RecursionError as error:
+        raise BodyError("the body is nested too deeply") from error
+
+
+def _scanned(text: str, at: int) -> tuple[list[Member], int]:
+    members: list[Member] = []
+    foreign = not text.isascii()
+    at = _past(text, at + 1)
+    if text[at] == "}":
+        return members, at + 1
+    for _ in range(_MOST_MEMBERS):
+        if text[at] != '"':
+            raise JSONDecodeError("no name", text, at)
+        key, colon = _scan_string(text, at + 1)
+        if foreign and not key.isascii():
+            key = _reread(text[at:colon])
+        start = _value_at(text, colon)
+        _, end = _scan_once(text, start)
+        members.append((key, at, start, end))
+        if text[end] != ",":
+            end = _past(text, end)
+            if text[end] == "}":
+                return members, end + 1
+        at = _name_at(text, end)
+    raise BodyError(f"an object of the body has more than {_MOST_MEMBERS} members")
+
+
+def _value_at(text: str, at: int) -> int:
+    """Where the value begins whose name ended here. What programs write costs no regex."""
+    if text[at] != ":":
+        at = _past(text, at)
+        if text[at] != ":":
+            raise JSONDecodeError("no colon", text, at)
+    at += 1
+    if text[at] == " ":
+        at += 1
+    return at if text[at] > " " else _past(text, at)
+
+
+def _name_at(text: str, at: int) -> int:
+    """Where the next name begins after the value that ended here."""
+    if text[at] != ",":
+        raise JSONDecodeError("no comma", text, at)
+    at += 1
+    if text[at] == " ":
+        at += 1
+    return at if text[at] > " " else _past(text, at)
+
+
+def _past(text: str, at: int) -> int:
+    """Where the whitespace at a place ends; raises IndexError at the text's end."""
+    end = _whitespace(text, at).end()  # type: ignore[union-attr]
+    text[end]
+    return end
+
+
+def _reread(quoted: str) -> str:
+    """A string of which Latin-1 made something else."""
+    return string(quoted.encode("latin-1"))
