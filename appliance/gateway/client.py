@@ -187,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(intake.large_head())
         elif end > _NOT_FOUND:
             self._parse(data, end)
-        elif data and not heads.may_become(data):
+        elif data and data != b"\r" and not heads.may_become(data):
             self._refuse(intake.malformed())
         else:
             if data and not self._rest:
