@@ -13,6 +13,8 @@ from appliance.planning.routing.paths import PathError, Place, not_exposed, plac
         ("/chat/completions", Api.CHAT),
         ("/v1/chat/completions/input_tokens", Api.CHAT),
         ("//v1/./chat//completions/", Api.CHAT),
+        ("/api/chat", Api.CHAT),
+        ("/invocations", Api.CHAT),
         ("/v1/completions", Api.COMPLETIONS),
         ("/completion", Api.COMPLETIONS),
         ("/infill", Api.COMPLETIONS),

@@ -47,6 +47,8 @@ _GOVERNING_WORDS: Final = re.compile(
 
 _APIS: Final = {
     ("chat", "completions"): Api.CHAT,
+    ("api", "chat"): Api.CHAT,  # llama-server takes the same there
+    ("invocations",): Api.CHAT,  # vLLM and SGLang take chats there, and vLLM everything else too
     ("completions",): Api.COMPLETIONS,
     ("completion",): Api.COMPLETIONS,
     ("infill",): Api.COMPLETIONS,
