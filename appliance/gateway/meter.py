@@ -91,7 +91,7 @@ class Request:
         "_sent_s",
     )
 
-    def __init__(self, meter: "Meter", figures: tuple[Figures, Figures], now_s: float) -> None:
+    def __init__(self, meter: "Meter", figures: tuple[Figures, ...], now_s: float) -> None:
         self._meter = meter
         self._clock = meter.clock
         self._for = figures
@@ -198,15 +198,14 @@ class Meter:
         now_s = self.clock()
         if now_s >= self._turn_s:
             self._turn(now_s)
-        both = (
-            _of(self._profiles, profile, now_s),
-            _of(self._keys, "" if key is None else key.name, now_s),
-        )
-        for figures in both:
+        mine: tuple[Figures, ...] = (_of(self._profiles, profile, now_s),)
+        if key is not None:
+            mine = (*mine, _of(self._keys, key.name, now_s))
+        for figures in mine:
             figures.requests += 1
             figures.queued += 1
             figures.used_s = now_s
-        request = Request(self, both, now_s)
+        request = Request(self, mine, now_s)
         self._open.add(request)
         return request
 
@@ -220,7 +219,7 @@ class Meter:
         return sum(figures.queued for n, figures in self._profiles.items() if n in chosen)
 
     def document(self) -> Mapping[str, object]:
-        """Everything, for JSON. The key without a name stands for requests without a key."""
+        """Everything, for JSON. Requests without a key are in none of the keys' figures."""
         now_s = self.clock()
         if now_s >= self._turn_s:
             self._turn(now_s)

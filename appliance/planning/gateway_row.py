@@ -33,7 +33,7 @@ def gateway_row(
 
 def _traffic(name: str, figures: Mapping[str, object], load: EngineLoad | None) -> TrafficRow:
     return TrafficRow(
-        name=name or None,
+        name=name,
         requests=_whole(figures, "requests"),
         in_flight=_whole(figures, "in_flight"),
         queued=_whole(figures, "queued"),

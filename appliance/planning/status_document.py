@@ -80,8 +80,7 @@ class EngineRow(TypedDict):
 class TrafficRow(TypedDict):
     """What the gateway measured of one profile or key; counts are since it started."""
 
-    name: str | None
-    """None: requests without a key."""
+    name: str
     requests: int
     in_flight: int
     queued: int
