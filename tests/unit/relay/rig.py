@@ -1,0 +1,246 @@
+"""A relay on a loopback port, before an engine that a test scripts, and a client of raw bytes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import h11
+
+from appliance.domain.gateway import Key, Limits, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway.front import Front
+from appliance.gateway.table import Table
+from tests.fakes.engine_server import EngineServer, Script
+
+QUICK = Limits(
+    head_s=0.3, body_s=0.3, idle_s=5.0, stuck_s=0.5, wait_s=2.0, quiet_s=0.1, comment_every_s=0.1
+)
+"""Limits that tests do not have to wait long for."""
+ASKED = {"model": "genesis", "messages": []}
+
+
+@dataclass
+class Seen:
+    """What one request was observed to do."""
+
+    profile: str
+    key: Key | None
+    sent: int = 0
+    sizes: list[int] = field(default_factory=list)
+    end: tuple[int, bytes] | None = None
+
+
+class Watcher:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+
+    def began(self, profile: str, key: Key | None) -> "Watched":
+        self.seen.append(Seen(profile, key))
+        return Watched(self.seen[-1])
+
+
+class Watched:
+    """One request of a `Watcher`."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def sent(self) -> None:
+        self._seen.sent += 1
+
+    def chunk(self, size: int) -> None:
+        self._seen.sizes.append(size)
+
+    def ended(self, status: int, tail: bytes) -> None:
+        assert self._seen.end is None
+        self._seen.end = (status, tail)
+
+
+class Doorman:
+    """Knows one key, ``right``."""
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
+        given = authorization or api_key
+        if given is None:
+            return None
+        if given in {b"Bearer right", b"right"}:
+            return Key(name="someone")
+        raise PermissionError
+
+
+@dataclass
+class Rig:
+    """A relay with what belongs to it."""
+
+    front: Front
+    table: Table
+    engine: EngineServer
+    watcher: Watcher
+    port: int
+    callers: "list[Caller]" = field(default_factory=list)
+
+    async def connect(self) -> "Caller":
+        caller = Caller(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.callers.append(caller)
+        return caller
+
+    async def ask(self, raw: bytes) -> "Answer":
+        """One request on a connection of its own."""
+        caller = await self.connect()
+        try:
+            caller.writer.write(raw)
+            return await caller.answer(head_only=raw.startswith(b"HEAD "))
+        finally:
+            await caller.close()
+
+    def tell(self, standing: Standing, *, held: Iterable[str] = ()) -> None:
+        """How genesis stands from now on."""
+        state = State(standings={"genesis": standing}, committed=("genesis",), held=frozenset(held))
+        self.table.take(state)
+
+
+@dataclass
+class Answer:
+    """What a client was told, as h11 reads it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    whole: bool
+    """Its end was proper."""
+    interim: list[int]
+
+    @property
+    def error(self) -> dict[str, object]:
+        """Of a body in OpenAI's form."""
+        found = json.loads(self.body)["error"]
+        assert isinstance(found, dict)
+        return found
+
+
+class Caller:
+    """A client's connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._left = b""
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+            await asyncio.sleep(0.002)
+
+    async def answer(self, *, head_only: bool = False) -> Answer:
+        """The next answer."""
+        http = h11.Connection(h11.CLIENT)
+        http.send(
+            h11.Request(method="HEAD" if head_only else "GET", target="/", headers=[("host", "x")])
+        )
+        http.send(h11.EndOfMessage())
+        if self._left:
+            http.receive_data(self._left)
+        answer = Answer(0, {}, b"", whole=False, interim=[])
+        try:
+            async with asyncio.timeout(10):
+                await self._hear(http, answer)
+        except (h11.RemoteProtocolError, ConnectionError):
+            return answer
+        self._left = http.trailing_data[0]
+        return answer
+
+    async def _hear(self, http: h11.Connection, answer: Answer) -> None:
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await self.reader.read(65536))
+            elif isinstance(event, h11.InformationalResponse):
+                answer.interim.append(event.status_code)
+            elif isinstance(event, h11.Response):
+                answer.status = event.status_code
+                answer.headers = {n.decode().lower(): v.decode() for n, v in event.headers}
+            elif isinstance(event, h11.Data):
+                answer.body += bytes(event.data)
+            else:
+                answer.whole = isinstance(event, h11.EndOfMessage)
+                return
+
+    async def ended(self) -> bool:
+        """Whether the relay closes this connection; says so when it has."""
+        async with asyncio.timeout(10):
+            try:
+                return await self.reader.read() == b""
+            except ConnectionError:
+                return True
+
+    async def close(self) -> None:
+        self.writer.transport.abort()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+@asynccontextmanager
+async def rigged(
+    script: Script,
+    *,
+    limits: Limits = QUICK,
+    path: str | None = None,
+    loopback: bool = True,
+    allowed: Iterable[str] = (),
+    profile: Routed | None = None,
+) -> AsyncIterator[Rig]:
+    """A relay whose one profile, genesis, is the engine with this script, and serves."""
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(EngineServer(script, path))
+        endpoint = Endpoint(socket=path) if path else Endpoint(port=engine.port)
+        plain = Routed(
+            name="genesis", served=("genesis",), engine_name="genesis", endpoint=endpoint
+        )
+        routed = plain if profile is None else replace(profile, endpoint=endpoint)
+        table = Table({routed.name: routed})
+        watcher = Watcher()
+        front = Front(
+            router=table,
+            observer=watcher,
+            gatekeeper=Doorman(),
+            limits=limits,
+            allowed=frozenset(allowed),
+        )
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            partial(front.connection, loopback=loopback), "127.0.0.1", 0
+        )
+        rig = Rig(front, table, engine, watcher, server.sockets[0].getsockname()[1])
+        rig.tell(Standing.SERVING)
+        yield rig
+        server.close()
+        for caller in rig.callers:
+            await caller.close()
+        await front.stop(0)
+        await server.wait_closed()
+
+
+def post(
+    document: object = None,
+    *,
+    path: str = "/v1/chat/completions",
+    headers: str = "",
+) -> bytes:
+    """A request with a JSON body."""
+    body = json.dumps(ASKED if document is None else document).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: box\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n{headers}\r\n"
+    )
+    return head.encode() + body
+
+
+def get(path: str, *, headers: str = "", method: str = "GET") -> bytes:
+    """A request without a body."""
+    return f"{method} {path} HTTP/1.1\r\nHost: box\r\n{headers}\r\n".encode()

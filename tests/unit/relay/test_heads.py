@@ -1,0 +1,327 @@
+"""Heads of requests and answers: what is refused, what goes on, what is known again."""
+
+import pytest
+
+from appliance.domain.gateway import Api, Refusal
+from appliance.gateway import answers, heads, intake
+from appliance.gateway.answers import AnswerHead, Framing
+from appliance.gateway.heads import RequestHead
+from appliance.gateway.known import Known
+
+START = "GET / HTTP/1.1\r\nHost: a\r\n"
+
+
+def read(text: str | bytes) -> RequestHead | Refusal:
+    raw = text.encode("latin-1") if isinstance(text, str) else text
+    return intake.head(raw + b"\r\n", 100)
+
+
+def good(text: str) -> RequestHead:
+    head = read(text)
+    assert isinstance(head, RequestHead), head
+    return head
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET / HTTP/1.1\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost:\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a/b\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a@b\r\n", 400),
+        ("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n", 400),
+        (START + "Transfer-Encoding: x, chunked\r\n", 400),
+        (START + "Transfer-Encoding: chunked, chunked\r\n", 400),
+        (START + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400),
+        (START + "Transfer-Encoding: identity\r\n", 400),
+        (START + "Transfer-Encoding: \x0bchunked\r\n", 400),
+        (START + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", 400),
+        (START + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n", 400),
+        (START + "Content-Length: 3\r\nContent-Length: 3\r\n", 400),
+        (START + "Content-Length: 3\r\nContent-Length: 4\r\n", 400),
+        (START + "Content-Length: 3, 3\r\n", 400),
+        (START + "Content-Length: +3\r\n", 400),
+        (START + "Content-Length: -3\r\n", 400),
+        (START + "Content-Length: 0x3\r\n", 400),
+        (START + "Content-Length: 3 3\r\n", 400),
+        (START + "Content-Length:\r\n", 400),
+        (START + "Content-Length: 99999999999999999999999\r\n", 400),
+        (START + "X : y\r\n", 400),
+        (START + " X: y\r\n", 400),
+        (START + "X: a\r\n b\r\n", 400),
+        (START + "X: a\r\n\tb\r\n", 400),
+        (START + "X: a\0b\r\n", 400),
+        (START + "X: a\rb\r\n", 400),
+        (START + "X: a\nY: b\r\n", 400),
+        (START + "X: a\x01\r\n", 400),
+        (START + "X\x7f: a\r\n", 400),
+        (START + "X(y): a\r\n", 400),
+        (START + ": a\r\n", 400),
+        (START + "nothing\r\n", 400),
+        ("GET / HTTP/1.1\nHost: a\r\n", 400),
+        ("GET  / HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET /  HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET\t/ HTTP/1.1\r\nHost: a\r\n", 400),
+        (" GET / HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET / HTTP/1.2\r\nHost: a\r\n", 400),
+        ("GET / HTTP/2.0\r\nHost: a\r\n", 400),
+        ("GET / HTTP/1.10\r\nHost: a\r\n", 400),
+        ("GET / http/1.1\r\nHost: a\r\n", 400),
+        ("GET /\r\n", 400),
+        ("get / HTTP/1.1\r\nHost: a\r\n", 400),
+        ("PRI * HTTP/2.0\r\n", 400),
+        ("GET x HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET * HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET /a#b HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET /a\\b HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET /\xe4 HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET /%2 HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET http://b/x HTTP/1.1\r\nHost: a\r\n", 421),
+        ("GET http://a@b/x HTTP/1.1\r\nHost: b\r\n", 400),
+        ("GET ftp://a/x HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET a:80 HTTP/1.1\r\nHost: a:80\r\n", 400),
+        ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n", 501),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n", 501),
+        ("PURGE / HTTP/1.1\r\nHost: a\r\n", 501),
+        ("BREW / HTTP/1.1\r\nHost: a\r\n", 400),
+        (START + "Expect: 200-ok\r\n", 417),
+        (START + "Expect: 100-continue\r\nExpect: 100-continue\r\n", 400),
+        (START + "Content-Encoding: gzip\r\n", 415),
+        (START + "Content-Type: a\r\nContent-Type: b\r\n", 400),
+        (START + "Authorization: a\r\nAuthorization: b\r\n", 400),
+        (START + "x-api-key: a\r\nX-API-Key: b\r\n", 400),
+        (START + "Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n", 400),
+        (START + "X: y\r\n" * 100, 431),
+    ],
+)
+def test_malformed_heads(head: str, status: int) -> None:
+    """What two readers could take differently, or no engine of ours understands, is refused."""
+    refused = read(head)
+    assert isinstance(refused, Refusal)
+    assert refused.status == status
+
+
+@pytest.mark.parametrize(
+    ("head", "target"),
+    [
+        ("GET / HTTP/1.1\r\nHost: a\r\n", b"/"),
+        ("GET //x?y=z&q={} HTTP/1.1\r\nHost: a:80\r\n", b"//x?y=z&q={}"),
+        ("GET /? HTTP/1.1\r\nHost: [::1]:8010\r\n", b"/?"),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n", b"*"),
+        ("GET http://A:80/x?y HTTP/1.1\r\nHost: a:80\r\n", b"/x?y"),
+        ("GET http://a?y HTTP/1.1\r\nHost: a\r\n", b"/?y"),
+        ("GET http://a HTTP/1.1\r\nHost: a\r\n", b"/"),
+        ("GET http://a/x HTTP/1.0\r\n", b"/x"),
+        ("GET /x HTTP/1.0\r\n", b"/x"),
+    ],
+)
+def test_targets(head: str, target: bytes) -> None:
+    """However a target is written, the engine gets path and query."""
+    assert good(head).target == target
+
+
+def test_what_a_head_says() -> None:
+    """Of a good head everything is told that decides what happens to the request."""
+    head = good(
+        "POST /v1/messages?beta HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        "Content-Length:  12 \r\nExpect: 100-Continue\r\nAuthorization: Bearer x\r\n"
+        "X-Api-Key: y\r\nConnection: Close\r\n"
+    )
+    assert (head.method, head.path, head.place.api) == (b"POST", "/v1/messages", Api.ANTHROPIC)
+    assert (head.length, head.expects, head.close, head.old) == (12, True, True, False)
+    assert (head.authorization, head.api_key) == (b"Bearer x", b"y")
+    assert head.lines == b"Content-Type: application/json\r\n"
+
+
+def test_a_body_in_chunks() -> None:
+    """A body in chunks has no length yet."""
+    assert good(START + "Transfer-Encoding: Chunked\r\n").length == -1
+
+
+def test_http_1_0() -> None:
+    """HTTP/1.0 ends with its answer, waits for no word, and becomes no websocket."""
+    head = good(
+        "GET / HTTP/1.0\r\nConnection: keep-alive, upgrade\r\nUpgrade: websocket\r\nExpect: x\r\n"
+    )
+    assert (head.old, head.close, head.expects, head.websocket) == (True, True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "websocket"),
+    [
+        ("Connection: Upgrade\r\nUpgrade: WebSocket\r\n", True),
+        ("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n", True),
+        ("Upgrade: websocket\r\n", False),
+        ("Connection: upgrade\r\n", False),
+        ("Connection: upgrade\r\nUpgrade: h2c\r\n", False),
+        ("Connection: upgrade\r\nUpgrade: h2c, websocket\r\n", False),
+    ],
+)
+def test_upgrades(upgrade: str, websocket: bool) -> None:  # noqa: FBT001
+    """Only a websocket changes the protocol; other offers are passed over."""
+    head = good(START + upgrade)
+    assert head.websocket is websocket
+    sent = heads.outgoing(head, b"", b"Host: e\r\n")
+    assert (b"Upgrade: websocket\r\n" in sent) is websocket
+    assert b"h2c" not in sent
+
+
+def test_what_goes_on() -> None:
+    """Headers between two neighbours, keys, and what `Connection` names stay here."""
+    head = good(
+        START + "Accept: */*\r\nX-Trace: 1\r\nConnection: x-secret, content-type, close\r\n"
+        "X-Secret: 2\r\nKeep-Alive: 5\r\nTE: trailers\r\nTrailer: x\r\nProxy-Connection: a\r\n"
+        "Proxy-Authorization: b\r\nAuthorization: c\r\nx-api-key: d\r\nHTTP2-Settings: e\r\n"
+        "Content-Type: f\r\nX-Empty:\r\nAccept-Encoding: gzip\r\n"
+    )
+    assert heads.outgoing(head, b"", b"Host: e\r\nAuthorization: Bearer k\r\n") == (
+        b"GET / HTTP/1.1\r\nHost: e\r\nAuthorization: Bearer k\r\nAccept: */*\r\nX-Trace: 1\r\n"
+        b"Content-Type: f\r\nX-Empty: \r\nAccept-Encoding: gzip\r\n\r\n"
+    )
+    assert b"gzip" not in heads.outgoing(head, b"", b"Host: e\r\n", plain=True)
+
+
+def test_lengths_that_go_on() -> None:
+    """The engine always gets the length of what it gets, whatever the client said."""
+    chunked = good("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n")
+    assert heads.outgoing(chunked, b"abc", b"") == (
+        b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"
+    )
+    assert b"Content-Length: 0\r\n" in heads.outgoing(chunked, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "framing"),
+    [
+        (200, [(b"Content-Length", b"3")], Framing.LENGTH),
+        (200, [(b"Transfer-Encoding", b"Chunked")], Framing.CHUNKED),
+        (200, [], Framing.CLOSE),
+        (204, [(b"Content-Length", b"3")], Framing.NONE),
+        (304, [], Framing.NONE),
+        (200, [(b"Transfer-Encoding", b"gzip, chunked")], None),
+        (200, [(b"Transfer-Encoding", b"chunked"), (b"Transfer-Encoding", b"chunked")], None),
+    ],
+)
+def test_how_answers_end(
+    status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None
+) -> None:
+    """How a body ends is read from the head; what cannot be told is not passed on."""
+    answer = answers.read(status, b"OK", headers, new=True)
+    assert (None if answer is None else answer.framing) is framing
+
+
+def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> AnswerHead:
+    answer = answers.read(status, b"Fine", headers, new=True)
+    assert answer is not None
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "chunks", "close", "head"),
+    [
+        (answer_of((b"Content-Length", b"3")), True, False, b"Content-Length: 3\r\n\r\n"),
+        (
+            answer_of((b"Content-Length", b"3"), (b"Connection", b"close")),
+            True,
+            True,
+            b"Content-Length: 3\r\nConnection: close\r\n\r\n",
+        ),
+        (answer_of((b"Keep-Alive", b"5")), True, False, b"Transfer-Encoding: chunked\r\n\r\n"),
+        (answer_of(), False, True, b"Connection: close\r\n\r\n"),
+        (answer_of((b"Content-Length", b"3"), status=204), True, False, b"\r\n"),
+        (
+            answer_of((b"Content-Length", b"3"), status=304),
+            True,
+            False,
+            b"Content-Length: 3\r\n\r\n",
+        ),
+        (answer_of((b"X", b"y"), (b"Trailer", b"z")), False, False, b"X: y\r\n\r\n"),
+    ],
+)
+def test_answers_that_go_on(answer: AnswerHead, *, chunks: bool, close: bool, head: bytes) -> None:
+    """Of an engine's head only what concerns its own connection is changed."""
+    status = b"HTTP/1.1 %d Fine\r\n" % answer.status
+    assert answers.relayed(answer, chunks=chunks, close=close) == status + head
+
+
+@pytest.mark.parametrize("version", [True, False])
+def test_kept_connections(version: bool) -> None:  # noqa: FBT001
+    """An engine's connection is kept if both sides can tell where the answer ends."""
+    sized = answers.read(200, b"", [(b"Content-Length", b"1")], new=version)
+    closing = answers.read(
+        200, b"", [(b"Content-Length", b"1"), (b"Connection", b"Close")], new=version
+    )
+    assert sized is not None
+    assert closing is not None
+    assert (sized.keeps, closing.keeps) == (version, False)
+
+
+RAW = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nX: y\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        (RAW, (12, len(RAW))),
+        (RAW + b"body", (12, len(RAW))),
+        (RAW.replace(b"12", b"7"), (7, len(RAW) - 1)),
+        (RAW.replace(b"12", b"123456789012345"), (123456789012345, len(RAW) + 13)),
+        (RAW.replace(b"12", b"1234567890123456"), None),
+        (RAW.replace(b"12", b""), None),
+        (RAW.replace(b"12", b"-1"), None),
+        (RAW.replace(b"12", b"1 2"), None),
+        (RAW.replace(b"12", b"\xb2"), None),
+        (RAW.replace(b"X: y", b"X: z"), None),
+        (RAW.replace(b"/x", b"/y"), None),
+        (RAW[:-1], None),
+        (RAW[:20], None),
+        (b"", None),
+    ],
+)
+def test_heads_that_are_known(data: bytes, fits: tuple[int, int] | None) -> None:
+    """A head is known again if nothing but the digits of its length differs."""
+    known = Known.of(RAW)
+    assert known is not None
+    assert known.fits(data) == fits
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        RAW.replace(b"Content-Length: 12", b"Content-Length:  12"),
+        RAW.replace(b"Content-Length: 12", b"CONTENT-LENGTH: 12"),
+        RAW.replace(b"X: y", b"X: content-length"),
+    ],
+)
+def test_heads_that_are_not_remembered(raw: bytes) -> None:
+    """Where the length is not where it is looked for, a head is parsed each time."""
+    assert Known.of(raw) is None
+
+
+def test_heads_without_length() -> None:
+    """A head without a length is known again by all of its bytes."""
+    raw = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    known = Known.of(raw)
+    assert known is not None
+    assert known.fits(raw + b"GET") == (0, len(raw))
+    assert known.fits(raw[:-2] + b"X: y\r\n\r\n") is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "may"),
+    [
+        (b"G", True),
+        (b"GET / HTTP/1.1\r\nHo", True),
+        (b"GET / HTTP/1.1\r", True),
+        (b"get /", False),
+        (b"\x16\x03\x01", False),
+        (b"GET / HTTP/1.1\nHost", False),
+        (b"GET /\0", False),
+    ],
+)
+def test_beginnings_of_heads(raw: bytes, may: bool) -> None:  # noqa: FBT001
+    """What can never become a head is refused before its end is waited for."""
+    assert heads.may_become(raw) is may
