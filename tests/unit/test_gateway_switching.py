@@ -77,6 +77,7 @@ class Box:
 
     table: Table
     meter: Meter
+    front: Front
     supervisor: SocketGateway
     engines: dict[str, Engine]
     port: int
@@ -105,16 +106,25 @@ def serves(name: str) -> State:
     return State(standings={name: Standing.SERVING}, committed=(name,))
 
 
-@pytest.fixture
-async def box(tmp_path: Path) -> AsyncIterator[Box]:
+@asynccontextmanager
+async def serving_engines(*names: str) -> AsyncIterator[dict[str, Engine]]:
+    """Engines by name, each on a port of its own."""
+    engines = {name: Engine(name) for name in names}
     async with contextlib.AsyncExitStack() as stack:
-        engines = {}
-        for name in ("aeon", "genesis"):
-            engine = engines[name] = Engine(name)
+        for engine in engines.values():
             server = await asyncio.start_server(engine.converse, "127.0.0.1", 0)
             engine.port = server.sockets[0].getsockname()[1]
             stack.push_async_exit(server)
-        yield await stack.enter_async_context(relaying(engines, tmp_path))
+        yield engines
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    async with (
+        serving_engines("aeon", "genesis") as engines,
+        relaying(engines, tmp_path) as box,
+    ):
+        yield box
 
 
 @asynccontextmanager
@@ -136,7 +146,7 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     tasks = [asyncio.create_task(control.serve(door)), asyncio.create_task(supervisor.run())]
     try:
         port = server.sockets[0].getsockname()[1]
-        yield Box(table, meter, supervisor, engines, port)
+        yield Box(table, meter, front, supervisor, engines, port)
     finally:
         server.close()
         await front.stop(0.0)

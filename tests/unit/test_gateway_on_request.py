@@ -1,0 +1,142 @@
+"""A client's request switches the box: relay, table, turns, control socket and supervisor."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.key_file import FileKeys
+from appliance.domain.operations import Kind
+from appliance.domain.profile import Catalogue, Endpoint
+from appliance.gateway.asking import ask_for_switch
+from appliance.gateway.wanting import Wanting
+from appliance.planning.routing.turns import Turns
+from appliance.services.supervisor import Request, Supervisor
+from appliance.surfaces.control import ControlServer
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+from tests.unit.gateway_states import routed
+from tests.unit.test_gateway_switching import Box, Engine, relaying, serving_engines
+
+PROFILES = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+NOW = Turns(residency_s=0.0, patience_s=0.0)
+
+
+class FakeProfiles:
+    """The port `Profiles`."""
+
+    def load(self) -> Catalogue:
+        return PROFILES
+
+
+@asynccontextmanager
+async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterator[Supervisor]:
+    """A supervisor that tells this gateway what serves, and can be asked by it."""
+    outside.units.patience = sys.maxsize
+    outside.serve("aeon")
+    ports = replace(outside.ports(), gateway=box.supervisor)
+    supervisor = Supervisor(ports, FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None)
+
+    async def nothing() -> dict[str, object]:
+        return {}
+
+    server = ControlServer(
+        supervisor,
+        status=nothing,
+        keys=FileKeys(path.parent),
+        now_unix_s=outside.clock.unix_s,
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(0)
+        tasks = [asyncio.create_task(w) for w in (supervisor.run(), server.serve(listener))]
+        try:
+            yield supervisor
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+@pytest.fixture
+async def engines() -> AsyncIterator[dict[str, Engine]]:
+    async with serving_engines("aeon", "genesis") as engines:
+        yield engines
+
+
+@asynccontextmanager
+async def willing(
+    engines: dict[str, Engine], outside: FakeOutside, directory: Path
+) -> AsyncIterator[tuple[Box, Supervisor]]:
+    """A box on which any request may switch."""
+    path = directory / "control.sock"
+    async with relaying(engines, directory) as box:
+        box.table.adopt(
+            {
+                name: replace(routed(name, on_request=True), endpoint=Endpoint(port=engine.port))
+                for name, engine in engines.items()
+            }
+        )
+        wanting = Wanting(
+            box.table,
+            partial(ask_for_switch, path),
+            waiting=box.meter.waiting,
+            in_flight=box.front.in_flight,
+            turns=NOW,
+        )
+        async with supervised(box, outside, path) as supervisor:
+            taking_turns = asyncio.create_task(wanting.run())
+            try:
+                yield box, supervisor
+            finally:
+                taking_turns.cancel()
+                await asyncio.gather(taking_turns, return_exceptions=True)
+
+
+async def test_two_clients_that_want_different_models_are_both_served(
+    engines: dict[str, Engine], tmp_path: Path
+) -> None:
+    """Each waits for its turn, and is answered by the model it asked for."""
+    outside = FakeOutside(PROFILES, "aeon")
+    async with willing(engines, outside, tmp_path) as (box, _supervisor):
+        for name in ("genesis", "aeon", "genesis"):
+            status, body = await box.ask(name)
+            assert (status, f'"{name}"'.encode() in body) == (200, True)
+    assert [o.target for o in outside.store.rows.values()] == [
+        ("genesis",),
+        ("aeon",),
+        ("genesis",),
+    ]
+    assert "gateway as " in outside.store.rows[1].requested_by
+
+
+async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
+    engines: dict[str, Engine], tmp_path: Path
+) -> None:
+    """The old model is back and serves on; the request learns why its own does not come."""
+    outside = FakeOutside(PROFILES, "aeon")
+    outside.systemd.behaviour["genesis"].refusal = "9.8 GiB held by python3 (pid 4121, user ana)"
+    async with willing(engines, outside, tmp_path) as (box, _supervisor):
+        status, body = await box.ask("genesis")
+        assert (status, b"9.8 GiB held by python3" in body) == (503, True)
+        assert (await box.ask("aeon"))[0] == 200
+
+
+async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_path: Path) -> None:
+    """People hold the box: clients are told at once."""
+    outside = FakeOutside(PROFILES, "aeon")
+    async with willing(engines, outside, tmp_path) as (box, supervisor):
+        await supervisor.submit(Request(kind=Kind.HOLD, hold_until="forever"))
+        async with asyncio.timeout(5):
+            while outside.store.ended == [] or box.table.state.held:
+                await asyncio.sleep(0.001)
+        statuses = [(await box.ask(name))[0] for name in ("genesis", "aeon")]
+    assert statuses == [404, 503]
+    assert len(outside.store.rows) == 1
