@@ -109,19 +109,21 @@ class Reading:
 
     def on_headers_complete(self) -> None:
         """The end of a head, also of an interim one."""
-        self._dry = 0
         status = self._parser.get_status_code()
         if status < _OK and status != _SWITCHING:
+            # Counted still: an engine that says nothing else would never come to an end.
             self._headers, self._reason = [], b""
         elif self.answer is None:
+            self._dry = 0
             new = self._parser.get_http_version() == "1.1"
             self.answer = answers.read(status, self._reason, self._headers, new=new)
             self.bad = self.answer is None
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
-        self._dry = 0
-        self._pieces.append(data)
+        """A piece of the body; not of one that nobody asked for, behind it."""
+        if not self.complete:
+            self._dry = 0
+            self._pieces.append(data)
 
     def on_chunk_complete(self) -> None:
         """The end of a chunk."""

@@ -8,6 +8,7 @@ CHUNKED_BODY = b"d\r\n" + BODY + b"\r\n0\r\n\r\n"
 # Behind what a sender and a receiver may measure differently: it must never be a request.
 SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 CHAT = b"/v1/chat/completions"
+SENTINEL = b"/v1/sentinel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,10 @@ class Case:
     """The connection is closed after that. Otherwise another request can follow."""
     unfinished: bool = False
     """The bytes end in the middle of a request, and then the client is gone."""
+    droppable: bool = False
+    """The connection may be closed after any of the answers: what follows is not sent on then."""
+    stricter: str = ""
+    """Why h11 refuses what the gateway takes; empty: it must not."""
 
 
 def taken(name: str, raw: bytes, *requests: Taken, closes: bool = False) -> Case:
@@ -48,6 +53,11 @@ def refused(name: str, raw: bytes, *statuses: int, after: tuple[Taken, ...] = ()
 def answered(name: str, raw: bytes, *statuses: int) -> Case:
     """A well-formed request that the gateway answers itself; the next one is none the worse."""
     return Case(name=name, raw=raw, refused=frozenset(statuses))
+
+
+def droppable(name: str, raw: bytes, *requests: Taken) -> Case:
+    """Several requests at once, of which the gateway need not take more than the first."""
+    return Case(name=name, raw=raw, taken=requests, droppable=True)
 
 
 def unfinished(name: str, raw: bytes, *requests: Taken) -> Case:
@@ -80,6 +90,11 @@ def get(target: bytes = b"/v1/thing", *lines: bytes) -> bytes:
     """A request without a body."""
     head = b"".join(line + b"\r\n" for line in lines)
     return b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n"
+
+
+def asking_sentinel() -> bytes:
+    """A request that is sent after a case: whose answer comes, tells whether all are in step."""
+    return get(SENTINEL)
 
 
 def got(target: bytes = b"/v1/thing") -> Taken:

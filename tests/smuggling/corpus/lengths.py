@@ -5,7 +5,6 @@ from tests.smuggling.cases import (
     SMUGGLED,
     Case,
     Taken,
-    answered,
     get,
     got,
     post,
@@ -66,6 +65,32 @@ CASES: tuple[Case, ...] = (
         )
         for name, value in _NO_LENGTHS.items()
     ),
+    # On a connection whose last request had a good head, and this one has nearly the same.
+    *(
+        refused(
+            f"length-again-{name}",
+            request(b"Content-Length: 13", body=BODY)
+            + request(b"Content-Length: " + value, body=BODY + SMUGGLED),
+            *_STATUSES.get(name, (400,)),
+            after=(Taken(),),
+        )
+        for name, value in _NO_LENGTHS.items()
+    ),
+    taken("length-again-same", post() + post(), Taken(), Taken()),
+    taken(
+        "length-again-other",
+        post() + post(body=b'{"model":"m","n":1}') + post(body=b"{}"),
+        Taken(),
+        Taken(body=b'{"model":"m","n":1}'),
+        Taken(body=b"{}"),
+    ),
+    taken(
+        "length-again-leading-zeros",
+        post() + request(b"Content-Length: 0000000013", body=BODY) + post(),
+        Taken(),
+        Taken(),
+        Taken(),
+    ),
     taken("length-plain", post()),
     taken("length-no-space", request(b"Content-Length:13", body=BODY)),
     taken("length-spaces-around", request(b"Content-Length:   13  ", body=BODY)),
@@ -107,10 +132,16 @@ CASES: tuple[Case, ...] = (
     refused("length-without-colon", request(b"Content-Length 13", body=BODY)),
     taken("length-underscore-is-another-header", post(b"Content_Length: 5")),
     taken("length-prefixed-is-another-header", post(b"X-Content-Length: 5")),
-    answered("length-zero", request(b"Content-Length: 0"), 400),
-    answered("length-none", request(), 400, 411),
-    refused("length-zero-and-a-body", request(b"Content-Length: 0", body=BODY), 400),
-    refused("length-too-short", request(b"Content-Length: 12", body=BODY + SMUGGLED), 400),
+    taken("length-zero", request(b"Content-Length: 0"), Taken(body=b"")),
+    taken("length-none", request(), Taken(body=b"")),
+    refused(
+        "length-zero-and-a-body", get(b"/v1/thing", b"Content-Length: 0") + BODY, after=(got(),)
+    ),
+    refused(
+        "length-too-short",
+        get(b"/v1/thing", b"Content-Length: 12") + b"x" * 13 + SMUGGLED,
+        after=(Taken(method=b"GET", target=b"/v1/thing", body=b"x" * 12),),
+    ),
     unfinished("length-too-long", request(b"Content-Length: 14", body=BODY)),
     refused("length-above-the-limit", request(b"Content-Length: 70000", body=BODY), 413),
     refused(

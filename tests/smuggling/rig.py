@@ -1,0 +1,54 @@
+"""The relay as it is, on a real socket, between a client and an engine that are not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from appliance.domain.gateway import Limits, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway.front import Front
+from appliance.gateway.keys import KeyRing
+from appliance.gateway.meter import Meter
+from appliance.gateway.table import Table
+from tests.smuggling.engine import ScriptedEngine
+
+LIMITS = Limits(body_bytes=1 << 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rig:
+    """Both ends, and the gateway between them."""
+
+    engine: ScriptedEngine
+    front: Front
+    port: int
+    """Where the gateway listens."""
+
+
+def new_front(engine_port: int, *, limits: Limits = LIMITS) -> Front:
+    """A gateway with one profile, ``m``, that serves."""
+    routed = Routed(
+        name="m", served=(), engine_name="m", endpoint=Endpoint(port=engine_port, socket=None)
+    )
+    table = Table({"m": routed})
+    table.take(State(standings={"m": Standing.SERVING}, committed=("m",)))
+    keys = KeyRing(Path("/nonexistent"))
+    return Front(router=table, observer=Meter(), gatekeeper=keys, limits=limits)
+
+
+@asynccontextmanager
+async def rig() -> AsyncIterator[Rig]:
+    """Everything up, and down again."""
+    engine = ScriptedEngine()
+    front = new_front(await engine.start())
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(partial(front.connection, loopback=True), "127.0.0.1", 0)
+    try:
+        yield Rig(engine=engine, front=front, port=server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+        await front.stop(0.0)
+        await engine.stop()
