@@ -31,6 +31,7 @@ def state_of(
     operation: Operation | None,
     *,
     started: frozenset[str] = frozenset(),
+    on_hold: bool = False,
 ) -> State:
     """What clients meet now.
 
@@ -40,13 +41,16 @@ def state_of(
         committed: Names to serve after a boot.
         operation: The running one, until it is committed; None: none runs.
         started: What its process has started so far.
+        on_hold: A boot would hold.
     """
+    operated = operation is not None and operation.kind in {Kind.HOLD, Kind.RUN}
+    by_hand = observed.hold_active or not observed.run.idle
     return State(
         standings={n: standing_of(observed.unit(n)) for n in sorted(catalogue)},
         held=frozenset() if operation is None else _held(operation, observed, started),
         target=() if operation is None else _target(operation),
         committed=tuple(committed),
-        paused=observed.hold_active or not observed.run.idle or _pauses(operation),
+        paused=on_hold or by_hand or operated,
     )
 
 
@@ -60,10 +64,6 @@ def standing_of(unit: ObservedUnit) -> Standing:
         return Standing.SERVING
     passing = unit.active in {ActiveState.ACTIVATING, ActiveState.DEACTIVATING}
     return Standing.COMING if passing or unit.has_job else Standing.DOWN
-
-
-def _pauses(operation: Operation | None) -> bool:
-    return operation is not None and operation.kind in {Kind.HOLD, Kind.RUN}
 
 
 def _held(operation: Operation, observed: Observed, started: frozenset[str]) -> frozenset[str]:

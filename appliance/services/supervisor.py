@@ -19,12 +19,12 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.ended import ended
-from appliance.planning.gateway_state import state_of
 from appliance.planning.goals import goal_of
 from appliance.planning.summary import changes, described, summary
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Profiles
 from appliance.services.outside import Outside
+from appliance.services.routes import route_state
 from appliance.services.tending import Tender
 from appliance.services.transaction import Transaction, preflight
 
@@ -345,7 +345,7 @@ class Supervisor:
         running = self._running
         operation = None if running is None else running.operation
         self._out.gateway.route(
-            state_of(self._catalogue, observed, committed, None)
+            route_state(self._out, self._catalogue, observed)
             if running is None
             else running.gateway_state(observed)
         )

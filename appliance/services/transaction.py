@@ -36,13 +36,13 @@ from appliance.planning.actions import (
 )
 from appliance.planning.admission import Finding, Level, findings, refusal
 from appliance.planning.ended import ended
-from appliance.planning.gateway_state import state_of
 from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.run_admission import run_findings
 from appliance.planning.transaction import next_action
 from appliance.services.feed import Feed
 from appliance.services.outside import Outside
 from appliance.services.phases import PhaseTimer
+from appliance.services.routes import route_state
 
 _log = logging.getLogger(__name__)
 
@@ -113,12 +113,9 @@ class Transaction:
 
     def gateway_state(self, observed: Observed) -> State:
         """What clients meet while this runs."""
-        return state_of(
-            self._catalogue,
-            observed,
-            self._out.commitment.committed(),
-            None if self._steps.committed else self.operation,
-            started=self._steps.started,
+        operation = None if self._steps.committed else self.operation
+        return route_state(
+            self._out, self._catalogue, observed, operation, started=self._steps.started
         )
 
     def cancel(self) -> bool:

@@ -114,6 +114,7 @@ def test_nobody_switches_by_asking_while_people_hold_the_box(
 ) -> None:
     """A hold and a command of an operator are not ended by a client's request."""
     assert state_of(BOX, observed, (), operation).paused is paused
+    assert state_of(BOX, observed, (), operation, on_hold=True).paused
 
 
 names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
