@@ -155,7 +155,8 @@ class Listeners:
         except OSError as error:
             _log.warning("the interfaces cannot be seen (%s): they stay as they are", error)
             return wanted | {place for place in self._sockets if place.index}
-        return wanted | {_at(one, port) for one in found}
+        named = set(self._configuration.addresses)
+        return wanted | {_at(one, port) for one in found if one.address not in named}
 
     async def _open(self, place: Place) -> None:
         if place in self._servers:

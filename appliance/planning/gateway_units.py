@@ -49,7 +49,7 @@ def gateway_units(spec: GatewaySpec, catalogue: Catalogue, version: str) -> Mapp
         SERVICE_DROP_IN: _service(_credentials(spec, catalogue)),
     }
     return {
-        file: sealed(text_of([section]), source=spec.source, version=version)
+        file: sealed(text_of([section]), source=spec.source, version=version, adoptable=False)
         for file, section in bodies.items()
         if section is not None
     }

@@ -35,4 +35,4 @@ def polkit_rule(
     """
     units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, RUN_UNIT, APPLY_UNIT]
     body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS), user=dumps(user))
-    return sealed(body, source=source, version=version, comment="//")
+    return sealed(body, source=source, version=version, comment="//", adoptable=False)
