@@ -135,6 +135,16 @@ def test_a_restart_tells_a_stream_that_it_is_cut(fleet: Fleet) -> None:
     assert rest[-1] == "rc 0"
 
 
+def another_way_in(box: Box) -> None:
+    """A second cable to the other machine, which sends what comes from 10.30.0.2 through it."""
+    box.run(
+        "ip link add lan0 type veth peer name side netns far; ip addr add 10.30.0.1/24 dev lan0"
+    )
+    box.run(f"ip link set lan0 up; {FAR} ip addr add 10.30.0.2/24 dev side")
+    box.run(f"{FAR} ip link set side up; {FAR} ip rule add from 10.30.0.2 table 7")
+    box.run(f"{FAR} ip route add default via 10.30.0.1 dev side table 7")
+
+
 def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
     """It is served while it has an address, with a key, over restarts; the rest never notices."""
     box = cabled.box
@@ -145,8 +155,9 @@ def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
     box.wait_for("ss -Hltn sport = :8010 | grep -q 10.20.0.1")
     assert code(box, near, far=True) == "401"
     assert code(box, near, far=True, key=True) == "200"
-    # Packets of another way in are not meant, whatever address they are sent to.
-    assert code(box, near, key=True) == "000"
+    assert code(box, near, key=True) == "200"
+    another_way_in(box)
+    assert code(box, near, far=True, key=True, more="--interface 10.30.0.2") == "000"
     for kill in (f"kill -9 $({MAIN_PID})", f"systemctl restart {GATEWAY}"):
         before = main_pid(box)
         box.run(kill)
