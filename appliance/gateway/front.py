@@ -114,9 +114,14 @@ class Front:
         Returns:
             How many requests finished, how many were cut.
         """
-        self.close_idle()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
+        self.close_idle()
+        # A client that has just been answered may be about to ask again on its connection, and
+        # cannot know that it is being closed: it gets this one answer, and is told to reconnect.
+        quiet_s = loop.time() + min(_GRACE_S, timeout_s)
+        while self._clients and loop.time() < quiet_s:
+            await asyncio.sleep(self._sweep_s)
         while len(self.waiting) and loop.time() < end_s:
             await asyncio.sleep(self._sweep_s)
         refused = self.waiting.refuse_all(STOPPED)
