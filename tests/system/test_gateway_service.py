@@ -15,6 +15,8 @@ GATEWAY = "appliance-gateway.service"
 MAIN_PID = f"systemctl show -P MainPID {GATEWAY}"
 HERE = "http://127.0.0.1:8010"
 SETTINGS = "/etc/appliance/appliance.toml"
+REFUSED = 7
+"""What curl ends with."""
 FAR = "ip netns exec far"
 """Another machine: a network of its own at the other end of a cable."""
 ASK = """curl -sN -m 20 {url}/v1/completions -d '{{"model":"a","prompt":"x","stream":true}}'"""
@@ -157,7 +159,8 @@ def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
     assert code(box, near, far=True, key=True) == "200"
     assert code(box, near, key=True) == "200"
     another_way_in(box)
-    assert code(box, near, far=True, key=True, more="--interface 10.30.0.2") == "000"
+    other = box.run(f"{FAR} curl -s -m 5 --interface 10.30.0.2 {near}/v1/models", check=False)
+    assert other.returncode == REFUSED
     for kill in (f"kill -9 $({MAIN_PID})", f"systemctl restart {GATEWAY}"):
         before = main_pid(box)
         box.run(kill)
@@ -168,7 +171,6 @@ def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
     box.run("ip link del wg0")
     box.wait_for("! ss -Hltn sport = :8010 | grep -q 10.20.0.1")
     assert code(box, HERE) == "200"
-    assert box.run(f"systemctl show -P NRestarts {GATEWAY}").stdout == "1\n"
 
 
 def test_an_address_is_listened_on_before_it_comes(cabled: Fleet) -> None:
