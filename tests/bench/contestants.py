@@ -1,5 +1,6 @@
 """What stands between a client and the fast engine: nothing, nginx, the gateway, a plain relay."""
 
+import json
 import os
 import socket
 import subprocess
@@ -10,9 +11,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.adapters.gateway_file import GATEWAY_FILE
+from appliance.adapters.gateway_file import encode as encode_configuration
+from appliance.adapters.manifest import MANIFEST
+from appliance.adapters.manifest import encode as encode_manifest
+from appliance.domain.gateway import Configuration, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway.table import STATE_FILE
+from appliance.planning.gateway_state import encode_state
 from tests.bench.debian import Tools
 from tests.bench.load import free_port
 from tests.bench.native import program
+from tests.fakes.unit_specs import made
 
 START_S = 15.0
 
@@ -77,9 +87,23 @@ class Gateway:
 
 @contextmanager
 def gateway(engine_port: int, folder: Path) -> Iterator[Gateway]:
-    """The gateway as it runs in production, with one profile that serves."""
-    raise NotImplementedError(engine_port, folder)
-    yield
+    """The gateway's process as its unit runs it, with one profile that serves."""
+    port = free_port()
+    for place in ("applied", "run", "state"):
+        (folder / place).mkdir()
+    configuration = Configuration(port=port, state_dir=str(folder / "state"), log_level="warning")
+    (folder / "applied" / GATEWAY_FILE).write_text(encode_configuration(configuration, "1"))
+    profile = made("fast", "gpu-0", endpoint=Endpoint(port=engine_port))
+    (folder / "applied" / MANIFEST).write_text(encode_manifest({"fast": profile}, "1"))
+    state = State(standings={"fast": Standing.SERVING}, committed=("fast",))
+    (folder / "run" / STATE_FILE).write_text(json.dumps(encode_state(state)))
+    environment = os.environ | {
+        "APPLIANCE_APPLIED_DIR": str(folder / "applied"),
+        "RUNTIME_DIRECTORY": str(folder / "run"),
+    }
+    command = [sys.executable, "-m", "appliance.gateway"]
+    with _running(command, port, environment=environment) as process:
+        yield Gateway(port=port, pid=process.pid)
 
 
 @contextmanager

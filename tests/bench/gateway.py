@@ -3,6 +3,7 @@
 One client (wrk) and one engine that takes no time for all: directly, through nginx, through the
 gateway, through a relay of uvicorn and httpx. They take turns, and figures that compare are
 medians over the turns, because whatever else the machine does then disturbs all of them alike.
+Where it may, all of it runs before everything else of the machine, client and engine too.
 
 latency     one connection, small answers: p50 and p99, and what the gateway adds to direct ones
 throughput  16 connections: requests/s, and as ratios to nginx and to uvicorn + httpx
@@ -12,10 +13,11 @@ streams     256 at once, 50 events/s each: how late events are beyond direct one
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +32,7 @@ REQUESTS = 100_000
 STREAMS = 256
 EVERY_US = 20_000
 SLOW_CLIENTS = 8
+_NICE = -15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ def main() -> int:
     """Print the figures, the last line as JSON."""
     asked = _options().parse_args()
     found = tools()
+    _go_before_others()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         direct = stack.enter_context(engine())
@@ -112,8 +116,18 @@ def main() -> int:
         }
         figures = Bench(asked=asked, tools=found, ports=ports, pid=ours.pid).figures()
     rounded = {name: round(value, 2) for name, value in figures.items()}
-    sys.stdout.write(json.dumps(rounded) + "\n")
+    sys.stdout.write(f"{json.dumps(rounded)}\n")
     return 0
+
+
+def _go_before_others() -> None:
+    """Be scheduled first, with all children; only root may, and others measure what is left.
+
+    Both are needed: kernels that group processes by session let niceness count within one alone.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+        Path("/proc/self/autogroup").write_text(str(_NICE), encoding="ascii")
 
 
 def _latency(one: Turns) -> dict[str, float]:
