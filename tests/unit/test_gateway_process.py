@@ -45,9 +45,11 @@ class Engine:
     def __init__(self, events: int) -> None:
         self.events = events
         self.port = 0
+        self.connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer every request on a connection."""
+        self.connections += 1
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -55,6 +57,9 @@ class Engine:
                 await reader.readexactly(length)
                 await self._answer(writer)
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        self.connections -= 1
 
     async def _answer(self, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
@@ -167,6 +172,9 @@ async def engine() -> AsyncIterator[Engine]:
     found.port = server.sockets[0].getsockname()[1]
     yield found
     server.close()
+    async with asyncio.timeout(5):
+        while found.connections:
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -215,7 +223,9 @@ async def test_what_systemd_hands_over_is_served(systemd: Systemd, engine: Engin
     assert events(await asked(systemd.port)) == WHOLE
     assert (await systemd.told("STATUS=m serves · 0 in flight"))["WATCHDOG"] == "1"
     process.terminate()
-    assert (await systemd.told("STOPPING=1"))["STATUS"].startswith("stopping: at most 0.2 s")
+    told = await systemd.told("STOPPING=1")
+    assert told["STATUS"].startswith("stopping: at most 0.2 s")
+    assert told["EXTEND_TIMEOUT_USEC"] == "10200000"
     assert await ended(process) == 0
 
 
@@ -279,6 +289,28 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     assert time.monotonic() - began_s < 1
     assert process.returncode is None
     assert len(events(await long)) == 60
+    assert await ended(process) == 0
+    os.kill(new, signal.SIGTERM)
+    await systemd.told("STOPPING=1")
+
+
+async def test_who_waits_in_the_old_process_hears_of_changes(
+    systemd: Systemd, engine: Engine
+) -> None:
+    """What the supervisor tells the new process releases requests that the old one holds."""
+    coming = State(standings={"m": Standing.COMING}, target=("m",))
+    systemd.profile(engine, coming)
+    process = await systemd.start()
+    held = asyncio.ensure_future(asked(systemd.port))
+    await systemd.told("STATUS=nothing serves · 0 in flight · 1 waiting")
+    process.send_signal(signal.SIGHUP)
+    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    await systemd.told("READY=1")
+    reader, writer = await asyncio.open_unix_connection(str(systemd.root / "door"))
+    writer.write(json.dumps({"verb": "route", "state": encode_state(SERVING)}).encode() + b"\n")
+    assert json.loads(await reader.readline()) == {"ok": True}
+    writer.close()
+    assert events(await held) == WHOLE
     assert await ended(process) == 0
     os.kill(new, signal.SIGTERM)
     await systemd.told("STOPPING=1")

@@ -1,0 +1,121 @@
+"""What the gateway reads when it starts: profiles, secrets, and paths that are exposed."""
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.manifest import MANIFEST, encode
+from appliance.adapters.sd import Notices
+from appliance.gateway.configuration import AllowedPaths, Places
+from tests.fakes.unit_specs import made
+
+
+def places(root: Path) -> Places:
+    """A machine's directories below `root`."""
+    return Places(applied=root, runtime=root, credentials=root)
+
+
+def test_systemd_says_where_things_are() -> None:
+    """By its variables; without them the usual places hold, and there are no secrets."""
+    usual = Places.of({})
+    assert usual.applied == Path("/var/lib/appliance-applied")
+    assert usual.runtime == Path("/run/appliance-gateway")
+    assert usual.credentials is None
+    assert usual.tls() is None
+    found = Places.of({"RUNTIME_DIRECTORY": "/run/x", "CREDENTIALS_DIRECTORY": "/run/y"})
+    assert (found.runtime, found.credentials) == (Path("/run/x"), Path("/run/y"))
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (None, None),
+        (b"s3cret\n", "s3cret"),
+        (b"-", None),
+        (b"", None),
+        (b"two\nlines", None),
+        (b"a\x00b", None),
+    ],
+    ids=range(6),
+)
+def test_an_engines_key_is_a_credential(
+    tmp_path: Path, content: bytes | None, key: str | None
+) -> None:
+    """One line of it; what would break a header, or stands in for a missing file, is none."""
+    (tmp_path / MANIFEST).write_text(encode({"m": made("m", "gpu-0")}, "1"))
+    if content is not None:
+        (tmp_path / "engine-key.m").write_bytes(content)
+    assert places(tmp_path).catalogue()["m"].engine_key == key
+    assert Places(applied=tmp_path, runtime=tmp_path, credentials=None).catalogue()["m"].name == "m"
+
+
+def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two files of PEM; anything else is said, and there is no TLS."""
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-newkey", "ec"),
+            *("-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=x", "-days", "1"),
+            *("-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    assert places(tmp_path).tls() is not None
+    (tmp_path / "tls.crt").write_text("-")
+    assert places(tmp_path).tls() is None
+    assert "the certificate cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "exposed"),
+    [
+        ("/metrics", True),
+        ("/metrics/", False),
+        ("/slots/0", True),
+        ("/slots", False),
+        ("/slots/../sleep", False),
+        ("/slots/%2e%2e/sleep", False),
+        ("/slots//0", False),
+        ("/slots/\\..", False),
+        ("/sleep", False),
+        (7, False),
+    ],
+)
+def test_paths_are_exposed_by_name(path: object, *, exposed: bool) -> None:
+    """Whole, or by their beginning; one that may lead elsewhere is not."""
+    assert (path in AllowedPaths(["/metrics", "/slots/*"])) is exposed
+    assert path not in AllowedPaths([])
+
+
+def test_notices_wait_until_this_is_the_main_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systemd would not listen before; a process that was replaced says no more."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, socket.socket() as listener:
+        ear.bind(str(tmp_path / "ear"))
+        ear.settimeout(1)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "ear"))
+        notices = Notices()
+        notices.keep(listener, "x")
+        notices.drop("y")
+        notices.ready("all is well")
+        notices.alive("all is well")
+        notices.alive("still")
+        notices.hand_over(42)
+        notices.alive("gone")
+        data, descriptors, _, _ = socket.recv_fds(ear, 4096, 1)
+        socket.close(descriptors[0])
+        assert data == b"FDSTORE=1\nFDNAME=x"
+        heard = [ear.recv(4096) for _ in range(5)]
+        assert heard == [
+            b"FDSTOREREMOVE=1\nFDNAME=y",
+            b"READY=1\nSTATUS=all is well",
+            b"WATCHDOG=1\nSTATUS=all is well",
+            b"WATCHDOG=1\nSTATUS=still",
+            b"MAINPID=42\nREADY=1",
+        ]
+        ear.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            ear.recv(4096)

@@ -1,0 +1,187 @@
+"""Where the gateway listens: what it inherits, binds, leaves with systemd and lets go."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from appliance.domain.gateway import Configuration
+from appliance.gateway.listeners import Listeners, Place, bound, place_of
+from appliance.gateway.networks import Changes, addresses_of
+
+LOOPBACK = "lo"
+
+
+@dataclass
+class Shelf:
+    """Keeps sockets' names, as systemd would keep the sockets."""
+
+    kept: list[str] = field(default_factory=list)
+
+    def keep(self, listener: socket.socket, name: str) -> None:
+        """Remember it."""
+        assert listener.getsockname()
+        self.kept.append(name)
+
+    def drop(self, name: str) -> None:
+        """Forget it."""
+        if name in self.kept:
+            self.kept.remove(name)
+
+
+class Greeting(asyncio.Protocol):
+    """Says where it was reached, and hangs up."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say it."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(str(self._place).encode())
+        transport.close()
+
+
+@asynccontextmanager
+async def listening(
+    configuration: Configuration, *inherited: socket.socket
+) -> AsyncIterator[tuple[Listeners, Shelf]]:
+    """Everything open, and closed in the end."""
+    shelf = Shelf()
+    found = Listeners(configuration, inherited, keeper=shelf, serve=Greeting)
+    await found.open()
+    try:
+        yield found, shelf
+    finally:
+        found.close()
+
+
+def free_port() -> int:
+    """One that nobody listens on, nor is likely to in a moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def told(address: str, port: int) -> str:
+    """What one hears there; empty: nobody is there."""
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return ""
+    text = await reader.read()
+    writer.close()
+    return text.decode()
+
+
+async def test_what_is_inherited_is_served_and_stays_systemds() -> None:
+    """Nothing is bound anew, and nothing is left with systemd that it has already."""
+    port = free_port()
+    given = bound(Place(address="127.0.0.1", port=port))
+    async with listening(Configuration(port=port), given) as (found, shelf):
+        assert await told("127.0.0.1", port) == f"127.0.0.1:{port}"
+        assert shelf.kept == []
+        assert found.sockets == [given]
+
+
+async def test_what_nobody_has_yet_is_bound_and_left_with_systemd() -> None:
+    """Also an address that is not there yet."""
+    port = free_port()
+    configuration = Configuration(port=port, addresses=("127.0.0.1", "::1", "192.0.2.7"))
+    async with listening(configuration) as (found, shelf):
+        assert await told("::1", port) == f"[::1]:{port}"
+        assert sorted(shelf.kept) == [f"..1+{port}+0", f"127.0.0.1+{port}+0", f"192.0.2.7+{port}+0"]
+        assert [p.loopback for p in found.places] == [True, True, False]
+        assert {place_of(s) for s in found.sockets} == set(found.places)
+
+
+async def test_what_is_not_wanted_any_more_is_closed_here_and_there() -> None:
+    """An address that the settings have lost refuses clients."""
+    port, old = free_port(), free_port()
+    given = bound(Place(address="127.0.0.1", port=old))
+    async with listening(Configuration(port=port), given) as (found, _):
+        assert await told("127.0.0.1", old) == ""
+        assert await told("127.0.0.1", port)
+        assert [p.port for p in found.places] == [port]
+
+
+async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The other places are served all the same, and it is tried again with every look."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        configuration = Configuration(port=port, addresses=("127.0.0.1", "127.0.0.2"))
+        async with listening(configuration) as (found, _):
+            await found.open()
+            assert await told("127.0.0.2", port)
+            errors = [r.message for r in caplog.records if r.levelname == "ERROR"]
+            assert errors == [f"cannot listen on 127.0.0.1:{port}: Address already in use"]
+            other.close()
+            await found.open()
+            assert await told("127.0.0.1", port)
+
+
+async def test_an_interface_is_its_addresses() -> None:
+    """Each is bound to the interface, and none twice that is listened on anyway."""
+    port = free_port()
+    configuration = Configuration(port=port, addresses=("127.0.0.1",), interfaces=(LOOPBACK,))
+    async with listening(configuration) as (found, _):
+        index = socket.if_nametoindex(LOOPBACK)
+        expected = {a.address for a in addresses_of([LOOPBACK])}
+        assert {p.address for p in found.places if p.index == index} == expected - {"127.0.0.1"}
+        assert [p.address for p in found.places if not p.index] == ["127.0.0.1"]
+
+
+async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """It may come later; until then nothing is said about it."""
+    port = free_port()
+    configuration = Configuration(port=port, interfaces=("nowhere0",))
+    async with listening(configuration) as (found, _):
+        following = asyncio.ensure_future(found.follow())
+        await asyncio.sleep(0.1)
+        assert not following.done()
+        following.cancel()
+        assert [p.address for p in found.places] == ["127.0.0.1"]
+    assert not [r for r in caplog.records if r.levelname in {"ERROR", "WARNING"}]
+
+
+async def test_without_interfaces_there_is_nothing_to_follow() -> None:
+    """The kernel is not even asked."""
+    async with listening(Configuration(port=free_port())) as (found, _):
+        await found.follow()
+
+
+async def test_a_closed_listener_leaves_the_socket_to_others() -> None:
+    """Clients wait in it for whoever accepts next."""
+    port = free_port()
+    with bound(Place(address="127.0.0.1", port=port)) as ours:
+        async with listening(Configuration(port=port), ours.dup()):
+            pass
+        asking = asyncio.ensure_future(told("127.0.0.1", port))
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        async with listening(Configuration(port=port), ours.dup()):
+            assert await asking
+
+
+def test_interfaces_have_addresses() -> None:
+    """This machine's loopback has its own, and what is not there has none."""
+    found = addresses_of([LOOPBACK, "nowhere0"])
+    assert {a.interface for a in found} == {LOOPBACK}
+    assert "127.0.0.1" in {a.address for a in found}
+    assert addresses_of([]) == addresses_of(["nowhere0"]) == []
+
+
+async def test_silence_is_no_change() -> None:
+    """Whoever waits looks again after a while."""
+    changes = Changes()
+    try:
+        async with asyncio.timeout(5):
+            await changes.next(0.05)
+    finally:
+        changes.close()
