@@ -35,6 +35,7 @@ from appliance.gateway.handover import HandOverError, Predecessor, Successor, pr
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.listeners import Listeners, Place
 from appliance.gateway.meter import Meter
+from appliance.gateway.remainder import AllTraffic, Remainder
 from appliance.gateway.table import Table
 from appliance.gateway.wanting import Wanting
 from appliance.planning.routing.turns import Turns
@@ -85,7 +86,9 @@ class Gateway:
             in_flight=self._front.in_flight,
             turns=Turns(residency_s=configuration.min_residency_s),
         )
-        self._control = Control(self._table, self._front, self._meter, reload=self._reread)
+        self._remainder = Remainder(places.runtime)
+        traffic = AllTraffic(self._front, self._remainder)
+        self._control = Control(self._table, traffic, self._meter, reload=self._reread)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._shut = False
 
@@ -210,10 +213,16 @@ class Gateway:
         return False
 
     async def _follow(self) -> None:
-        """Requests that wait here learn of changes from the process that has taken over."""
-        while True:
-            await asyncio.sleep(_FOLLOW_EVERY_S)
-            self._table.follow()
+        """Go by what the process that has taken over is told, and let it know of our requests."""
+        try:
+            while True:
+                self._table.follow()
+                self._remainder.tell(
+                    {name: self._front.in_flight((name,)) for name in self._table.catalogue}
+                )
+                await asyncio.sleep(_FOLLOW_EVERY_S)
+        finally:
+            self._remainder.withdraw()
 
     async def _told_to_end(self) -> None:
         while await self._signals.get() == signal.SIGHUP:

@@ -104,7 +104,7 @@ idle = "30s"
         ("listen = []", "too few"),
         ('allow_paths = ["metrics"]', '"metrics" is not a path'),
         ('tls_key = "/k"', "wants tls_certificate and tls_key, or neither"),
-        ('max_body = "1GiB"', "max_buffered that is smaller than its max_body"),
+        ('max_body = "300MiB"', "max_buffered that is smaller than its max_body"),
         ("stop = 301", "at most 300"),
     ],
 )
