@@ -107,8 +107,9 @@ class Reply:
             return
         self.stage = Stage.RELAYING
         self.status = answer.status
-        self._events = answer.events
         unknown = answer.framing is Framing.CHUNKED or answer.framing is Framing.CLOSE
+        # Nothing can be added to a body whose length has been told.
+        self._events = answer.events and unknown
         self._chunks = unknown and not self._head.old
         self._waiting = answers.relayed(answer, chunks=self._chunks, close=self.close)
         if self._head.method == b"HEAD":

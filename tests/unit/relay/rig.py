@@ -218,12 +218,14 @@ async def rigged(
         )
         rig = Rig(front, table, engine, watcher, server.sockets[0].getsockname()[1])
         rig.tell(Standing.SERVING)
-        yield rig
-        server.close()
-        for caller in rig.callers:
-            await caller.close()
-        await front.stop(0)
-        await server.wait_closed()
+        try:
+            yield rig
+        finally:
+            server.close()
+            for caller in rig.callers:
+                await caller.close()
+            await front.stop(0)
+            await server.wait_closed()
 
 
 def post(

@@ -1,0 +1,347 @@
+"""Clients that are slow, hasty, rude or gone."""
+
+import asyncio
+import socket
+
+import pytest
+
+from appliance.domain.gateway import Limits
+from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
+from tests.unit.relay.rig import QUICK, get, post, rigged
+
+SMALL = Limits(
+    head_s=0.3,
+    body_s=0.3,
+    idle_s=0.3,
+    stuck_s=0.4,
+    head_bytes=2000,
+    body_bytes=5000,
+    buffered_bytes=8000,
+    headers=10,
+    connections=2,
+)
+
+
+async def test_pipelining() -> None:
+    """Requests that are sent without waiting are answered in their order."""
+
+    async def script(talk: Talk) -> None:
+        while True:
+            heard = await talk.request()
+            await asyncio.sleep(0.001)
+            await talk.say(sized(heard.line.split()[1]))
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        paths = [f"/health/{number}" for number in range(30)]
+        await caller.send(b"".join(map(get, paths)))
+        assert [(await caller.answer()).body.decode() for _ in paths] == paths
+        assert len(rig.engine.talks) == 1
+
+
+async def test_pipelining_of_mixed_requests() -> None:
+    """Bodies and heads that come in one packet are told apart."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        caller = await rig.connect()
+        await caller.send(post() + get("/health") + b"\r\n" + post({"model": "nope"}) + post())
+        statuses = [(await caller.answer()).status for _ in range(4)]
+        assert statuses == [200, 200, 404, 200]
+
+
+async def test_pipelining_after_chunks() -> None:
+    """What follows a body in chunks at once is not read: the answer says that it is the last."""
+    chunked = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\n{}\r\n0\r\n\r\n"
+    )
+    async with rigged(answering(sized(b"{}"))) as rig:
+        for follower in (get("/health"), post(), b"G", b"nonsense\r\n\r\n"):
+            caller = await rig.connect()
+            await caller.send(chunked + follower)
+            answer = await caller.answer()
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            assert await caller.ended()
+        assert [heard.body for heard in rig.engine.heard] == [b"{}"] * 4
+
+
+async def test_a_client_that_does_not_stop_sending() -> None:
+    """What a client sends ahead is not read beyond a bound."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await asyncio.sleep(10)
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        caller.writer.transport.set_write_buffer_limits(0)
+        await caller.send(post())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(caller.send(*[bytes(1 << 20)] * 100), 0.3)
+
+
+async def test_100_continue() -> None:
+    """A client that waits for a word before its body gets it; one that does not wait does not."""
+    request = post(headers="Expect: 100-continue\r\n")
+    head, body = (
+        request[: request.index(b"\r\n\r\n") + 4],
+        request[request.index(b"\r\n\r\n") + 4 :],
+    )
+    async with rigged(answering(sized(b"{}"))) as rig:
+        caller = await rig.connect()
+        for _ in range(2):
+            await caller.send(head)
+            assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            await caller.send(body)
+            assert (await caller.answer()).status == 200
+        await caller.send(request)
+        assert (await caller.answer()).interim == []
+        assert rig.engine.heard[0].header(b"expect") == []
+
+
+async def test_100_continue_that_is_refused() -> None:
+    """Nobody is asked for a body that would be refused."""
+    async with rigged(answering(), loopback=False) as rig:
+        caller = await rig.connect()
+        request = post(headers="Expect: 100-continue\r\n")
+        await caller.send(request[: request.index(b"\r\n\r\n") + 4])
+        answer = await caller.answer()
+        assert (answer.status, answer.interim) == (401, [])
+        assert await caller.ended()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"G" * 3000, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 3000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 10 + b"\r\n", 431),
+        (post({"model": "x" * 6000}), 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6000\r\n\r\n", 413),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + chunk(bytes(3000)) * 2,
+            413,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"x" * 3000,
+            431,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+            + b"y" * 3000,
+            431,
+        ),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+        (b"\x16\x03\x01\x02\0", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"\r\n\r\n\r\n", 400),
+    ],
+)
+async def test_too_much(request_: bytes, status: int) -> None:
+    """Beyond a limit a client is told so at once, and the connection is closed."""
+    async with rigged(answering(), limits=SMALL) as rig:
+        caller = await rig.connect()
+        await caller.send(request_)
+        answer = await caller.answer()
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+        assert await caller.ended()
+        assert rig.front.counters.buffered_bytes == 0
+        assert rig.engine.talks == []
+
+
+async def test_a_large_refused_body() -> None:
+    """A client that goes on sending what was refused still gets to see why."""
+    async with rigged(answering(), limits=SMALL) as rig:
+        caller = await rig.connect()
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n"
+        caller.writer.write(head + bytes(3_000_000))
+        assert (await caller.answer()).status == 413
+
+
+async def test_all_bodies_together() -> None:
+    """All bodies that are being read share one bound."""
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n"
+    async with rigged(answering(sized(b"{}")), limits=SMALL) as rig:
+        first, second = await rig.connect(), await rig.connect()
+        await first.send(head + bytes(4500))
+        await second.send(head + bytes(4500))
+        answer = await second.answer()
+        assert (answer.status, answer.error["code"]) == (503, "busy")
+        assert int(answer.headers["retry-after"]) > 0
+        await first.send(bytes(500))
+        assert (await first.answer()).status == 200
+        assert rig.front.counters.buffered_bytes == 0
+
+
+async def test_too_many_connections() -> None:
+    """Who comes when there are too many connections is told so."""
+    async with rigged(answering(sized(b"{}")), limits=SMALL) as rig:
+        first = await rig.connect()
+        await rig.connect()
+        third = await rig.connect()
+        assert (await third.answer()).status == 503
+        await third.close()
+        await first.send(post())
+        assert (await first.answer()).status == 200
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"GET / HT", b"TP/1.1\r\n"] + [b"X: y\r\n"] * 100,
+        [b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", b"1"],
+        [b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n"],
+    ],
+)
+async def test_slow_requests(pieces: list[bytes]) -> None:
+    """A head has to come in time, and a body has to make progress."""
+    async with rigged(answering(), limits=SMALL) as rig:
+        caller = await rig.connect()
+
+        async def drip() -> None:
+            for piece in pieces:
+                caller.writer.write(piece)
+                await asyncio.sleep(0.03)
+
+        dripping = asyncio.create_task(drip())
+        async with asyncio.timeout(2):
+            answer = await caller.answer()
+        dripping.cancel()
+        assert (answer.status, answer.error["code"]) == (408, "too_slow")
+
+
+async def test_slow_bodies_with_progress() -> None:
+    """A body that makes progress may take longer than any limit."""
+    async with rigged(answering(sized(b"{}")), limits=SMALL) as rig:
+        caller = await rig.connect()
+        request = post()
+        await caller.send(request[:-8])
+        for at in range(-8, 0):
+            await asyncio.sleep(0.1)
+            await caller.send(request[at : at + 1 or None])
+        assert (await caller.answer()).status == 200
+
+
+async def test_idle_clients() -> None:
+    """A client that asks nothing more is left without a word, one that waits for an answer is not."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await asyncio.sleep(1.0)
+        await talk.say(sized(b"late"))
+        await talk.request()
+
+    async with rigged(script, limits=SMALL) as rig:
+        idle, waiting = await rig.connect(), await rig.connect()
+        await waiting.send(post())
+        async with asyncio.timeout(0.9):
+            assert await idle.ended()
+        assert (await waiting.answer()).body == b"late"
+        async with asyncio.timeout(0.9):
+            assert await waiting.ended()
+
+
+async def test_clients_that_hang_up() -> None:
+    """When a client hangs up the engine learns it at once, so that it stops to generate."""
+    gone = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(EVENTS, chunk(b"data: 1\n\n"))
+        assert await talk.reader.read() == b""
+        gone.set()
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        await caller.reader.readuntil(b"data: 1\n\n\r\n")
+        await caller.close()
+        async with asyncio.timeout(2):
+            await gone.wait()
+        assert rig.watcher.seen[0].end == (0, b"data: 1\n\n")
+        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.front.counters.hung_up == 1
+
+
+def slow_reader(port: int) -> socket.socket:
+    """A client that has asked and takes little."""
+    client = socket.create_connection(("127.0.0.1", port))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.sendall(post())
+    return client
+
+
+async def test_clients_that_do_not_read() -> None:
+    """A client that reads slowly slows down its engine, and costs little here; then it is cut."""
+    sent = 0
+
+    async def script(talk: Talk) -> None:
+        nonlocal sent
+        await talk.request()
+        await talk.say(CHUNKED)
+        while True:
+            await talk.say(chunk(bytes(1 << 16)))
+            sent += 1 << 16
+
+    async with rigged(script, limits=SMALL) as rig:
+        client = slow_reader(rig.port)
+        await asyncio.sleep(0.3)
+        before = sent
+        (relayed,) = rig.front._clients
+        assert relayed._unwritten() < 1 << 20
+        await asyncio.sleep(0.1)
+        assert sent == before
+        async with asyncio.timeout(3):
+            while rig.front.in_flight(["genesis"]):
+                await asyncio.sleep(0.02)
+        client.close()
+        assert rig.watcher.seen[0].end is not None
+
+
+async def test_clients_that_read_again() -> None:
+    """A client that pauses loses nothing."""
+    body = bytes(range(256)) * 40_000
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(
+            CHUNKED, *(chunk(body[at : at + 99_999]) for at in range(0, len(body), 99_999))
+        )
+        await talk.say(LAST)
+
+    async with rigged(script, limits=QUICK) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        await asyncio.sleep(0.3)
+        answer = await caller.answer()
+        assert answer.whole
+        assert answer.body == body
+
+
+async def test_pipelining_without_reading() -> None:
+    """A client that asks on and on without reading is not read from, and gets everything later."""
+    async with rigged(answering(sized(bytes(300_000)))) as rig:
+        caller = await rig.connect()
+        caller.writer.write(get("/health") * 60)
+        await asyncio.sleep(0.3)
+        (relayed,) = rig.front._clients
+        assert relayed._unwritten() < 1 << 20
+        assert len(rig.engine.heard) < 50
+        for _ in range(60):
+            assert len((await caller.answer()).body) == 300_000
+
+
+async def test_upgrades_that_are_passed_over() -> None:
+    """A client that offers HTTP/2 with its request is answered in HTTP/1.1, body and all."""
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+    chunked = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n{offer}Transfer-Encoding: chunked\r\n\r\n"
+        "2\r\n{}\r\n0\r\n\r\n"
+    ).encode()
+    async with rigged(answering(sized(b"{}"))) as rig:
+        caller = await rig.connect()
+        for request in (post(headers=offer), chunked, get("/health", headers=offer), post()):
+            await caller.send(request)
+            assert (await caller.answer()).status == 200
+        assert [heard.header(b"upgrade") for heard in rig.engine.heard] == [[]] * 4

@@ -1,0 +1,333 @@
+"""Requests that wait for a switch, drains, and the end."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.gateway import Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
+from tests.unit.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
+
+STREAM = {"model": "genesis", "stream": True}
+EVENT = b"data: 1\n\n"
+
+
+async def asked(rig: Rig, request: bytes) -> Caller:
+    """A client whose request waits."""
+    caller = await rig.connect()
+    before = len(rig.front.waiting)
+    await caller.send(request)
+    async with asyncio.timeout(2):
+        while len(rig.front.waiting) == before:
+            await asyncio.sleep(0.005)
+    return caller
+
+
+def events(answer: Answer) -> list[bytes]:
+    """What a client sees of a stream: comments are none of it."""
+    return [e for e in answer.body.split(b"\n\n") if e and not e.startswith(b":")]
+
+
+@pytest.mark.parametrize("held", [["genesis"], []])
+async def test_released(held: list[str]) -> None:
+    """A request during a switch is held, not refused, and answered by what serves then."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        rig.tell(Standing.COMING, held=held)
+        callers = [await asked(rig, post({"model": "genesis", "n": n})) for n in range(5)]
+        assert rig.engine.talks == []
+        assert rig.front.in_flight(["genesis"]) == 0
+        rig.tell(Standing.SERVING)
+        for caller in callers:
+            answer = await caller.answer()
+            assert (answer.status, answer.body) == (200, b"{}")
+        assert sorted(json.loads(h.body)["n"] for h in rig.engine.heard) == [0, 1, 2, 3, 4]
+        assert [seen.sent for seen in rig.watcher.seen] == [1] * 5
+
+
+async def test_released_to_another() -> None:
+    """Who asked for the default is answered by what is the default in the end."""
+    async with rigged(answering(sized(b"new"))) as rig:
+        old = Routed(name="aeon", served=(), engine_name="aeon", endpoint=Endpoint(port=1))
+        rig.table.adopt({"aeon": old, **rig.table.catalogue})
+        rig.table.take(State(target=("aeon",), held=frozenset({"aeon", "genesis"})))
+        caller = await asked(rig, get("/health"))
+        rig.tell(Standing.SERVING)
+        assert (await caller.answer()).body == b"new"
+        assert [seen.profile for seen in rig.watcher.seen] == ["aeon", "genesis"]
+        assert rig.watcher.seen[0].end == (307, b"")
+
+
+async def test_not_released() -> None:
+    """Who waits for a profile that is down in the end is told so."""
+    async with rigged(answering()) as rig:
+        rig.tell(Standing.COMING)
+        caller = await asked(rig, post())
+        rig.tell(Standing.DOWN)
+        answer = await caller.answer()
+        assert (answer.status, answer.error["code"]) == (503, "model_unavailable")
+
+
+async def test_comments() -> None:
+    """A stream that waits is given its head and comments after a while, then the answer as it is."""
+    async with rigged(answering(EVENTS, chunk(EVENT), LAST)) as rig:
+        rig.tell(Standing.COMING)
+        caller = await asked(rig, post(STREAM, headers="Accept-Encoding: gzip\r\n"))
+        head = await caller.reader.readuntil(b"\r\n\r\n")
+        assert b"200 OK" in head
+        assert b"Content-Type: text/event-stream" in head
+        for _ in range(2):
+            assert (await caller.reader.readuntil(b"\n\n\r\n")).split(b"\r\n")[1][:1] == b":"
+        rig.tell(Standing.SERVING)
+        assert EVENT in await caller.reader.readuntil(LAST)
+        assert rig.engine.heard[0].header(b"accept-encoding") == []
+        await caller.send(get("/health"))
+        assert (await caller.answer()).status == 200
+
+
+@pytest.mark.parametrize("old", [False, True])
+async def test_streams_that_begin_before_their_answer(*, old: bool) -> None:
+    """What follows the comments is the engine's body, also under a head that is known."""
+    async with rigged(answering(EVENTS + chunk(EVENT) + LAST)) as rig:
+        rig.tell(Standing.COMING)
+        request = post(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0") if old else post(STREAM)
+        caller = await asked(rig, request)
+        await asyncio.sleep(0.15)
+        rig.tell(Standing.SERVING)
+        answer = await caller.answer()
+        assert answer.whole
+        assert events(answer) == [EVENT.strip()]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (sized(b'{"error":{"message":"too long"}}', b"400 Bad"), "too long"),
+        (sized(b'{"message":"no memory"}', b"500 Oops"), "no memory"),
+        (sized(b'{"error":"plain"}', b"500 Oops"), "plain"),
+        (sized(b"<html>", b"500 Oops"), "the engine answered 500"),
+        (sized(b"[1]", b"500 Oops"), "the engine answered 500"),
+        (sized(b"{}"), "the engine answered 200"),
+        (CHUNKED + chunk(b"audio") + LAST, "the engine answered 200"),
+        (b"", "the engine closed the connection before its answer was complete"),
+        (sized(b"abc", b"500 Oops")[:-1], "the engine closed the connection before"),
+    ],
+)
+async def test_errors_after_the_head(said: bytes, message: str) -> None:
+    """An engine's error after the head of a held stream becomes an error event."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(said)
+
+    async with rigged(script) as rig:
+        for _ in range(2):
+            rig.tell(Standing.COMING)
+            caller = await asked(rig, post(STREAM))
+            await asyncio.sleep(0.15)
+            rig.tell(Standing.SERVING)
+            answer = await caller.answer()
+            assert (answer.status, answer.whole) == (200, True)
+            (event,) = events(answer)
+            assert message in json.loads(event.strip()[6:])["error"]["message"]
+
+
+async def test_others_get_no_comments() -> None:
+    """Who asked for no stream gets nothing before the answer: an error can still be an error."""
+    async with rigged(answering()) as rig:
+        rig.tell(Standing.COMING)
+        caller = await asked(rig, post())
+        await asyncio.sleep(0.3)
+        rig.tell(Standing.DOWN)
+        assert (await caller.answer()).status == 503
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_waiting_too_long(*, stream: bool) -> None:
+    """Nobody waits for ever."""
+    async with rigged(answering(), limits=replace(QUICK, wait_s=0.3)) as rig:
+        rig.tell(Standing.COMING)
+        caller = await asked(rig, post({"model": "genesis", "stream": stream}))
+        answer = await caller.answer()
+        if stream:
+            (event,) = events(answer)
+            assert (answer.status, answer.whole) == (200, True)
+            assert json.loads(event.strip()[6:])["error"]["code"] == "wait_too_long"
+        else:
+            assert (answer.status, answer.error["code"]) == (503, "wait_too_long")
+            assert int(answer.headers["retry-after"]) > 0
+        assert len(rig.front.waiting) == 0
+
+
+async def test_too_many_wait() -> None:
+    """The queue has a bound; who hangs up makes room."""
+    async with rigged(answering(sized(b"{}")), limits=replace(QUICK, queue=2)) as rig:
+        rig.tell(Standing.COMING)
+        first = await asked(rig, post())
+        await asked(rig, post())
+        late = await rig.connect()
+        await late.send(post())
+        answer = await late.answer()
+        assert (answer.status, answer.error["code"]) == (503, "queue_full")
+        assert int(answer.headers["retry-after"]) > 0
+        await first.close()
+        await asyncio.sleep(0.05)
+        assert len(rig.front.waiting) == 1
+        await late.send(post())
+        await asyncio.sleep(0.05)
+        rig.tell(Standing.SERVING)
+        assert (await late.answer()).status == 200
+        assert len(rig.engine.heard) == 2
+
+
+async def test_wishes() -> None:
+    """That somebody waits for a profile that may be switched to is told, and the switch awaited."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        wished: list[str] = []
+        on_request = replace(rig.table.catalogue["genesis"], on_request=True)
+        rig.table.adopt({"genesis": on_request})
+        rig.table.wish = lambda profile, _key: wished.append(profile.name)
+        rig.tell(Standing.DOWN)
+        caller = await asked(rig, post())
+        rig.tell(Standing.DOWN, held=["genesis"])
+        await asyncio.sleep(0.02)
+        rig.tell(Standing.SERVING)
+        assert (await caller.answer()).status == 200
+        assert set(wished) == {"genesis"}
+
+
+async def test_changes_before_anybody_looks() -> None:
+    """A change in the very moment in which a request begins to wait is not missed."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        rig.table.adopt({"genesis": replace(rig.table.catalogue["genesis"], on_request=True)})
+        rig.tell(Standing.DOWN)
+        rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
+        async with asyncio.timeout(1):
+            assert (await rig.ask(post())).status == 200
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_drains_that_finish(*, streaming: bool) -> None:
+    """A drain waits for what is under way, and says how many finished."""
+    go_on = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(EVENTS + chunk(EVENT) if streaming else b"")
+        await go_on.wait()
+        await talk.say(LAST if streaming else sized(b"{}"))
+
+    async with rigged(script) as rig:
+        callers = [await rig.connect() for _ in range(3)]
+        for caller in callers:
+            await caller.send(post())
+        await asyncio.sleep(0.05)
+        assert rig.front.in_flight(["genesis"]) == 3
+        draining = asyncio.create_task(rig.front.drain(["genesis", "other"], 5))
+        await asyncio.sleep(0.05)
+        assert not draining.done()
+        go_on.set()
+        assert await draining == (3, 0)
+        assert all([(await caller.answer()).whole for caller in callers])
+
+
+async def test_drains_that_cut() -> None:
+    """What a drain cuts is told so: by an error, an error event, or a broken connection."""
+
+    async def script(talk: Talk) -> None:
+        heard = await talk.request()
+        say = {b"/events": EVENTS + chunk(EVENT), b"/audio": CHUNKED + chunk(b"abc")}
+        await talk.say(say.get(heard.line.split()[1], b""))
+        assert await talk.reader.read() == b""
+
+    async with rigged(script) as rig:
+        silent, streaming, audio = [await rig.connect() for _ in range(3)]
+        for caller, path in ((silent, "/silent"), (streaming, "/events"), (audio, "/audio")):
+            await caller.send(get(path))
+        await asyncio.sleep(0.05)
+        assert await rig.front.drain(["genesis"], 0.1) == (0, 3)
+        answer = await silent.answer()
+        assert (answer.status, answer.error["code"]) == (503, "switching")
+        answer = await streaming.answer()
+        assert answer.whole
+        assert json.loads(events(answer)[1].strip()[6:])["error"]["code"] == "switching"
+        with pytest.raises(ConnectionResetError):
+            await audio.reader.read()
+        assert [seen.end and seen.end[0] for seen in rig.watcher.seen] == [503] * 3
+        assert rig.front.in_flight(["genesis"]) == 0
+
+
+async def test_drains_that_are_given_up() -> None:
+    """A drain that is no longer wanted cuts nobody."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await asyncio.sleep(0.2)
+        await talk.say(sized(b"{}"))
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        draining = asyncio.create_task(rig.front.drain(["genesis"], 5))
+        await asyncio.sleep(0.05)
+        draining.cancel()
+        assert (await caller.answer()).status == 200
+
+
+async def test_the_end() -> None:
+    """At the end what waits and what streams is told so, and every connection is closed."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(EVENTS + chunk(EVENT))
+        await talk.request()
+
+    async with rigged(script) as rig:
+        idle, streaming = await rig.connect(), await rig.connect()
+        await streaming.send(post())
+        await asyncio.sleep(0.05)
+        rig.tell(Standing.COMING)
+        waiting = await asked(rig, post())
+        stopping = asyncio.create_task(rig.front.stop(0.2))
+        answer = await waiting.answer()
+        assert (answer.status, answer.error["code"]) == (503, "restarting")
+        answer = await streaming.answer()
+        assert json.loads(events(answer)[1].strip()[6:])["error"]["code"] == "restarting"
+        assert await idle.ended()
+        assert await streaming.ended()
+        assert await stopping == (0, 2)
+
+
+async def test_the_end_in_peace() -> None:
+    """At the end what can finish does; its answer is the last one on its connection."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await asyncio.sleep(0.2)
+        await talk.say(sized(b"{}"))
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        await asyncio.sleep(0.05)
+        assert await rig.front.stop(5) == (1, 0)
+        answer = await caller.answer()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert await caller.ended()
+
+
+async def test_clients_that_go_on_at_a_hand_over() -> None:
+    """A busy client is told with its next answer; an idle one is left after a moment."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        busy, idle = await rig.connect(), await rig.connect()
+        for caller in (busy, idle):
+            await caller.send(post())
+            await caller.answer()
+        rig.front.close_idle()
+        await busy.send(post())
+        answer = await busy.answer()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert await busy.ended()
+        assert await idle.ended()

@@ -1,0 +1,121 @@
+"""Websockets pass through, byte for byte, both ways."""
+
+import asyncio
+import os
+
+from appliance.domain.gateway import Standing
+from tests.fakes.engine_server import Talk, answering, sized
+from tests.unit.relay.rig import QUICK, get, rigged
+
+OFFER = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"
+AGREED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: y\r\n"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+)
+
+
+async def echo(talk: Talk) -> None:
+    """Agrees, greets, and says everything back."""
+    await talk.request()
+    await talk.say(AGREED + b"hello")
+    while data := await talk.reader.read(65536):
+        await talk.say(data)
+
+
+async def test_echo() -> None:
+    """Both sides speak at will once they have agreed, also ahead of it, and in any amount."""
+    async with rigged(echo) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/v1/realtime", headers=OFFER) + b"early")
+        assert await caller.reader.readexactly(len(AGREED)) == AGREED
+        assert await caller.reader.readexactly(10) == b"helloearly"
+        data = os.urandom(3_000_000)
+        caller.writer.write(data)
+        assert await caller.reader.readexactly(len(data)) == data
+        (heard,) = rig.engine.heard
+        assert heard.header(b"sec-websocket-key") == [b"x"]
+        assert heard.header(b"upgrade") == [b"websocket"]
+        assert rig.front.in_flight(["genesis"]) == 1
+
+
+async def test_client_ends() -> None:
+    """When the client ends a websocket, the engine's side ends."""
+    ended = asyncio.Event()
+
+    async def script(talk: Talk) -> None:
+        await echo(talk)
+        ended.set()
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        await caller.reader.readexactly(len(AGREED) + 5)
+        await caller.close()
+        async with asyncio.timeout(2):
+            await ended.wait()
+        assert rig.front.in_flight(["genesis"]) == 0
+
+
+async def test_engine_ends() -> None:
+    """When the engine ends a websocket, everything that it said arrives before the end."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(AGREED, bytes(500_000))
+
+    async with rigged(script) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        assert await caller.reader.read(-1) == AGREED + bytes(500_000)
+        assert rig.front.in_flight(["genesis"]) == 0
+
+
+async def test_engine_does_not_agree() -> None:
+    """An engine that does not agree gives an ordinary answer, the last one of the connection."""
+    async with rigged(answering(sized(b"no", b"404 Not Found"))) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        answer = await caller.answer()
+        assert (answer.status, answer.body, answer.headers["connection"]) == (404, b"no", "close")
+        assert await caller.ended()
+
+
+async def test_held() -> None:
+    """A websocket is held like any request."""
+    async with rigged(echo) as rig:
+        rig.tell(Standing.COMING)
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        await asyncio.sleep(0.05)
+        assert rig.engine.talks == []
+        rig.tell(Standing.SERVING)
+        assert await caller.reader.readexactly(len(AGREED)) == AGREED
+
+
+async def test_cut() -> None:
+    """A drain ends websockets too."""
+    async with rigged(echo) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        await caller.reader.readexactly(len(AGREED) + 5)
+        assert await rig.front.drain(["genesis"], 0) == (0, 1)
+        assert await caller.ended()
+
+
+async def test_engine_that_does_not_read() -> None:
+    """Of what an engine does not read little is kept here; the client has to wait."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(AGREED)
+        await asyncio.sleep(60)
+
+    async with rigged(script, limits=QUICK) as rig:
+        caller = await rig.connect()
+        await caller.send(get("/", headers=OFFER))
+        await caller.reader.readexactly(len(AGREED))
+        caller.writer.write(bytes(50_000_000))
+        await asyncio.sleep(0.3)
+        (engine,) = rig.front._lanes["genesis"].pool._all
+        assert engine._transport is not None
+        assert engine._transport.get_write_buffer_size() < 1 << 20
