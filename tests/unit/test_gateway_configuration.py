@@ -100,6 +100,10 @@ def test_notices_wait_until_this_is_the_main_process(
         notices = Notices()
         notices.keep(listener, "x")
         notices.drop("y")
+        ear.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            ear.recv(4096)
+        ear.settimeout(1)
         notices.ready("all is well")
         notices.alive("all is well")
         notices.alive("still")

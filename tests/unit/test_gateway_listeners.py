@@ -126,7 +126,7 @@ async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixtur
             assert await told("127.0.0.1", port)
 
 
-async def test_an_interface_is_its_addresses() -> None:
+async def test_an_interface_is_its_addresses(caplog: pytest.LogCaptureFixture) -> None:
     """Each is bound to the interface, and none twice that is listened on anyway."""
     port = free_port()
     configuration = Configuration(port=port, addresses=("127.0.0.1",), interfaces=(LOOPBACK,))
@@ -135,6 +135,7 @@ async def test_an_interface_is_its_addresses() -> None:
         expected = {a.address for a in addresses_of([LOOPBACK])}
         assert {p.address for p in found.places if p.index == index} == expected - {"127.0.0.1"}
         assert [p.address for p in found.places if not p.index] == ["127.0.0.1"]
+    assert not [r for r in caplog.records if r.levelname == "ERROR"]
 
 
 async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:

@@ -149,6 +149,15 @@ class Systemd:
             self.kept += [socket.socket(fileno=fd) for fd in descriptors]
             yield dict(line.split("=", 1) for line in data.decode().splitlines())
 
+    def front_of(self, pid: int) -> bool:
+        """Whether a process could accept clients."""
+        wanted = f"socket:[{os.fstat(self.front.fileno()).st_ino}]"
+        found = set()
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.add(str(descriptor.readlink()))
+        return wanted in found
+
     def close(self) -> None:
         """Let go of everything."""
         for one in (self.front, self.door, self.ear, *self.kept):
@@ -288,6 +297,8 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     assert events(await asked(systemd.port)) == [b"data: 0"]
     assert time.monotonic() - began_s < 1
     assert process.returncode is None
+    assert systemd.front_of(new)
+    assert not systemd.front_of(process.pid)
     assert len(events(await long)) == 60
     assert await ended(process) == 0
     os.kill(new, signal.SIGTERM)
