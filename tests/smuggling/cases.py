@@ -36,8 +36,6 @@ class Case:
     """The bytes end in the middle of a request, and then the client is gone."""
     droppable: bool = False
     """The connection may be closed after any of the answers: what follows is not sent on then."""
-    stricter: str = ""
-    """Why h11 refuses what the gateway takes; empty: it must not."""
 
 
 def taken(name: str, raw: bytes, *requests: Taken, closes: bool = False) -> Case:

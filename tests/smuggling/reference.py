@@ -27,14 +27,22 @@ class Read:
 class Reader:
     """Reads requests one after another, as a server does that answers each at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most: int | None = None) -> None:
+        self._left = most
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES)
         self._head: h11.Request | None = None
         self._body: list[bytes] = []
         self.error: str | None = None
         """Why nothing more is a request."""
         self.over = False
-        """The last request was the last one: the connection is to be closed."""
+        """The last request was the last one that is read."""
+        self.closing = False
+        """And it says so itself: the connection is to be closed."""
+
+    @property
+    def rest(self) -> bytes:
+        """What has not been read."""
+        return self._connection.trailing_data[0]
 
     @property
     def between(self) -> bool:
@@ -80,7 +88,10 @@ class Reader:
         # No agreement to anything: after that there would be no further request.
         self._connection.send(h11.Response(status_code=400, headers=[(b"content-length", b"0")]))
         self._connection.send(h11.EndOfMessage())
-        self.over = self._connection.our_state is h11.MUST_CLOSE
+        self.closing = self._connection.our_state is h11.MUST_CLOSE
+        if self._left is not None:
+            self._left -= 1
+        self.over = self.closing or self._left == 0
         if not self.over:
             self._connection.start_next_cycle()
 
@@ -97,8 +108,65 @@ class Reading:
 
 
 def read(raw: bytes) -> Reading:
-    """All requests in these bytes."""
+    """All requests in these bytes, as an engine reads them."""
     reader = Reader()
     requests = tuple(reader.feed(raw))
     clean = reader.error is None and (reader.over or reader.between)
     return Reading(requests=requests, error=reader.error, clean=clean)
+
+
+def read_leniently(raw: bytes) -> Reading:
+    """The same, but for an empty line before a request, which RFC 9112 (2.2) has overlooked."""
+    requests: list[Read] = []
+    while True:
+        raw = raw.removeprefix(b"\r\n")
+        reader = Reader(most=1)
+        requests += reader.feed(raw)
+        if reader.error is not None or not reader.over or reader.closing:
+            clean = reader.error is None and (reader.over or reader.between)
+            return Reading(requests=tuple(requests), error=reader.error, clean=clean)
+        raw = reader.rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """An answer, as a client sees it."""
+
+    status: int | None
+    """None: its head is not there, or none."""
+    body: bytes
+    whole: bool
+    """It has its proper end."""
+
+
+def read_answer(raw: bytes, *, head_only: bool, closed: bool) -> Seen:
+    """The first final answer in what an engine says.
+
+    Args:
+        raw: All that it says.
+        head_only: It answers HEAD.
+        closed: It hangs up behind that.
+    """
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+    method = "HEAD" if head_only else "GET"
+    connection.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+    connection.send(h11.EndOfMessage())
+    if raw:
+        connection.receive_data(raw)
+    if closed:
+        connection.receive_data(b"")
+    status: int | None = None
+    body = b""
+    try:
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return Seen(status=status, body=body, whole=True)
+            elif not isinstance(event, h11.InformationalResponse):
+                return Seen(status=status, body=body, whole=False)
+    except h11.RemoteProtocolError:
+        return Seen(status=status, body=body, whole=False)

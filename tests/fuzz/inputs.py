@@ -1,0 +1,84 @@
+"""What is made of an input: the first bytes choose, the rest is what somebody says.
+
+byte 0       who speaks: a client (even) or an engine (odd)
+byte 1       how
+byte 2, 3    where the bytes are cut
+the rest     the bytes
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.smuggling.corpus import REQUESTS
+from tests.smuggling.responses import ANSWERS
+
+HEAD = 4
+MOST_BYTES = 4096
+"""Of a seed; longer ones say nothing that shorter ones do not."""
+_SIZES = (1, 1, 2, 3, 5, 8, 13, 40, 100, 300, 1000, 5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input, read."""
+
+    engine: bool
+    """It is the engine that speaks."""
+    how: int
+    cuts: int
+    raw: bytes
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes as they arrive; those of `cuts` 0 all at once."""
+        if not self.cuts:
+            if self.raw:
+                yield self.raw
+            return
+        chance = random.Random(self.cuts)  # noqa: S311
+        at = 0
+        while at < len(self.raw):
+            size = chance.choice(_SIZES)
+            yield self.raw[at : at + size]
+            at += size
+
+
+def read(data: bytes) -> Input:
+    """An input."""
+    head = data[:HEAD].ljust(HEAD, b"\0")
+    return Input(bool(head[0] & 1), head[1], int.from_bytes(head[2:], "big"), data[HEAD:])
+
+
+def seeds() -> Iterator[tuple[str, bytes]]:
+    """Inputs to begin with, with their names: the whole corpus, each at once and in pieces."""
+    for cuts in (b"\0\0", b"\0\1"):
+        for case in REQUESTS:
+            if len(case.raw) <= MOST_BYTES:
+                yield f"request-{case.name}-{cuts[1]}", b"\0\0" + cuts + case.raw
+        for how, answer in enumerate(ANSWERS):
+            if len(answer.raw) <= MOST_BYTES:
+                yield f"answer-{answer.name}-{cuts[1]}", bytes((1, how % 256)) + cuts + answer.raw
+
+
+def words() -> Iterator[bytes]:
+    """What HTTP is made of, for the fuzzer to put together."""
+    yield from (b"GET ", b"POST ", b"HEAD ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP/2.0")
+    yield from (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 \r\n")
+    yield from (b"\r\n", b"\r\n\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b": ", b";", b",")
+    yield from (b"Host: x\r\n", b"Content-Length: ", b"Content-Length: 13\r\n", b"Connection: ")
+    yield from (b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: ", b"chunked", b"close")
+    yield from (
+        b"0\r\n\r\n",
+        b"d\r\n",
+        b'{"model":"m"}',
+        b'{"model":"m"}\r\n0\r\n\r\n',
+        b"ffffffff",
+    )
+    yield from (b"Upgrade: websocket\r\n", b"Connection: Upgrade\r\n", b"Expect: 100-continue\r\n")
+    yield from (b"/v1/chat/completions", b"/metrics", b"%2e%2e", b"%2f", b"http://x/", b"?", b"#")
+    yield from (
+        b"Content-Type: text/event-stream\r\n",
+        b"Content-Encoding: gzip\r\n",
+        b"data: {}\n\n",
+    )
+    yield from (b"Content-Type: multipart/form-data; boundary=x\r\n", b"--x\r\n", b"--x--\r\n")

@@ -1,0 +1,240 @@
+"""What must hold whatever is said, by clients and by engines."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.domain.gateway import Limits, Routed, Standing, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway.front import Front
+from appliance.gateway.keys import KeyRing
+from appliance.gateway.meter import Meter
+from appliance.gateway.table import Table
+from tests.fuzz.answers import Told, read_answers
+from tests.fuzz.inputs import Input
+from tests.fuzz.world import End, World
+from tests.smuggling.cases import asking_sentinel
+from tests.smuggling.reference import Read, Reader, read_answer, read_leniently
+
+LIMITS = Limits(
+    head_bytes=2048, body_bytes=8192, head_s=10.0, body_s=10.0, idle_s=10.0, stuck_s=10.0
+)
+PATIENCE_S = 60.0
+"""By then every limit has passed, one after the other."""
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+_REQUESTS = (
+    b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"model":"m"}',
+    b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n{"model":"m","stream":true}',
+    b"HEAD /v1/thing HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /v1/thing HTTP/1.0\r\n\r\n",
+    b"GET /v1/thing HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+)
+_HEAD_ONLY, _WEBSOCKET = 2, 4
+
+
+class BrokenError(AssertionError):
+    """Something that must hold does not."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """Reads what it is asked as h11 does, and answers every request well."""
+
+    readers: dict[End, Reader] = field(default_factory=dict)
+    requests: list[Read] = field(default_factory=list)
+
+    def hear(self, end: End, data: bytes) -> None:
+        """More from the gateway."""
+        reader = self.readers.setdefault(end, Reader())
+        asked = reader.feed(data)
+        must(reader.error is None, f"the engine gets nonsense: {reader.error}")
+        self.requests += asked
+        for request in asked:
+            head_only = request.method == b"HEAD"
+            answer = GOOD[:-2] if head_only else GOOD
+            asyncio.get_running_loop().call_soon(end.say, answer)
+
+    def in_order(self) -> bool:
+        """Whether no request was left half."""
+        return all(reader.between or reader.over for reader in self.readers.values())
+
+
+class Stage:
+    """A world for one input after another: nothing that matters is left when one is over."""
+
+    def __init__(self) -> None:
+        self._world = World()
+
+    def play(self, given: Input) -> None:
+        """Play an input; raises when something does not hold."""
+        world = self._world
+        world.begin()
+        world.run_until_complete(_answer(world, given) if given.engine else _ask(world, given))
+        must(not world.troubles, "; ".join(world.troubles))
+
+    def close(self) -> None:
+        """End the world."""
+        self._world.close()
+
+
+def new_front() -> Front:
+    """A gateway with one profile, ``m``, that serves."""
+    routed = Routed(name="m", served=(), engine_name="m", endpoint=Endpoint(port=1))
+    table = Table({"m": routed})
+    table.take(State(standings={"m": Standing.SERVING}, committed=("m",)))
+    keys = KeyRing(Path("/nonexistent"))
+    return Front(router=table, observer=Meter(), gatekeeper=keys, limits=LIMITS)
+
+
+# --- a client says anything ----------------------------------------------------------------
+
+
+async def _ask(world: World, given: Input) -> None:
+    front, engine = new_front(), Engine()
+    world.engine = engine.hear
+    client = End(front.connection(loopback=True))
+    for piece in given.pieces():
+        client.say(piece)
+        await _settle()
+        if given.how & 1 and client.written:
+            await _choke(client)
+    if given.how & 2:
+        client.hang_up()
+    await asyncio.sleep(PATIENCE_S)
+    must(client.lost, "the connection is still there")
+    must(engine.in_order(), "a request was left half")
+    _check_memory(front)
+    _check_forwarded(given.raw, engine.requests)
+    _check_told(client, given.raw, engine.requests)
+
+
+def _check_forwarded(raw: bytes, requests: list[Read]) -> None:
+    """No request that h11 does not see, in its order, and each as h11 sees it."""
+    seen = read_leniently(raw)
+    left = iter(seen.requests)
+    for ours in requests:
+        # Those in between were refused for what they ask, and the connection went on.
+        must(any(_same(ours, theirs) for theirs in left), f"h11 sees none such ({seen.error})")
+
+
+def _same(ours: Read, theirs: Read) -> bool:
+    return (
+        ours.method == theirs.method
+        and theirs.target.endswith(ours.target)
+        and ours.body == theirs.body
+    )
+
+
+def _check_told(client: End, raw: bytes, requests: list[Read]) -> None:
+    """One good answer for each request, and at most one refusal behind them."""
+    if b"HEAD" in raw:
+        # Which answers have no body then, only the gateway could tell.
+        return
+    told = read_answers(bytes(client.written))
+    good = [one for one in told if one.status == 200]
+    must(len(good) <= len(requests), "an answer that nobody gave")
+    must(all(one.whole for one in told), "a half answer")
+    must(not any(one.close for one in told[:-1]), "an answer behind the last one")
+
+
+# --- an engine says anything ---------------------------------------------------------------
+
+
+async def _answer(world: World, given: Input) -> None:
+    front, engine = new_front(), Engine()
+    kind = given.how % len(_REQUESTS)
+    asked: list[End] = []
+    world.engine = lambda end, _: asked.append(end)
+    client = End(front.connection(loopback=True))
+    client.say(_REQUESTS[kind])
+    await _settle()
+    must(len(asked) == 1, "the request did not get there")
+    for piece in given.pieces():
+        asked[0].say(piece)
+        await _settle()
+        if given.how & 0x40:
+            await _choke(client)
+    if given.how & 0x80:
+        asked[0].hang_up()
+        await _settle()
+    if kind != _WEBSOCKET:
+        told = _check_answer(client, given, head_only=kind == _HEAD_ONLY)
+        world.engine = engine.hear
+        for end in world.engines:
+            end.heard = engine.hear
+        if told is not None and told.whole:
+            await _check_next(client)
+    asked[0].hang_up()
+    client.hang_up()
+    await asyncio.sleep(PATIENCE_S)
+    must(client.lost, "the connection is still there")
+    _check_memory(front)
+
+
+def _check_answer(client: End, given: Input, *, head_only: bool) -> Told | None:
+    """At most one answer, the engine's as h11 sees it, and no end that the engine's has not."""
+    closed = client.is_closing() and not client.aborted
+    told = read_answers(bytes(client.written), head_only=head_only, closed=closed)
+    must(len(told) <= 1, "two answers to one request")
+    if not told:
+        must(not client.is_closing() or client.aborted, "the client was not told")
+        return None
+    if told[0].whole and not _own_words(told[0], head_only=head_only):
+        seen = read_answer(given.raw, head_only=head_only, closed=bool(given.how & 0x80))
+        must(seen.status in (None, told[0].status), "another status")
+        must(seen.status is None or seen.whole, "an end was made up")
+        must(seen.status is None or seen.body == told[0].body, "another body")
+    return told[0]
+
+
+def _own_words(told: Told, *, head_only: bool) -> bool:
+    """Whether it is the gateway that speaks, of an engine's failure."""
+    return b'"engine_failed"' in told.body or (head_only and told.status == 502)
+
+
+async def _check_next(client: End) -> None:
+    """The next request gets its own answer, not what the engine said too much."""
+    if client.is_closing() or client.ended:
+        return
+    del client.written[:]
+    client.say(asking_sentinel())
+    await _settle()
+    told = read_answers(bytes(client.written))
+    must(
+        [(one.status, one.body) for one in told] == [(200, b"{}")], "the answer to another request"
+    )
+
+
+# --- both -----------------------------------------------------------------------------------
+
+
+async def _settle() -> None:
+    """Let everything happen that takes no time."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+async def _choke(client: End) -> None:
+    """A client that takes nothing for a moment."""
+    if client.lost or client.is_closing():
+        return
+    client.unsent = len(client.written)
+    client.protocol.pause_writing()
+    await asyncio.sleep(0.1)
+    client.unsent = 0
+    if not client.lost:
+        client.protocol.resume_writing()
+    await _settle()
+
+
+def _check_memory(front: Front) -> None:
+    """Nothing is kept of clients that have gone."""
+    must(front.counters.buffered_bytes == 0, f"{front.counters.buffered_bytes} bytes are kept")
+    must(front.in_flight(["m"]) == 0, "a request is still under way")
+    must(len(front.waiting) == 0, "a request still waits")
+
+
+def must(holds: object, otherwise: str) -> None:
+    """Raise unless it holds."""
+    if not holds:
+        raise BrokenError(otherwise)
