@@ -13,15 +13,19 @@ from enum import IntEnum
 from math import inf
 from typing import Final, Protocol, cast
 
-from appliance.domain.gateway import Key, Limits, Refusal
+from appliance.domain.gateway import Key, Refusal
 from appliance.gateway import answers, heads, intake
-from appliance.gateway.exchange import Exchange, Relay
+from appliance.gateway.exchange import Exchange
 from appliance.gateway.heads import RequestHead
-from appliance.gateway.intake import Chunks
+from appliance.gateway.intake import Body
 from appliance.gateway.known import Known
+from appliance.gateway.relay import Relay
 from appliance.gateway.reply import error
 from appliance.gateway.sockets import reset_on_close, tune
 
+ASK_AGAIN_S: Final = 1.0
+"""So long a connection that is to end, unknown to its client, waits for a request: that one is
+answered, and the answer says that it was the last."""
 _AHEAD: Final = 64 << 10
 _WRITE_HIGH: Final = 64 << 10
 _LINGER_S: Final = 2.0
@@ -46,8 +50,6 @@ _HEAD, _BODY, _BUSY, _TUNNEL, _CLOSING = Step
 class Owner(Relay, Protocol):
     """What all connections share."""
 
-    limits: Limits
-
     def joined(self, client: "ClientConnection") -> Refusal | None:
         """A client has connected; a refusal when there are too many."""
         ...
@@ -67,14 +69,12 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_blocked_bytes",
         "_body",
-        "_chunks",
         "_exchange",
         "_head",
         "_key",
         "_known",
         "_loop",
         "_loopback",
-        "_missing",
         "_overrun",
         "_owner",
         "_paused",
@@ -96,11 +96,8 @@ class ClientConnection(asyncio.Protocol):
         """The last head."""
         self._head: RequestHead | None = None
         self._key: Key | None = None
-        self._body: bytearray | None = None
-        self._missing = 0
-        """Of a body with a length."""
-        self._chunks: Chunks | None = None
-        """A body without one."""
+        self._body: Body | None = None
+        """What is being read."""
         self._overrun = False
         """Something that was read belongs to the next request: there can be none."""
         self._paused = False
@@ -236,10 +233,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _await_body(self, head: RequestHead, length: int, data: bytes) -> None:
         self._step = _BODY
-        self._body = bytearray()
-        if length < 0:
-            self._chunks = Chunks()
-        self._missing = length
+        self._body = Body(length)
         if data:
             self._read_body(data)
         else:
@@ -248,50 +242,28 @@ class ClientConnection(asyncio.Protocol):
                 self.write(answers.CONTINUE)
 
     def _read_body(self, data: bytes) -> None:
-        head, body, chunks = self._head, self._body, self._chunks
+        head, body = self._head, self._body
         assert head is not None and body is not None  # noqa: S101, PT018 - they come first
-        before = len(body)
-        if chunks is not None:
-            good = chunks.feed(data)
-            body += chunks.pieces
-            chunks.pieces.clear()
-            complete, self._overrun = chunks.complete, chunks.overrun
-        else:
-            good = True
-            missing = self._missing
-            body += data[:missing] if len(data) > missing else data
-            self._rest = data[missing:]
-            self._missing = missing - len(data)
-            complete = self._missing <= 0
-        self._owner.counters.buffered_bytes += len(body) - before
-        refusal = self._too_much(body, chunks) if good else intake.malformed()
+        counters, limits = self._owner.counters, self._owner.limits
+        before = len(body.data)
+        self._rest = body.feed(data)
+        counters.buffered_bytes += len(body.data) - before
+        refusal = body.fault(limits)
+        if refusal is None and counters.buffered_bytes > limits.buffered_bytes:
+            refusal = intake.BUSY
         if refusal is not None:
             self._refuse(refusal)
-        elif complete:
-            self._body = self._chunks = None
-            self._start(head, bytes(body))
+        elif body.complete:
+            self._body = None
+            self._overrun = body.overrun
+            self._start(head, bytes(body.data))
         else:
-            self.deadline_s = self._loop.time() + self._owner.limits.body_s
-
-    def _too_much(self, body: bytearray, chunks: Chunks | None) -> Refusal | None:
-        limits = self._owner.limits
-        if len(body) > limits.body_bytes:
-            return large_body(limits)
-        if chunks is not None and chunks.dry > limits.head_bytes and not chunks.complete:
-            return intake.large_head()
-        if self._owner.counters.buffered_bytes > limits.buffered_bytes:
-            return Refusal(
-                status=503,
-                code="busy",
-                message="the requests that are being read take too much memory already",
-                retry_after_s=5,
-            )
-        return None
+            self.deadline_s = self._loop.time() + limits.body_s
 
     def _forget_body(self) -> None:
         if self._body is not None:
-            self._owner.counters.buffered_bytes -= len(self._body)
-            self._body = self._chunks = None
+            self._owner.counters.buffered_bytes -= len(self._body.data)
+            self._body = None
 
     # The exchange, and its end.
 
@@ -322,7 +294,8 @@ class ClientConnection(asyncio.Protocol):
             self.deadline_s = self._loop.time() + self._owner.limits.stuck_s
             self.engine_blocked(blocked=True)
         else:
-            self.deadline_s = self._loop.time() + self._owner.limits.idle_s
+            idle_s = ASK_AGAIN_S if self._owner.closing else self._owner.limits.idle_s
+            self.deadline_s = self._loop.time() + idle_s
             if self._rest or self._paused:
                 self._loop.call_soon(self._next)
 
@@ -426,12 +399,3 @@ class ClientConnection(asyncio.Protocol):
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-
-def large_body(limits: Limits) -> Refusal:
-    """The refusal of a body that is too large."""
-    return Refusal(
-        status=413,
-        code="body_too_large",
-        message=f"a request's body may have {limits.body_bytes} bytes",
-    )

@@ -10,18 +10,17 @@ are held call in, and every call is a step.
 
 import asyncio
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from appliance.domain.gateway import Key, Refusal, Routed
 from appliance.gateway import asked, heads
 from appliance.gateway.answers import AnswerHead
-from appliance.gateway.counters import Counters
 from appliance.gateway.engine import EngineConnection, Loss
 from appliance.gateway.heads import RequestHead
-from appliance.gateway.interfaces import Measured, Observer, Router
+from appliance.gateway.interfaces import Measured
 from appliance.gateway.pool import Lane
+from appliance.gateway.relay import Client, Relay
 from appliance.gateway.reply import Reply, Stage
-from appliance.gateway.waiting import Waiting
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
 
@@ -56,45 +55,6 @@ class Step(Enum):
     ANSWERING = 5
     TUNNEL = 6
     OVER = 7
-
-
-class Client(Protocol):
-    """Whose request it is."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def finished(self, *, close: bool) -> None:
-        """The answer is complete."""
-        ...
-
-    def broken(self) -> None:
-        """The answer will never be complete: break the connection."""
-        ...
-
-    def tunnel(self) -> None:
-        """From here on it speaks another protocol."""
-        ...
-
-    def engine_blocked(self, *, blocked: bool) -> None:
-        """Read no more for now; or read on."""
-        ...
-
-
-class Relay(Protocol):
-    """What all requests share."""
-
-    router: Router
-    observer: Observer
-    counters: Counters
-    waiting: "Waiting"
-    closing: bool
-    """Every connection ends with the answer that is under way."""
-
-    def lane(self, routed: Routed) -> Lane:
-        """The way to a profile."""
-        ...
 
 
 class Exchange:
@@ -377,7 +337,8 @@ class Exchange:
     def _end(self) -> None:
         reply = self._reply
         self._over(reply.status)
-        self._client.finished(close=reply.close or self._relay.closing)
+        # Only a client that was told so expects the connection to end.
+        self._client.finished(close=reply.close)
 
     def _over(self, status: int) -> None:
         if self._step is Step.HELD:

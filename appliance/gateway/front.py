@@ -5,20 +5,20 @@ await loop.create_server(partial(front.connection, loopback=True), sock=listener
 """
 
 import asyncio
-from collections.abc import Container, Iterable
+import contextlib
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from appliance.domain.gateway import Key, Limits, Refusal, Routed
-from appliance.gateway.client import ClientConnection, large_body
+from appliance.gateway import intake
+from appliance.gateway.client import ASK_AGAIN_S, ClientConnection
 from appliance.gateway.counters import Counters
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Gatekeeper, Observer, Router
-from appliance.gateway.pool import Lane
+from appliance.gateway.pool import Flying, Lane
 from appliance.gateway.waiting import Waiting
 from appliance.planning.routing import paths
 
-_GRACE_S: Final = 1.0
-"""For a client that uses its connection again and again: it is told with its next answer."""
 _FLUSH_S: Final = 1.0
 _SWEEPS: Final = 10
 """In the shortest of the limits."""
@@ -74,6 +74,8 @@ class Front:
         """Every connection ends with the answer that is under way."""
         self._gatekeeper = gatekeeper
         self._clients: set[ClientConnection] = set()
+        self._alone = asyncio.Event()
+        """The last client has left; up to date only for those that cleared it and wait."""
         self._lanes: dict[str, Lane] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
@@ -99,12 +101,21 @@ class Front:
         Returns:
             How many finished, how many were cut.
         """
-        return await self._drain(self._chosen(names), timeout_s, DRAINED)
+        lanes = self._chosen(names)
+        before = _flying(lanes)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for lane in lanes:
+                    while lane.flying:
+                        lane.landed.clear()
+                        await lane.landed.wait()
+        left = _cut(lanes, DRAINED)
+        return len(before - left), len(left)
 
     def close_idle(self) -> None:
         """Take no second request on any connection: idle ones are closed after a moment."""
         self.closing = True
-        at_s = asyncio.get_running_loop().time() + _GRACE_S
+        at_s = asyncio.get_running_loop().time() + ASK_AGAIN_S
         for client in self._clients:
             client.end_soon(at_s)
 
@@ -114,38 +125,21 @@ class Front:
         Returns:
             How many requests finished, how many were cut.
         """
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
+        lanes = list(self._lanes.values())
+        before = _flying(lanes)
         self.close_idle()
-        # A client that has just been answered may be about to ask again on its connection, and
-        # cannot know that it is being closed: it gets this one answer, and is told to reconnect.
-        quiet_s = loop.time() + min(_GRACE_S, timeout_s)
-        while self._clients and loop.time() < quiet_s:
-            await asyncio.sleep(self._sweep_s)
-        while len(self.waiting) and loop.time() < end_s:
-            await asyncio.sleep(self._sweep_s)
+        await self._until_alone(timeout_s)
         refused = self.waiting.refuse_all(STOPPED)
-        left_s = max(0.0, end_s - loop.time())
-        finished, cut = await self._drain(list(self._lanes.values()), left_s, STOPPED)
+        left = _cut(list(self._lanes.values()), STOPPED)
         await self._hang_up()
-        return finished, cut + refused
+        return len(before - left), len(left) + refused
 
-    async def _drain(self, lanes: list[Lane], timeout_s: float, why: Refusal) -> tuple[int, int]:
-        before = {one for lane in lanes for one in lane.flying}
-        try:
-            async with asyncio.timeout(timeout_s):
-                for lane in lanes:
-                    while lane.flying:
-                        lane.landed.clear()
-                        await lane.landed.wait()
-        except TimeoutError:
-            pass
-        left = [one for lane in lanes for one in lane.flying]
-        for one in left:
-            one.cut(why)
-        for lane in lanes:
-            lane.pool.rest()
-        return len(before.difference(left)), len(left)
+    async def _until_alone(self, timeout_s: float) -> None:
+        """Wait until every client has gone, at most so long."""
+        self._alone.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s if self._clients else 0):
+                await self._alone.wait()
 
     async def _hang_up(self) -> None:
         """Close every connection, with a moment for what is still to be written."""
@@ -153,9 +147,7 @@ class Front:
         for client in tuple(self._clients):
             client.end_soon(loop.time())
             client.expire_if_due(loop.time())
-        end_s = loop.time() + _FLUSH_S
-        while self._clients and loop.time() < end_s:
-            await asyncio.sleep(self._sweep_s)
+        await self._until_alone(_FLUSH_S)
         for client in tuple(self._clients):
             client.abort()
         for lane in self._lanes.values():
@@ -180,6 +172,8 @@ class Front:
     def left(self, client: ClientConnection) -> None:
         """It is gone."""
         self._clients.discard(client)
+        if not self._clients:
+            self._alone.set()
 
     def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
         """Whose request it is; None: nobody's, from the box itself.
@@ -192,7 +186,7 @@ class Front:
         if head.place.governs and head.path not in self._allowed:
             return paths.not_exposed(head.path)
         if length > self.limits.body_bytes:
-            return large_body(self.limits)
+            return intake.large_body(self.limits)
         try:
             key = self._gatekeeper.check(head.authorization, head.api_key)
         except PermissionError:
@@ -220,3 +214,17 @@ class Front:
             idle += lane.pool.idle
         again = self._clients or idle
         self._sweeping = loop.call_later(self._sweep_s, self._sweep) if again else None
+
+
+def _flying(lanes: Iterable[Lane]) -> set[Flying]:
+    return {one for lane in lanes for one in lane.flying}
+
+
+def _cut(lanes: Sequence[Lane], why: Refusal) -> set[Flying]:
+    """End what is still under way with an error; what that was."""
+    left = _flying(lanes)
+    for one in left:
+        one.cut(why)
+    for lane in lanes:
+        lane.pool.rest()
+    return left

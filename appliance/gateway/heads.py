@@ -42,13 +42,13 @@ _SPECIAL: Final = frozenset(
 _KEPT: Final = frozenset({b"content-type", b"content-encoding"})
 _ONCE: Final = _SPECIAL - {b"connection", b"te", b"trailer", b"keep-alive", b"proxy-connection"}
 
-_ORDINARY: Final = bytes(
-    byte for byte in range(256) if (byte >= 0x20 and byte != 0x7F) or byte in b"\t\r\n"
-)
+_CONTROLS: Final = bytes((*range(0x20), 0x7F))
+_ORDINARY: Final = bytes(range(256)).translate(None, _CONTROLS) + b"\t\r\n"
 """Every byte that a head may hold, also in a value."""
 _TARGET: Final = re.compile(rb"/[!\"$-\[\]-~]*")
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\\]+)((?:[/?].*)?)")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]*)?")
+_CONTINUE: Final = b"100-continue"
 _DIGITS: Final = 19
 """Of a length, at most: more would not fit into 64 bits."""
 
@@ -108,25 +108,21 @@ def read(method: bytes, target: bytes, headers: Headers, raw: bytes) -> RequestH
             if low not in _KEPT:
                 continue
         lines += (name, b": ", value, b"\r\n")
-    return _read(method, target, old, seen, lines)
+    return _read(method, target, seen, lines, old=old)
 
 
 def _read(
-    method: bytes, target: bytes, old: bool, seen: dict[bytes, bytes], lines: list[bytes]
+    method: bytes, target: bytes, seen: dict[bytes, bytes], lines: list[bytes], *, old: bool
 ) -> RequestHead | Refusal:
-    length = _length(seen, old)
-    origin = _origin(method, target, seen.get(b"host"), old)
+    length = _length(seen.get(b"transfer-encoding"), seen.get(b"content-length"), old=old)
     if isinstance(length, Refusal):
         return length
+    origin = _host_fault(seen.get(b"host"), old=old) or _origin(method, target, seen.get(b"host"))
     if isinstance(origin, Refusal):
         return origin
-    if b"content-encoding" in seen and seen[b"content-encoding"].strip().lower() != b"identity":
-        return Refusal(
-            status=415, code="compressed_body", message="a request's body must not be compressed"
-        )
-    expects = _expects(seen, old)
-    if isinstance(expects, Refusal):
-        return expects
+    refused = _refused(seen, old=old)
+    if refused is not None:
+        return refused
     close, websocket = old, False
     if b"connection" in seen:
         tokens = _tokens(seen[b"connection"])
@@ -152,7 +148,7 @@ def _read(
         old,
         close,
         length,
-        expects,
+        not old and b"expect" in seen,
         websocket,
         seen.get(b"authorization"),
         seen.get(b"x-api-key"),
@@ -182,7 +178,7 @@ def outgoing(head: RequestHead, body: bytes, host: bytes, *, plain: bool = False
 
 def may_become(raw: bytes) -> bool:
     """Whether these bytes can be the beginning of a head; cheap, and says yes in doubt."""
-    return 0x41 <= raw[0] <= 0x5A and raw.count(b"\n") == raw.count(b"\r\n") and b"\0" not in raw
+    return raw[:1].isupper() and raw.count(b"\n") == raw.count(b"\r\n") and b"\0" not in raw
 
 
 def _is_old(method: bytes, target: bytes, raw: bytes) -> bool | None:
@@ -203,35 +199,40 @@ def _folded(raw: bytes) -> bool:
     return raw.count(b"\n") != ends or raw.count(b"\r") != ends or b"\n " in raw or b"\n\t" in raw
 
 
-def _length(seen: dict[bytes, bytes], old: bool) -> int | Refusal:
-    coding = seen.get(b"transfer-encoding")
-    length = seen.get(b"content-length")
-    if coding is None:
-        if length is None:
-            return 0
-        digits = length.strip(b" \t")
-        if not digits.isdigit() or len(digits) > _DIGITS:
-            return _bad("Content-Length is no number")
-        return int(digits)
+def _length(coding: bytes | None, length: bytes | None, *, old: bool) -> int | Refusal:
+    """Of the body; -1: it comes in chunks."""
+    if coding is not None:
+        return _fault(coding, length, old=old) or -1
+    if length is None:
+        return 0
+    digits = length.strip(b" \t")
+    if not digits.isdigit() or len(digits) > _DIGITS:
+        return _bad("Content-Length is no number")
+    return int(digits)
+
+
+def _fault(coding: bytes, length: bytes | None, *, old: bool) -> Refusal | None:
+    """What is wrong with a transfer coding."""
     if old:
         return _bad("HTTP/1.0 knows no Transfer-Encoding")
     if length is not None:
         return _bad("Transfer-Encoding and Content-Length exclude each other")
     if coding.strip(b" \t").lower() != b"chunked":
         return _bad("the only Transfer-Encoding is chunked")
-    return -1
+    return None
 
 
-def _origin(method: bytes, target: bytes, host: bytes | None, old: bool) -> bytes | Refusal:
-    """Path and query of what a request is for."""
+def _host_fault(host: bytes | None, *, old: bool) -> Refusal | None:
     if host is None:
-        if not old:
-            return _bad("there is no header Host")
-    elif _HOST.fullmatch(host.strip(b" \t")) is None:
+        return None if old else _bad("there is no header Host")
+    if _HOST.fullmatch(host.strip(b" \t")) is None:
         return _bad("the header Host is malformed")
-    if _TARGET.fullmatch(target) is not None:
-        return target
-    if target == b"*" and method == b"OPTIONS":
+    return None
+
+
+def _origin(method: bytes, target: bytes, host: bytes | None) -> bytes | Refusal:
+    """Path and query of what a request is for."""
+    if _TARGET.fullmatch(target) is not None or (target == b"*" and method == b"OPTIONS"):
         return target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None:
@@ -240,18 +241,17 @@ def _origin(method: bytes, target: bytes, host: bytes | None, old: bool) -> byte
     if host is not None and authority.lower() != host.strip(b" \t").lower():
         return Refusal(status=421, code="misdirected", message="the target names another host")
     origin: bytes = rest if rest.startswith(b"/") else b"/" + rest
-    if _TARGET.fullmatch(origin) is None:
-        return _bad("the request's target is malformed")
-    return origin
+    return origin if _TARGET.fullmatch(origin) else _bad("the request's target is malformed")
 
 
-def _expects(seen: dict[bytes, bytes], old: bool) -> bool | Refusal:
-    expected = seen.get(b"expect")
-    if expected is None or old:
-        return False
-    if expected.strip(b" \t").lower() != b"100-continue":
+def _refused(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
+    """What is understood, and not done."""
+    if seen.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
+        message = "a request's body must not be compressed"
+        return Refusal(status=415, code="compressed_body", message=message)
+    if not old and seen.get(b"expect", _CONTINUE).strip(b" \t").lower() != _CONTINUE:
         return Refusal(status=417, code="expectation_failed", message="only 100-continue is known")
-    return True
+    return None
 
 
 def _tokens(value: bytes) -> set[bytes]:

@@ -1,12 +1,23 @@
 """What httptools makes of a request: its head, and its body where that comes in chunks."""
 
+from typing import Final
+
 import httptools
 
-from appliance.domain.gateway import Refusal
+from appliance.domain.gateway import Limits, Refusal
 from appliance.gateway import heads
 from appliance.gateway.heads import RequestHead
 
-_CHUNKS_FOLLOW = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
+_CHUNKS_FOLLOW: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+BUSY: Final = Refusal(
+    status=503,
+    code="busy",
+    message="the requests that are being read take too much memory already",
+    retry_after_s=5,
+)
+TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
 
 
 class _Head:
@@ -46,13 +57,62 @@ def head(raw: bytes, most: int) -> RequestHead | Refusal:
     return heads.read(parser.get_method(), found.target, found.headers, raw)
 
 
+class Body:
+    """A request's body while it comes.
+
+    Args:
+        length: Its length; -1: it comes in chunks.
+    """
+
+    __slots__ = ("_chunks", "_missing", "complete", "data", "overrun")
+
+    def __init__(self, length: int) -> None:
+        self._chunks = Chunks() if length < 0 else None
+        self._missing = length
+        self.data = bytearray()
+        self.complete = False
+        self.overrun = False
+        """Something of the next request has been read, and cannot be given back."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Read on; what follows the body comes back."""
+        chunks = self._chunks
+        if chunks is not None:
+            chunks.feed(data)
+            self.data += chunks.pieces
+            chunks.pieces.clear()
+            self.complete, self.overrun = chunks.complete, chunks.overrun
+            return b""
+        missing = self._missing
+        self._missing = missing - len(data)
+        self.complete = self._missing <= 0
+        if self._missing >= 0:
+            self.data += data
+            return b""
+        self.data += data[:missing]
+        return data[missing:]
+
+    def fault(self, limits: Limits) -> Refusal | None:
+        """Why it is refused, so far."""
+        chunks = self._chunks
+        if len(self.data) > limits.body_bytes:
+            return large_body(limits)
+        if chunks is not None and chunks.bad:
+            return malformed()
+        if chunks is not None and chunks.dry > limits.head_bytes and not chunks.complete:
+            return large_head()
+        return None
+
+
 class Chunks:
     """A body that comes in chunks, out of them."""
 
-    __slots__ = ("_parser", "complete", "dry", "overrun", "pieces")
+    __slots__ = ("_parser", "bad", "complete", "dry", "overrun", "pieces")
 
     def __init__(self) -> None:
         self.complete = False
+        self.bad = False
+        """These are no chunks."""
         self.overrun = False
         """Something follows the body, of which the beginning has been read."""
         self.dry = 0
@@ -62,16 +122,15 @@ class Chunks:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(_CHUNKS_FOLLOW)
 
-    def feed(self, data: bytes) -> bool:
-        """Read on; False: these are no chunks."""
+    def feed(self, data: bytes) -> None:
+        """Read on."""
         self.dry += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             # The request may be whole; what follows it is not, and is not read.
             self.overrun = True
-            return self.complete
-        return True
+            self.bad = not self.complete
 
     def on_message_begin(self) -> None:
         """The first byte of a request; of the next one, when this one is complete."""
@@ -97,3 +156,9 @@ def large_head() -> Refusal:
     """The refusal of a head that is too large."""
     message = "the request's headers are too large or too many"
     return Refusal(status=431, code="head_too_large", message=message)
+
+
+def large_body(limits: Limits) -> Refusal:
+    """The refusal of a body that is too large."""
+    message = f"a request's body may have {limits.body_bytes} bytes"
+    return Refusal(status=413, code="body_too_large", message=message)

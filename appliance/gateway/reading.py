@@ -70,9 +70,8 @@ class Reading:
         """The body's bytes that may be passed on: whole chunks, large parts of one, or all."""
         pieces = self._pieces
         count = len(pieces)
-        if self._whole < count and not self.complete and self._chunked():
-            if sum(map(len, pieces[self._whole :])) < _PART_BYTES:
-                count = self._whole
+        if self._whole < count and not self.complete and self._waits(pieces):
+            count = self._whole
         self._whole = 0
         if count == len(pieces):
             self._pieces = []
@@ -81,8 +80,10 @@ class Reading:
         del pieces[:count]
         return payload
 
-    def _chunked(self) -> bool:
-        return self.answer is not None and self.answer.framing is Framing.CHUNKED
+    def _waits(self, pieces: list[bytes]) -> bool:
+        """Whether what there is of a chunk waits for the rest of it."""
+        chunked = self.answer is not None and self.answer.framing is Framing.CHUNKED
+        return chunked and sum(map(len, pieces[self._whole :])) < _PART_BYTES
 
     @property
     def ends_with_connection(self) -> bool:
