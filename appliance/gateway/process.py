@@ -115,6 +115,8 @@ class Gateway:
             working = [tasks.create_task(w) for w in (self._wanting.run(), self._look())]
             if before is not None:
                 await before.take_over()
+                # What it was told while this one came up.
+                self._table.follow()
             self._notices.ready(self._status())
             _settle()
             handed_over = await self._until_told(listeners, doors)
