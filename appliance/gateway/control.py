@@ -80,15 +80,35 @@ class Control:
         self._meter = meter
         self._reload = reload
         self._began_s = monotonic()
+        self._conversations: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer for ever. The socket's file stays: it is systemd's."""
+        """Answer for ever. The socket's file stays: it is systemd's.
+
+        Cancelled, it takes no new connections; who is waiting for an answer still gets it.
+        """
         keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.start_unix_server(
-            self._converse, sock=listener, limit=_MAX_LINE_BYTES, **keep
+            self._connected, sock=listener, limit=_MAX_LINE_BYTES, **keep
         )
         async with server:
             await server.serve_forever()
+
+    async def close(self) -> None:
+        """End every conversation, and begin none."""
+        self._closed = True
+        for task in self._conversations:
+            task.cancel()
+        await asyncio.gather(*self._conversations, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._converse(reader, writer))
+        self._conversations.add(task)
+        task.add_done_callback(self._conversations.discard)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # The next line is awaited during an answer: how else would one learn that nobody waits?
@@ -104,9 +124,9 @@ class Control:
         except (ConnectionError, ValueError):
             _log.debug("the supervisor left")
         finally:
+            writer.close()
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
-            writer.close()
 
     async def _unless_left(
         self, answer: Coroutine[Any, Any, Message], upcoming: asyncio.Future[bytes]

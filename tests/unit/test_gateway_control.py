@@ -87,6 +87,7 @@ async def controlled(path: Path) -> AsyncIterator[Gateway]:
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
+            await control.close()
             path.unlink()  # noqa: ASYNC240
 
 

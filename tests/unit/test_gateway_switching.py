@@ -143,16 +143,25 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(front.connection, loopback=True), "127.0.0.1", 0)
     supervisor = SocketGateway(directory / "gateway.sock")
-    tasks = [asyncio.create_task(control.serve(door)), asyncio.create_task(supervisor.run())]
+    answering = asyncio.create_task(control.serve(door))
+    telling = asyncio.create_task(supervisor.run())
     try:
         port = server.sockets[0].getsockname()[1]
         yield Box(table, meter, front, supervisor, engines, port)
     finally:
         server.close()
         await front.stop(0.0)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(telling)
+        for _ in range(10):
+            # asyncio loses a connection that it accepts while its server is closed.
+            await asyncio.sleep(0)
+        await ended(answering)
+        await control.close()
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def until_waiting(box: Box, count: int) -> None:
