@@ -264,7 +264,7 @@ def test_status_tells_the_traffic(
 
 def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
     """Clients of the one address have nobody to talk to: the command that helps is named."""
-    gateway = {"state": "down", "uptime_s": None, "profiles": [], "keys": []}
+    gateway: Mapping[str, object] = {"state": "down", "profiles": [], "keys": []}
     with FakeSupervisor(box.socket, answers(document(GENESIS, gateway=gateway))):
         ended = box.run("status")
     assert ended.out.splitlines()[-1] == (
