@@ -137,6 +137,17 @@ def test_a_restart_tells_a_stream_that_it_is_cut(fleet: Fleet) -> None:
     assert rest[-1] == "rc 0"
 
 
+def test_without_a_supervisor_it_goes_on(fleet: Fleet) -> None:
+    """It knows what serves from what it was told last, also when it is killed meanwhile."""
+    box = fleet.box
+    box.run("systemctl stop appliance-supervisor.socket appliance-supervisor.service")
+    for end in (f"kill -9 $({MAIN_PID})", f"systemctl restart {GATEWAY}"):
+        before = main_pid(box)
+        box.run(end)
+        assert "data: [DONE]" in box.run(ASK.format(url=HERE)).stdout
+        assert main_pid(box) != before
+
+
 def another_way_in(box: Box) -> None:
     """A second cable to the other machine, which sends what comes from 10.30.0.2 through it."""
     box.run(

@@ -70,6 +70,11 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
     "run": [("-- true", 69, NOT_RUNNING)],
     "cancel": [("", 69, f"{NOT_RUNNING}$")],
     "mark": [("a live", 69, f"{NOT_RUNNING}$"), ("genisis live", 4, UNKNOWN)],
+    "key": [
+        ("ls", 69, f"{NOT_RUNNING}$"),
+        ("add phone", 69, f"{NOT_RUNNING}$"),
+        ("rm", 2, "^key rm wants a NAME: appliance key --help$"),
+    ],
     "apply": [("", 0, "^2 profiles are applied; nothing to change$"), ("--dry-run", 0, "applied")],
     "edit": [("a", 0, "^nothing was changed$"), ("genisis", 4, UNKNOWN)],
     "profile": [("validate", 0, "^a.toml: ok\nb.toml: ok$"), ("render b", 0, "(?m)^ExecStart=")],
