@@ -46,6 +46,7 @@ class Engine:
         self.events = events
         self.port = 0
         self.connections = 0
+        self.heads: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer every request on a connection."""
@@ -53,6 +54,7 @@ class Engine:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
                 length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
                 await reader.readexactly(length)
                 await self._answer(writer)
@@ -79,7 +81,7 @@ class Systemd:
 
     def __init__(self, root: Path, **changes: object) -> None:
         self.root = root
-        for name in ("applied", "run", "state"):
+        for name in ("applied", "run", "state", "credentials"):
             (root / name).mkdir()
         self.front = listening("127.0.0.1")
         self.port: int = self.front.getsockname()[1]
@@ -122,6 +124,7 @@ class Systemd:
                 "NOTIFY_SOCKET": str(self.root / "ear"),
                 "APPLIANCE_APPLIED_DIR": str(self.root / "applied"),
                 "RUNTIME_DIRECTORY": str(self.root / "run"),
+                "CREDENTIALS_DIRECTORY": str(self.root / "credentials"),
                 "PATH": os.environ["PATH"],
             },
         )
@@ -283,7 +286,7 @@ async def test_newcomers_wait_for_the_next_process(systemd: Systemd, engine: Eng
 
 async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engine: Engine) -> None:
     """On SIGHUP a stream goes on in the old process while the new one answers at once."""
-    engine.events = 60
+    engine.events = 30
     systemd.profile(engine)
     process = await systemd.start()
     long = asyncio.ensure_future(asked(systemd.port))
@@ -299,7 +302,7 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     assert process.returncode is None
     assert systemd.front_of(new)
     assert not systemd.front_of(process.pid)
-    assert len(events(await long)) == 60
+    assert len(events(await long)) == 30
     assert await ended(process) == 0
     os.kill(new, signal.SIGTERM)
     await systemd.told("STOPPING=1")
@@ -384,6 +387,21 @@ async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> 
     assert events(await asked(systemd.port, right, address=address)) == WHOLE
     await stopped(process)
     systemd.close()
+
+
+async def test_an_engine_sees_its_own_key_and_no_others(systemd: Systemd, engine: Engine) -> None:
+    """A credential of systemd's takes the place of whatever the client has sent."""
+    systemd.profile(engine)
+    (systemd.root / "credentials" / "engine-key.m").write_text("s3cret\n")
+    text, _ = FileKeys(systemd.root / "state").add(Key(name="phone"), 1.0)
+    process = await systemd.start()
+    headers = f"Authorization: Bearer {text}\r\nX-Api-Key: {text}\r\n".encode()
+    assert events(await asked(systemd.port, headers)) == WHOLE
+    (head,) = engine.heads
+    assert head.lower().count(b"authorization: bearer s3cret\r\n") == 1
+    assert text.encode() not in head
+    assert b"api-key" not in head.lower()
+    await stopped(process)
 
 
 def own_address() -> str | None:
