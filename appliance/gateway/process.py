@@ -127,6 +127,7 @@ class Gateway:
                 self._table.retire()
                 working.append(tasks.create_task(self._follow()))
             await self._end(handed_over=handed_over)
+            await self._control.close()
             for task in working:
                 task.cancel()
 
