@@ -86,7 +86,7 @@ def switch(box: Box, name: str, question: str) -> Switched:
         for line in stream.lines():
             event: Json = json.loads(line)
             show_event(event)
-            if event.get("phase") == "hold" and event["state"] == "done":
+            if event.get("phase") == "release" and event["state"] == "done":
                 asking = stack.enter_context(box.stream(*question_of(question)))
                 say(f"             a client asks now: {question}")
             if "exit" in event:
@@ -95,7 +95,7 @@ def switch(box: Box, name: str, question: str) -> Switched:
             raise RigError(f"the switch to {name} failed: {ended} {stream.errors()}")
         say(f"  {ended['message']}")
         if asking is None:
-            raise RigError("the gateway held no requests")
+            raise RigError("the switch never waited for memory")
         show_answer("\n".join(asking.lines()), "the one who asked in the middle of it")
         if asking.wait():
             raise RigError(f"a client got no answer: {asking.errors()}")
