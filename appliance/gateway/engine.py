@@ -70,6 +70,10 @@ class Home(Protocol):
         """It may be used again."""
         ...
 
+    def heard(self, engine: "EngineConnection") -> None:
+        """The first byte has come on it."""
+        ...
+
     def forget(self, engine: "EngineConnection") -> None:
         """It is gone."""
         ...
@@ -166,6 +170,8 @@ class EngineConnection(asyncio.Protocol):
         elif self._reading is not None:
             self._read(asker, self._reading, data)
         elif not self._is_known(asker, data):
+            if not self._used:
+                self._home.heard(self)
             self._reading = reading = Reading()
             self._read(asker, reading, data)
             self._learn(reading, data)
@@ -259,7 +265,9 @@ class EngineConnection(asyncio.Protocol):
         """The answer is complete: be ready for the next request, or close."""
         self._asker = self._reading = None
         if keeps:
-            self._used = True
+            if not self._used:
+                self._used = True
+                self._home.heard(self)
             if self._paused:
                 self.resume()
             self._home.give(self)

@@ -17,6 +17,12 @@ _IDLE_S: Final = 4.0
 """And for how long. Engines close theirs after 5 s; a request that meets that is sent again."""
 
 
+_STARVED_S: Final = 0.1
+"""A new connection that was asked for so long and has said nothing may wait for a worker of the
+engine. llama.cpp's server has a thread for each connection, which stays with it while it is kept:
+40 requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones make room."""
+
+
 class Seeker(Protocol):
     """Who waits for a connection."""
 
@@ -37,7 +43,11 @@ class Pool:
         self._connect_s = limits.connect_s
         self._idle: deque[EngineConnection] = deque()
         self._all: set[EngineConnection] = set()
+        self._silent: set[EngineConnection] = set()
+        """New connections on which no byte has come yet."""
         self._connecting: set[asyncio.Task[None]] = set()
+        self._starved = False
+        """One of those has waited too long: connections are not kept until it has been heard."""
         self._closed = False
         self.known: tuple[Known, AnswerHead] | None = None
         """The head of the engine's last answer with a length."""
@@ -57,15 +67,22 @@ class Pool:
 
     def give(self, engine: EngineConnection) -> None:
         """A connection may be used again."""
-        if self._closed or len(self._idle) >= _IDLE:
+        if self._closed or self._starved or len(self._idle) >= _IDLE:
             engine.finish()
             return
         engine.idle_since_s = asyncio.get_running_loop().time()
         self._idle.append(engine)
 
+    def heard(self, engine: EngineConnection) -> None:
+        """The first byte has come on a connection."""
+        self._silent.discard(engine)
+        if not self._silent:
+            self._starved = False
+
     def forget(self, engine: EngineConnection) -> None:
         """A connection is gone."""
         self._all.discard(engine)
+        self.heard(engine)
         with suppress(ValueError):
             self._idle.remove(engine)
 
@@ -85,6 +102,19 @@ class Pool:
         self._all.add(engine)
         if not seeker.connected(engine):
             self.give(engine)
+            return
+        self._silent.add(engine)
+        self._relieve_later(engine)
+
+    def _relieve_later(self, engine: EngineConnection) -> None:
+        asyncio.get_running_loop().call_later(_STARVED_S, self._relieve, engine)
+
+    def _relieve(self, engine: EngineConnection) -> None:
+        """Make room for a connection that may be waiting for the workers of idle ones."""
+        if engine in self._silent:
+            self._starved = True
+            self.rest()
+            self._relieve_later(engine)
 
     async def _opened(self) -> EngineConnection:
         loop = asyncio.get_running_loop()

@@ -285,6 +285,27 @@ async def test_unix_sockets(tmp_path: Path) -> None:
         await caller.close()
 
 
+async def test_engines_with_a_worker_for_each_connection() -> None:
+    """A kept connection does not keep others waiting where the engine has no worker for both."""
+    worker = asyncio.Lock()
+
+    async def script(talk: Talk) -> None:
+        async with worker:
+            while True:
+                await talk.request()
+                await asyncio.sleep(0.02)
+                await talk.say(sized(b"{}"))
+
+    async with rigged(script) as rig:
+        callers = [await rig.connect() for _ in range(4)]
+        async with asyncio.timeout(2):
+            for _ in range(2):
+                for caller in callers:
+                    await caller.send(post())
+                for caller in callers:
+                    assert (await caller.answer()).status == 200
+
+
 async def test_events_as_they_come() -> None:
     """The head of a stream, and each event, reach the client before the next is there."""
     go_on = asyncio.Event()
