@@ -15,6 +15,7 @@ _UNITS: Final = {
     "GiB": 1 << 30,
     "TiB": 1 << 40,
 }
+_MOST_DIGITS: Final = 999_999_999
 _DURATION: Final = re.compile(
     r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,6})?)s)?"
     r"(?:(\d{1,9})ms)?\Z",
@@ -32,6 +33,15 @@ def size_bytes(text: str) -> int | None:
     if unit is None and float(number) != 0:
         return None  # a bare number could be bytes or MiB: ask
     return round(float(number) * _UNITS[unit or "B"])
+
+
+def size_text(count_bytes: int) -> str:
+    """`count_bytes` as `size_bytes` reads it: exactly where a unit fits, else to a few bytes."""
+    if not count_bytes:
+        return "0"
+    unit = next(u for u in ("TiB", "GiB", "MiB", "KiB", "B") if not count_bytes % _UNITS[u])
+    whole = count_bytes // _UNITS[unit]
+    return f"{whole}{unit}" if whole <= _MOST_DIGITS else f"{count_bytes / _UNITS['GiB']:.6f}GiB"
 
 
 def duration_s(text: str) -> float | None:

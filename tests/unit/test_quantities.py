@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.domain.quantities import duration_s, size_bytes
+from appliance.domain.quantities import duration_s, size_bytes, size_text
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,23 @@ from appliance.domain.quantities import duration_s, size_bytes
 )
 def test_a_size_needs_its_unit(text: str, size: int | None) -> None:
     """Binary and decimal units are told apart; a bare number other than 0 is no size."""
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0"),
+        (64 << 20, "64MiB"),
+        (3 << 40, "3TiB"),
+        (1536, "1536B"),
+        (2048, "2KiB"),
+        (19_971_597_926, "18.600000GiB"),
+    ],
+)
+def test_a_size_is_written_as_it_is_read(size: int, text: str) -> None:
+    """What a command shows may be put into a file again."""
+    assert size_text(size) == text
     assert size_bytes(text) == size
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from appliance.domain.quantities import duration_s, size_bytes
+from appliance.domain.quantities import duration_s, size_bytes, size_text
 from appliance.domain.spec import Gpus, KvCache, Override
 
 _MAX_TEXT: Final = 4096
@@ -176,7 +176,9 @@ def _positive(seconds: float) -> float:
     return seconds
 
 
-Size = Annotated[int, BeforeValidator(_size), Kind("size")]
+Size = Annotated[
+    int, BeforeValidator(_size), PlainSerializer(size_text, when_used="json"), Kind("size")
+]
 Duration = Annotated[float, BeforeValidator(_duration), Kind("duration")]
 Deadline = Annotated[Duration, AfterValidator(_positive)]
 
