@@ -148,6 +148,23 @@ def test_without_a_supervisor_it_goes_on(fleet: Fleet) -> None:
         assert main_pid(box) != before
 
 
+def test_the_port_can_be_changed(fleet: Fleet) -> None:
+    """Applied, it is another one, with no restart; after a boot it is systemd's own again."""
+    box, there = fleet.box, "http://127.0.0.1:8015"
+    before = box.run(f"systemctl show -P ActiveEnterTimestamp {GATEWAY}").stdout
+    settings(fleet, "port = 8015")
+    box.wait_for("ss -Hltn sport = :8015 | grep -q 127.0.0.1")
+    box.wait_for("! ss -Hltn sport = :8010 | grep -q 127.0.0.1")
+    assert code(box, there) == "200"
+    assert box.run(f"systemctl show -P ActiveEnterTimestamp {GATEWAY}").stdout == before
+    box.run(f"systemctl restart {GATEWAY}")
+    assert code(box, there) == "200"
+    box.reboot()
+    box.wait_for(f"systemctl is-active {GATEWAY}")
+    assert code(box, there) == "200"
+    assert box.run(f"systemctl show -P NFileDescriptorStore {GATEWAY}").stdout == "0\n"
+
+
 def another_way_in(box: Box) -> None:
     """A second cable to the other machine, which sends what comes from 10.30.0.2 through it."""
     box.run(

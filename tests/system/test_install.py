@@ -18,7 +18,7 @@ LEFT = (
     " /usr/local/lib/sysusers.d/appliance.conf /usr/local/lib/tmpfiles.d/appliance.conf"
     " /usr/local/share/appliance /usr/local/share/zsh/site-functions/_appliance"
     " /etc/systemd/system/*.wants/appliance* /var/lib/appliance-applied"
-    " /etc/polkit-1/rules.d/50-appliance.rules 2>/dev/null"
+    " /etc/polkit-1/rules.d/50-appliance.rules /etc/systemd/system/appliance-* 2>/dev/null"
 )
 
 
@@ -118,6 +118,9 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     """Uninstalling takes everything but profiles and state, twice if asked; --purge those too."""
     installed.write("/etc/appliance/profiles/mine.toml", "engine = 'command'\n")
     installed.run("mkdir -p /run/appliance-backend/mine /var/cache/appliance-backend/mine")
+    installed.write("/etc/appliance/appliance.toml", "[gateway]\nport = 8015\n")
+    installed.run("appliance apply", check=False)
+    installed.run("test -e /etc/systemd/system/appliance-gateway.socket.d/50-applied.conf")
     for _ in range(2):
         installed.run(f"{INSTALL} --uninstall")
         assert installed.run(LEFT, check=False).stdout == ""
