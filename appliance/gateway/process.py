@@ -148,7 +148,8 @@ class Gateway:
                 _log.error("%s is closed: there is no key (appliance key add NAME)", place)
             self._shut = True
             return _Closed()
-        self._shut = False
+        # Said once, and again only after there was a key: anybody out there can knock.
+        self._shut = self._shut and self._keys.empty
         trusted = place.loopback and not self._configuration.keys_always
         return self._front.connection(loopback=trusted)
 
