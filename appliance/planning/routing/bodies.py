@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from appliance.planning.routing.changes import Changes, Edit, Edits, change
-from appliance.planning.routing.scanning import BodyError, Member, members, string, top_level
+from appliance.planning.routing.scanning import (
+    BodyError,
+    Member,
+    glance,
+    members,
+    string,
+    top_level,
+)
 from appliance.planning.routing.splicing import Cut, spliced
 
 __all__ = ["BodyError", "Document", "opened", "read_model", "rewritten", "streams"]
@@ -12,17 +19,28 @@ __all__ = ["BodyError", "Document", "opened", "read_model", "rewritten", "stream
 class Document:
     """The top level of a JSON body, found in one pass; see `opened`."""
 
-    __slots__ = ("_at", "_body", "_members", "_span", "model", "streams")
+    __slots__ = ("_body", "_span", "_top", "model", "streams")
 
-    def __init__(self, body: bytes, at: int, found: list[Member]) -> None:
+    def __init__(self, body: bytes) -> None:
         self._body = body
-        self._at = at
-        self._members = found
+        self._top: tuple[int, list[Member]] | None = None
+        """Where its brace is, and its members; None: nobody has looked."""
         self._span: tuple[int, int] | None = None
         self.model: str | None = None
         """What the client asks for; None: it does not say, or says null."""
         self.streams: bool = False
         """Whether it asks for a stream of events."""
+        glanced = glance(body)
+        if glanced is not None:
+            self.model, self._span, self.streams = glanced
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Look at every member."""
+        body = self._body
+        self._top = top_level(body)
+        _, found = self._top
         seen_stream = False
         for key, _, start, end in found:
             if key == "model":
@@ -48,7 +66,8 @@ class Document:
             if body[start:end] == changes.model:
                 return body
             return b"".join((body[:start], changes.model, body[end:]))
-        return spliced(body, _cuts(body, self._at, self._members, changes.edits, ""))
+        at, found = self._top or top_level(body)
+        return spliced(body, _cuts(body, at, found, changes.edits, ""))
 
 
 def opened(body: bytes) -> Document:
@@ -58,8 +77,7 @@ def opened(body: bytes) -> Document:
         BodyError: It is no JSON object in UTF-8, says something twice that it is routed by, is
             nested too deeply, or would take more memory than its size explains.
     """
-    at, found = top_level(body)
-    return Document(body, at, found)
+    return Document(body)
 
 
 def read_model(body: bytes) -> str | None:

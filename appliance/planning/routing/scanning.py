@@ -57,6 +57,13 @@ _scan_once: Final = make_scanner(
 # The C function; the type stubs leave it out.
 _scan_string: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 
+_read_once: Final = make_scanner(
+    cast("Any", json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_constant))
+)
+_SHORT_BYTES: Final = 4096
+"""Bodies up to here are tried the short way; they cannot hold too many members."""
+_MODEL_MEMBER: Final = re.compile(rb'"model"[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
+
 Member = tuple[str, int, int, int]
 """Key; where its quote is; where the value begins; where it ends."""
 
@@ -80,6 +87,43 @@ def top_level(body: bytes) -> tuple[int, list[Member]]:
     if _whitespace(text, end).end() != len(text):  # type: ignore[union-attr]
         raise BodyError(f"the body is not JSON: something follows the object at byte {end}")
     return at, found
+
+
+def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | None:
+    """The model, where it is written, and whether a stream is wanted, of an everyday body.
+
+    Most bodies say each thing once and plainly. The C scanner reads such a one in one go, which
+    takes half as long as `top_level`: on the path of every request.
+
+    Returns:
+        None: a closer look is needed, also to say what is wrong.
+    """
+    if not _is_everyday(body):
+        return None
+    text = body.decode("ascii")
+    try:
+        found, end = _read_once(text, 0)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    written = _MODEL_MEMBER.search(body) if "model" in found else None
+    if end != len(text) or (written is None and "model" in found):
+        return None
+    streams = found.get("stream") is True
+    if written is None:
+        return None, None, streams
+    return found["model"], written.span(1), streams
+
+
+def _is_everyday(body: bytes) -> bool:
+    """Whether what a body is routed by is written at most once, and in one way only."""
+    return (
+        len(body) <= _SHORT_BYTES
+        and body.startswith(b"{")
+        and body.isascii()
+        and b"\\u" not in body
+        and body.count(b'"model"') <= 1
+        and body.count(b'"stream"') <= 1
+    )
 
 
 def members(body: bytes, start: int, end: int) -> list[Member]:
