@@ -75,7 +75,6 @@ class Exchange:
         "_relay",
         "_reply",
         "_request",
-        "_retried",
         "_step",
         "key",
     )
@@ -103,7 +102,6 @@ class Exchange:
         self._engine: EngineConnection | None = None
         self._request = b""
         self._profile = ""
-        self._retried = False
         self._again: asyncio.TimerHandle | None = None
         self._grace_end_s = 0.0
         self._step = Step.START
@@ -278,8 +276,8 @@ class Exchange:
         self._engine = None
         if self._step is Step.TUNNEL:
             self._end()
-        elif loss is Loss.STALE and not self._retried and self._lane is not None:
-            self._retried = True
+        elif loss is Loss.STALE and self._lane is not None:
+            # Once: a new connection is never stale.
             self._relay.counters.retried += 1
             self._connect(self._lane)
         else:

@@ -218,6 +218,18 @@ async def test_engines_that_speak_unasked() -> None:
             await asyncio.sleep(0.1)
 
 
+async def test_connections_that_are_about_to_close() -> None:
+    """A connection that is being closed is not used in the moment before it is."""
+    async with rigged(answering(sized(b"1"))) as rig:
+        caller = await rig.connect()
+        await caller.send(post())
+        await caller.answer()
+        pool = rig.front._lanes["genesis"].pool
+        (engine,) = pool._all
+        engine.finish()
+        assert pool.take() is None
+
+
 @pytest.mark.parametrize("unix", [False, True])
 async def test_nobody_listens(tmp_path: Path, *, unix: bool) -> None:
     """An engine that accepts nothing for longer than its crash takes to be told is an error."""
