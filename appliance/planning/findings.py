@@ -96,3 +96,14 @@ def warn(text: str, source: Source | None = None, wanted_bytes: int | None = Non
 def fine(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
     """What speaks for it."""
     return Finding(level=Level.OK, text=text, source=source, wanted_bytes=wanted_bytes)
+
+
+def named(holder: Holder) -> str:
+    """Who it is: "python3 (pid 4121, session-3.scope, user ana)"."""
+    facts = (f"pid {holder.pid}", holder.unit, f"user {holder.user or 'unknown'}")
+    return f"{holder.comm or 'a process'} ({', '.join(filter(None, facts))})"
+
+
+def amount_of(holder: Holder) -> str:
+    """How much it holds: "2.0 GiB"; "memory" where the driver does not say."""
+    return "memory" if holder.held_bytes is None else f"{holder.held_bytes / GIB:.1f} GiB"

@@ -6,7 +6,7 @@ from appliance.domain.claims import Claim, gpu_indexes
 from appliance.domain.names import RUN_UNIT, profile_of
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
-from appliance.planning.admission import GIB, BoxFacts, Finding, Level
+from appliance.planning.findings import BoxFacts, Finding, amount_of, named, refuse, warn
 
 
 def run_findings(kind: Kind, goal: Goal, observed: Observed, box: BoxFacts) -> tuple[Finding, ...]:
@@ -19,24 +19,24 @@ def run_findings(kind: Kind, goal: Goal, observed: Observed, box: BoxFacts) -> t
 
 def _unit_findings(observed: Observed) -> Iterable[Finding]:
     if not observed.run.loaded:
-        yield _refuse(f"{RUN_UNIT} is not installed: run install.sh again")
+        yield refuse(f"{RUN_UNIT} is not installed: run install.sh again")
     elif not observed.run.idle:
-        yield _refuse(f"a command runs already: sudo systemctl stop {RUN_UNIT} ends it")
+        yield refuse(f"a command runs already: sudo systemctl stop {RUN_UNIT} ends it")
 
 
 def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
     present = box.gpu_total_bytes
     if box.gpu_error is not None and not present:
-        yield _refuse(f"no GPU can be read: {box.gpu_error} (--gpus none takes the CPU alone)")
+        yield refuse(f"no GPU can be read: {box.gpu_error} (--gpus none takes the CPU alone)")
         return
     indexes = gpu_indexes(claim)
     wanted = sorted(present) if indexes is None else sorted(indexes)
     if missing := [n for n in wanted if n not in present]:
         count = len(present)
-        yield _refuse(f"there is no GPU {missing[0]}: the box has {count or 'none'}")
+        yield refuse(f"there is no GPU {missing[0]}: the box has {count or 'none'}")
         return
     if not wanted:
-        yield _refuse("the box has no GPU: --gpus none takes the CPU alone")
+        yield refuse("the box has no GPU: --gpus none takes the CPU alone")
         return
     for index in wanted:
         yield from _foreign_findings(index, box)
@@ -46,14 +46,4 @@ def _foreign_findings(index: int, box: BoxFacts) -> Iterable[Finding]:
     """Memory that no switch frees: whether the command can do without, its caller knows."""
     for holder in box.gpu_holders.get(index, ()):
         if profile_of(holder.unit) is None:
-            held = holder.held_bytes
-            amount = "memory" if held is None else f"{held / GIB:.1f} GiB"
-            yield Finding(
-                level=Level.WARN,
-                text=f"{amount} of GPU {index} stays with {holder.comm or 'a process'}"
-                f" (pid {holder.pid}, user {holder.user})",
-            )
-
-
-def _refuse(text: str) -> Finding:
-    return Finding(level=Level.REFUSE, text=text)
+            yield warn(f"{amount_of(holder)} of GPU {index} stays with {named(holder)}")

@@ -14,7 +14,16 @@ from appliance.domain.memory import Holder, Quality
 from appliance.domain.names import profile_of
 from appliance.domain.need import Source
 from appliance.domain.profile import Applied
-from appliance.planning.findings import GIB, BoxFacts, Finding, fine, refuse, warn
+from appliance.planning.findings import (
+    GIB,
+    BoxFacts,
+    Finding,
+    amount_of,
+    fine,
+    named,
+    refuse,
+    warn,
+)
 from appliance.planning.need import BoxNeed, used_gpus
 from appliance.planning.wording import size
 
@@ -152,23 +161,18 @@ def _holder_findings(
     enough = _fits(need, box, capacity, held)
     say = warn if enough else refuse
     for holder in _merged(held):
-        amount = "memory" if holder.held_bytes is None else f"{_gib(holder.held_bytes)} GiB"
+        amount = amount_of(holder)
         profile = profile_of(holder.unit)
         if profile is not None:
             yield say(f"{amount} held by {profile}, which keeps it: appliance stop {profile}")
         else:
-            yield say(f"{amount} held by {_named(holder)}: stop it or wait")
+            yield say(f"{amount} held by {named(holder)}: stop it or wait")
     for index, one in held.items():
         if one.nobodys:
             yield say(
                 f"{_gib(one.nobodys)} GiB of GPU {index} held by no process that is listed:"
                 " look with nvidia-smi, or reboot"
             )
-
-
-def _named(holder: Holder) -> str:
-    facts = (f"pid {holder.pid}", holder.unit, f"user {holder.user or 'unknown'}")
-    return f"{holder.comm or 'a process'} ({', '.join(filter(None, facts))})"
 
 
 def _merged(held: Mapping[int, _Held]) -> tuple[Holder, ...]:

@@ -11,7 +11,7 @@ from tests.chaos.clients import Told
 from tests.chaos.faults import dismiss, strike, unit
 from tests.chaos.observer import ENOUGH_A_SECOND
 from tests.chaos.scenario import MODELS
-from tests.chaos.verdicts import Judged, Rest, broken_words, judge, status
+from tests.chaos.verdicts import Judged, Rest, broken_words, judge, status, unlocked
 from tests.chaos.world import World
 
 CONVERGES_WITHIN_S: Final = 30.0
@@ -98,6 +98,9 @@ class Director:
         self._check_owners()
         if judged.rest is Rest.UNCLEAR:
             self._violation("unconverged", judged.why)
+        elif judged.rest in {Rest.SERVING, Rest.BY_HAND}:
+            for sentence in unlocked(world):
+                self._violation("unconverged", sentence)
         self._check_words(world.clients.told[told_before:])
         self._lift_obstacles()
         if judged.rest is Rest.SERVING:

@@ -86,9 +86,11 @@ class Observer:
         trace: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(10)
         self._thread.join()
+        self._process.stdout.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

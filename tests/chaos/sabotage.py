@@ -3,13 +3,11 @@
 import re
 from typing import Final
 
-from tests.chaos.scenario import MODELS
+from tests.chaos.scenario import LEASES, MODELS
 from tests.system.rig import Box
 
 KINDS: Final = ("gate", "conflicts", "lease")
-_LEASES: Final = " ".join(
-    f"/run/appliance-leases/{name}" for name in ("gpu-all", "gpu-0", "gpu-1", "cpu")
-)
+_LEASES: Final = " ".join(f"{LEASES}/{name}" for name in ("gpu-all", "gpu-0", "gpu-1", "cpu"))
 _LEASE_FILES: Final = "".join(f"f {path} 0640 root appliance-backend\n" for path in _LEASES.split())
 """The gate makes the lease files: without it, something else has to."""
 _CUTS: Final = {

@@ -18,6 +18,7 @@ CLOCK_FILE: Final = "/var/lib/chaos/clock"
 CLOCK_LIBRARY: Final = "/usr/local/lib/chaos/clock.so"
 TRAINER: Final = "/usr/local/lib/chaos/trainer.py"
 STATE: Final = "/var/lib/appliance"
+LEASES: Final = "/run/appliance-leases"
 WATCHDOG_S: Final = 8
 _HERE: Final = Path(__file__).parent
 _PRELOADED: Final = ("appliance-supervisor", "appliance-boot", "appliance-backend-")

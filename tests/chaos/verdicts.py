@@ -5,15 +5,17 @@ not. "Precisely" is taken seriously: a refusal must name what is held, a model t
 hand must have been put down by hand in this run, a model started by hand must be called so.
 """
 
+import fcntl
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.clients import Told
-from tests.chaos.scenario import STATE
+from tests.chaos.scenario import LEASES, MODELS, STATE
 from tests.chaos.world import World
 
 JOURNAL: Final = "/run/appliance-supervisor/operation.json"
@@ -111,6 +113,26 @@ def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -
     return Judged(Rest.UNCLEAR, f"{name} is {state} ({note}): {why}")
 
 
+def unlocked(world: World) -> Iterator[str]:
+    """What owners lack of the locks on their claims, as one sentence each."""
+    for name in world.observer.owners:
+        for device in sorted(MODELS[name].claim.devices):
+            path = Path(f"/proc/{world.box.leader}/root{LEASES}/{device}")
+            if not _is_locked(path):
+                yield f"{name} owns {device} and holds no lock on it"
+
+
+def _is_locked(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def status(world: World) -> Mapping[str, Any] | None:
     """The box's own status document; None: none could be had."""
     text = world.run("appliance", "status", "--json")
@@ -175,8 +197,10 @@ def _broken_end(one: Told, rows: Mapping[int, Mapping[str, Any]] | None) -> Iter
             yield f"accepted, and never ended: {one}"
         return
     # On a disk that was full at a boot numbers began anew, and the row has got another one.
-    ended = ((r["kind"], r["outcome"], r["message"]) for r in rows.values())
-    if row is None or (end.get("kind"), end.get("outcome"), end.get("message")) in ended:
+    keys = ["kind", "outcome"]
+    if one.words[0] != "cancel":  # who cancels is told the end in other words
+        keys.append("message")
+    if row is None or [end.get(k) for k in keys] in ([r[k] for k in keys] for r in rows.values()):
         return
     yield f"the row says {row['kind']} {row['outcome']}, {row['message']}: {one}"
 

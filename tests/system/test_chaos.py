@@ -49,7 +49,7 @@ def test_the_watch_sees_two_owners(unlocked: Box) -> None:
     """Without gate and leases two models own one GPU together, and the samples say so."""
     with Observer(unlocked, compiled("watch.c")) as observer:
         observer.booted()
-        for name in ("medium", "large"):
+        for name in ("medium", "left"):
             unlocked.run(f"systemctl start --job-mode=ignore-dependencies appliance-backend-{name}")
         assert observer.owners_max == 2
-        assert "large, medium own together" in observer.together[0]
+        assert "left, medium own together" in observer.together[0]

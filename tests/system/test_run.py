@@ -301,7 +301,8 @@ def test_what_others_hold_is_told_and_left(cards: Fleet, gpus: Gpus) -> None:
     answer = cards.box.run("appliance", "run", "--json", "--", "true", user=OPERATOR)
     told = [json.loads(line) for line in answer.stderr.splitlines()]
     texts = [e["text"] for e in told if e.get("phase") == "preflight"]
-    assert any(f"GPU 0 stays with python3 (pid {pid}, user {STRANGER})" in t for t in texts), texts
+    named = f"GPU 0 stays with python3 (pid {pid}, notebook.service, user {STRANGER})"
+    assert any(named in text for text in texts), texts
     assert len(gpus.holds()) == 1
 
 

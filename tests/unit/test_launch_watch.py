@@ -210,6 +210,9 @@ def test_remains_of_a_unit_are_in_the_way() -> None:
             pytest.skip("may not make control groups; remains stay unproved")
         with started(inside(group, ["sleep", "60"])) as process:
             assert eventually(lambda: unit_of_group(group_of(process.pid)) == group.name)
+            # A shell joins the group first and becomes the program then.
+            comm = Path(f"/proc/{process.pid}/comm")
+            assert eventually(lambda: comm.read_text() == "sleep\n")
             path = group_of(process.pid)
             assert processes_of(path) == [process.pid]
             groups = [(group.name, path)]

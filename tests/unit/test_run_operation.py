@@ -190,7 +190,7 @@ BUSY = replace(
         ((0, 1), IDLE, CARDS, []),
         ((), IDLE, BoxFacts(ram_total_bytes=1), []),
         ("all", IDLE, BUSY, [
-            (Level.WARN, "2.0 GiB of GPU 0 stays with python3 (pid 4121, user ana)"),
+            (Level.WARN, "2.0 GiB of GPU 0 stays with python3 (pid 4121, session-1.scope, user ana)"),
             (Level.WARN, "memory of GPU 1 stays with a process (pid 4121, user ana)"),
         ]),
         ((2,), IDLE, CARDS, [(Level.REFUSE, "there is no GPU 2: the box has 2")]),
