@@ -5,8 +5,7 @@ a quotation mark inside a text is escaped, so that nothing a model writes is tak
 """
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 _TOKENS: Final = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 """OpenAI's completions, its responses and Anthropic's messages, llama.cpp's ``timings``."""
@@ -17,9 +16,8 @@ _LINES: Final = (b"data:", b"event:", b"\ndata:", b"\nevent:")
 """How events begin; a newline within JSON's texts is escaped as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What an answer said about itself."""
+class Told(NamedTuple):
+    """What an answer said about itself. One is made for every answer."""
 
     output_tokens: int | None
     """None: nothing."""
