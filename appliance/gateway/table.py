@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 STATE_FILE: Final = "state.json"
 _MAX_BYTES: Final = 1 << 20
+_MOST_ROUTES: Final = 256
+"""That are remembered: a pattern takes any number of names."""
 
 Wish = Callable[[Routed, Key | None], None]
 
@@ -56,6 +58,9 @@ class Table:
         self._failures: dict[str, Refusal] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self.wish = wish
+        self._routes: dict[str | None, Routed] = {}
+        """Where requests without a key were sent since the last change, by what they asked for."""
+        self._going = _going(self._catalogue, self._state)
 
     @property
     def state(self) -> State:
@@ -71,10 +76,20 @@ class Table:
 
     def route(self, model: str | None, path: str, key: Key | None) -> Routed | Refusal:  # noqa: ARG002
         """The profile for a request; it may be held or down yet."""
-        return self._directory.resolve(model, self._state, key)
+        if key is not None:
+            return self._directory.resolve(model, self._state, key)
+        found = self._routes.get(model)
+        if found is not None:
+            return found
+        routed = self._directory.resolve(model, self._state, None)
+        if isinstance(routed, Routed) and len(self._routes) < _MOST_ROUTES:
+            self._routes[model] = routed
+        return routed
 
     def ready(self, name: str, key: Key | None) -> bool | Refusal:
         """Whether a request to a profile may go now; False: it has to wait for a change."""
+        if name in self._going:
+            return True
         profile = self._catalogue.get(name)
         if profile is None:
             return _gone(name)
@@ -139,6 +154,8 @@ class Table:
         self._failures.pop(name, None)
 
     def _wake(self) -> None:
+        self._routes.clear()
+        self._going = _going(self._catalogue, self._state)
         for future in tuple(self._waiting):
             if not future.done():
                 future.set_result(None)
@@ -177,6 +194,15 @@ class Table:
             new.replace(self._file)
         except OSError as error:
             _log.warning("the state is not kept: %s", error)
+
+
+def _going(catalogue: Iterable[str], state: State) -> frozenset[str]:
+    """Profiles that requests go to without further ado; most ask for one of them."""
+    return frozenset(
+        name
+        for name in catalogue
+        if name not in state.held and state.standing(name) is Standing.SERVING
+    )
 
 
 def may_switch(key: Key | None) -> bool:
