@@ -17,6 +17,7 @@ from appliance.gateway.known import Known
 from appliance.gateway.reading import Reading
 
 _SENT_BYTES: Final = 256 << 10
+_LARGE_BYTES: Final = 64 << 10
 _OK: Final = 200
 _SWITCHING: Final = 101
 
@@ -105,19 +106,24 @@ class EngineConnection(asyncio.Protocol):
 
     # What the exchange and the pool do with it.
 
-    def send(self, asker: Asker, request: bytes, *, head_only: bool) -> None:
+    def send(self, asker: Asker, head: bytes, body: bytes, *, head_only: bool) -> None:
         """Ask something; the answer goes to the asker.
 
         Args:
             asker: Is told everything, until the answer's end.
-            request: All of it.
+            head: The request's.
+            body: All of it.
             head_only: The answer has no body, whatever its head says.
         """
         self._asker = asker
         self._reading = None
         self._head_only = head_only
         self._told = False
-        self.write(request)
+        if len(body) < _LARGE_BYTES:
+            self.write(head + body)
+        elif self._transport is not None:
+            # One copy of it less.
+            self._transport.writelines((head, body))
 
     def write(self, data: bytes) -> None:
         """Send bytes."""

@@ -31,6 +31,7 @@ _GRACE_S: Final = 1.0
 _MOVED: Final = 307
 """For the observer: the request waits for another profile now."""
 _SWITCHING_PROTOCOLS: Final = 101
+_NOTHING: Final = (b"", b"")
 
 GONE: Final = Refusal(
     status=502,
@@ -100,7 +101,7 @@ class Exchange:
         self._lane: Lane | None = None
         self._measured: Measured | None = None
         self._engine: EngineConnection | None = None
-        self._request = b""
+        self._request = _NOTHING
         self._profile = ""
         self._again: asyncio.TimerHandle | None = None
         self._grace_end_s = 0.0
@@ -179,7 +180,7 @@ class Exchange:
                 self.refuse(asked.refused(error))
                 return
         plain = self._reply.stage is Stage.OPENED
-        self._request = heads.outgoing(self._head, body, lane.host, plain=plain)
+        self._request = heads.outgoing(self._head, len(body), lane.host, plain=plain), body
         if self._lane is not lane:
             self._leave()
             self._lane = lane
@@ -204,7 +205,8 @@ class Exchange:
     def _hand_over(self, engine: EngineConnection) -> None:
         self._step = Step.WAITING
         self._engine = engine
-        engine.send(self, self._request, head_only=self._head.method == b"HEAD")
+        head, body = self._request
+        engine.send(self, head, body, head_only=self._head.method == b"HEAD")
         if self._measured is not None:
             self._measured.sent()
 
@@ -357,7 +359,8 @@ class Exchange:
     def _forget_request(self) -> None:
         """Its bytes are not needed any more: an answer has begun, or there will be none."""
         self._relay.counters.buffered_bytes -= len(self._body)
-        self._request = self._body = b""
+        self._request = _NOTHING
+        self._body = b""
         self._document = None
 
     def _drop_engine(self) -> None:

@@ -157,23 +157,23 @@ def _read(
     )
 
 
-def outgoing(head: RequestHead, body: bytes, host: bytes, *, plain: bool = False) -> bytes:
-    """The request as an engine gets it, always with its length, never in chunks.
+def outgoing(head: RequestHead, length: int, host: bytes, *, plain: bool = False) -> bytes:
+    """The head as an engine gets it: always with the body's length, never for chunks.
 
     Args:
         head: The client's.
-        body: The whole body.
+        length: Of the body that the engine gets.
         host: The lines ``Host`` and, where the engine has a key, ``Authorization``.
         plain: Ask for an answer that is not compressed.
     """
     lines = _without_coding(head.lines) if plain else head.lines
-    if body or head.method in _WITH_BODY:
-        framing = b"Content-Length: %d\r\n\r\n" % len(body)
+    if length or head.method in _WITH_BODY:
+        framing = b"Content-Length: %d\r\n\r\n" % length
     elif head.websocket:
         framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     else:
         framing = b"\r\n"
-    return b"".join((head.method, b" ", head.target, b" HTTP/1.1\r\n", host, lines, framing, body))
+    return b"".join((head.method, b" ", head.target, b" HTTP/1.1\r\n", host, lines, framing))
 
 
 def may_become(raw: bytes) -> bool:

@@ -169,6 +169,16 @@ async def test_bodies_that_cannot_be_routed(body: bytes, param: str | None) -> N
         await caller.close()
 
 
+async def test_large_requests() -> None:
+    """A large body arrives as it was sent, whatever changes in it."""
+    prompt = "x" * 3_000_000
+    async with rigged(answering(sized(b"{}"))) as rig:
+        for model in ("genesis", "default"):
+            assert (await rig.ask(post({"prompt": prompt, "model": model}))).status == 200
+        said = [json.loads(heard.body) for heard in rig.engine.heard]
+        assert said == [{"prompt": prompt, "model": "genesis"}] * 2
+
+
 async def test_request_in_chunks() -> None:
     """A request that comes in chunks goes on with its length; trailers go no further."""
     body = post().partition(b"\r\n\r\n")[2]
