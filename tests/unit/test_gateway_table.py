@@ -56,6 +56,26 @@ async def test_routes_follow_the_state(
     assert status_of(table.ready("gone", None)) == "model_not_found"
 
 
+async def test_nothing_is_remembered_beyond_a_change() -> None:
+    """What was answered before a switch, a hold or an apply is not what is answered after it."""
+    table = Table(BOX)
+    table.take(AEON)
+    for state, default in ((AEON, "aeon"), (GENESIS, "genesis"), (AEON, "aeon")):
+        table.take(state)
+        other = "genesis" if default == "aeon" else "aeon"
+        for _ in range(2):
+            assert name_of(table.route(None, "/", None)) == default
+            assert table.ready(default, None) is True
+            assert table.ready(other, None) is not True
+    table.hold(["aeon"])
+    assert table.ready("aeon", None) is False
+    table.take(AEON)
+    assert table.ready("aeon", None) is True
+    table.adopt({"genesis": routed("genesis")})
+    assert status_of(table.ready("aeon", None)) == "model_not_found"
+    assert name_of(table.route("aeon", "/", None)) == "model_not_found"
+
+
 async def test_before_the_first_word_every_request_waits() -> None:
     """After a boot the gateway is there before the supervisor: nothing is refused meanwhile."""
     table = Table(BOX)
