@@ -13,14 +13,14 @@ from enum import Enum
 from typing import Final
 
 from appliance.domain.gateway import Key, Refusal, Routed
-from appliance.gateway import asked, heads
+from appliance.gateway import answers, asked, heads
 from appliance.gateway.answers import AnswerHead
 from appliance.gateway.engine import EngineConnection, Loss
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Measured
 from appliance.gateway.pool import Lane
 from appliance.gateway.relay import Client, Relay
-from appliance.gateway.reply import Reply, Stage
+from appliance.gateway.reply import TAIL_BYTES, Reply, Stage
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
 
@@ -65,6 +65,7 @@ class Exchange:
         "_again",
         "_body",
         "_client",
+        "_close",
         "_document",
         "_engine",
         "_grace_end_s",
@@ -95,7 +96,10 @@ class Exchange:
         self._head = head
         self._body = body
         self.key = key
-        self._reply = Reply(client, head, close=close)
+        # What follows the offer of a websocket may be anything.
+        self._close = close or head.websocket
+        self._reply: Reply | None = None
+        """What the client is told; None: nothing yet."""
         self._document: Document | Form | None = None
         self._model: str | None = None
         self._lane: Lane | None = None
@@ -111,6 +115,13 @@ class Exchange:
     def streams(self) -> bool:
         """Whether the client asks for a stream of events."""
         return self._document is not None and self._document.streams
+
+    @property
+    def reply(self) -> Reply:
+        """The answer; most are so simple that none has to be made."""
+        if self._reply is None:
+            self._reply = Reply(self._client, self._head, close=self._close)
+        return self._reply
 
     def start(self) -> None:
         """The request is there, all of it."""
@@ -134,7 +145,7 @@ class Exchange:
         if isinstance(found, Refusal):
             self.refuse(found)
             return
-        self._reply.say(found)
+        self.reply.say(found)
         self._end()
 
     # From the request to an engine.
@@ -179,7 +190,7 @@ class Exchange:
             except BodyError as error:
                 self.refuse(asked.refused(error))
                 return
-        plain = self._reply.stage is Stage.OPENED
+        plain = self._reply is not None and self._reply.stage is Stage.OPENED
         self._request = heads.outgoing(self._head, len(body), lane.host, plain=plain), body
         if self._lane is not lane:
             self._leave()
@@ -231,9 +242,9 @@ class Exchange:
             self._switch(answer)
             return
         self._step = Step.ANSWERING
-        if self._head.websocket or self._relay.closing:
-            self._reply.close = True
-        self._reply.begin(answer)
+        if self._relay.closing:
+            self.reply.close = True
+        self.reply.begin(answer)
 
     def _switch(self, answer: AnswerHead) -> None:
         if not self._head.websocket:
@@ -241,12 +252,12 @@ class Exchange:
             self.lost(Loss.BROKEN)
             return
         self._step = Step.TUNNEL
-        self._reply.switch(answer)
+        self.reply.switch(answer)
         self._client.tunnel()
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
         """Bytes of the answer's body."""
-        reply = self._reply
+        reply = self.reply
         if payload and self._measured is not None:
             self._measured.chunk(len(payload))
         if complete:
@@ -260,9 +271,15 @@ class Exchange:
         self._engine = None
         if self._measured is not None:
             self._measured.chunk(len(payload))
-        self._reply.close = self._reply.close or self._relay.closing
-        self._reply.whole(answer, payload)
-        self._end()
+        if self._reply is not None:
+            self._reply.close = self._reply.close or self._relay.closing
+            self._reply.whole(answer, payload)
+            self._end()
+            return
+        close = self._close or self._relay.closing
+        self._client.write(answers.complete(answer, payload, close=close))
+        self._over(answer.status, payload[-TAIL_BYTES:])
+        self._client.finished(close=close)
 
     def downstream(self, data: bytes) -> None:
         """Bytes of another protocol, from the engine."""
@@ -304,11 +321,11 @@ class Exchange:
     def gone(self) -> None:
         """The client has hung up."""
         self._drop_engine()
-        self._over(0)
+        self._over(0, b"" if self._reply is None else self._reply.tail())
 
     def comment(self, text: str) -> None:
         """Keep the client of a held stream company."""
-        self._reply.open(text)
+        self.reply.open(text)
 
     def refuse(self, why: Refusal) -> None:
         """There will be no answer but this."""
@@ -327,20 +344,20 @@ class Exchange:
     # Ends.
 
     def _fail(self, why: Refusal) -> None:
-        reply = self._reply
+        reply = self.reply
         if reply.fail(why):
             self._end()
             return
-        self._over(why.status)
+        self._over(why.status, reply.tail())
         self._client.broken()
 
     def _end(self) -> None:
-        reply = self._reply
-        self._over(reply.status)
+        reply = self.reply
+        self._over(reply.status, reply.tail())
         # Only a client that was told so expects the connection to end.
         self._client.finished(close=reply.close)
 
-    def _over(self, status: int) -> None:
+    def _over(self, status: int, tail: bytes) -> None:
         if self._step is Step.HELD:
             self._relay.waiting.remove(self)
         self._step = Step.OVER
@@ -348,7 +365,7 @@ class Exchange:
         if self._again is not None:
             self._again.cancel()
         if self._measured is not None:
-            self._measured.ended(status, self._reply.tail())
+            self._measured.ended(status, tail)
         self._forget_request()
 
     def _leave(self) -> None:

@@ -79,6 +79,8 @@ class RequestHead:
     """Empty: it does not say."""
     lines: bytes
     """The headers that go on to the engine unchanged."""
+    sent: tuple[bytes | None, bytes] = (None, b"")
+    """What `outgoing` was given as `host`, and how the head began that it made of that."""
 
 
 def read(method: bytes, target: bytes, headers: Headers, raw: bytes) -> RequestHead | Refusal:
@@ -166,14 +168,17 @@ def outgoing(head: RequestHead, length: int, host: bytes, *, plain: bool = False
         host: The lines ``Host`` and, where the engine has a key, ``Authorization``.
         plain: Ask for an answer that is not compressed.
     """
-    lines = _without_coding(head.lines) if plain else head.lines
+    before, start = head.sent
+    if before is not host or plain:
+        lines = _without_coding(head.lines) if plain else head.lines
+        start = b"%b %b HTTP/1.1\r\n%b%b" % (head.method, head.target, host, lines)
+        if not plain:
+            head.sent = host, start
     if length or head.method in _WITH_BODY:
-        framing = b"Content-Length: %d\r\n\r\n" % length
-    elif head.websocket:
-        framing = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    else:
-        framing = b"\r\n"
-    return b"".join((head.method, b" ", head.target, b" HTTP/1.1\r\n", host, lines, framing))
+        return b"%bContent-Length: %d\r\n\r\n" % (start, length)
+    if head.websocket:
+        return start + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    return start + b"\r\n"
 
 
 def may_become(raw: bytes) -> bool:

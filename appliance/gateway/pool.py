@@ -13,8 +13,8 @@ from appliance.planning.routing.changes import Changes, change
 
 _IDLE: Final = 256
 """Connections kept, at most."""
-_IDLE_S: Final = 4.0
-"""And for how long. Engines close theirs after 5 s; a request that meets that is sent again."""
+_IDLE_S: Final = 3.0
+"""And for how long, give or take a sweep. Engines close theirs after 5 s; a request that meets that is sent again."""
 
 
 _STARVED_S: Final = 0.1
@@ -70,7 +70,7 @@ class Pool:
         if self._closed or self._starved or len(self._idle) >= _IDLE:
             engine.finish()
             return
-        engine.idle_since_s = asyncio.get_running_loop().time()
+        engine.idle_since_s = 0.0
         self._idle.append(engine)
 
     def heard(self, engine: EngineConnection) -> None:
@@ -129,9 +129,12 @@ class Pool:
         return EngineConnection(self)
 
     def sweep(self, now_s: float) -> None:
-        """Close what has been idle for too long."""
-        while self._idle and now_s - self._idle[0].idle_since_s > _IDLE_S:
-            self._idle.popleft().finish()
+        """Close what has been idle for too long, counted from the first sweep that met it so."""
+        for engine in tuple(self._idle):
+            engine.idle_since_s = engine.idle_since_s or now_s
+            if now_s - engine.idle_since_s > _IDLE_S:
+                self._idle.remove(engine)
+                engine.finish()
 
     def rest(self) -> None:
         """Close everything that is idle."""

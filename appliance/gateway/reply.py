@@ -19,7 +19,8 @@ from appliance.gateway.answers import AnswerHead, Framing
 from appliance.gateway.heads import RequestHead
 from appliance.planning.routing import refusals
 
-_TAIL_BYTES: Final = 8 << 10
+TAIL_BYTES: Final = 8 << 10
+"""Of a body, for the observer."""
 _EXPLAINED_BYTES: Final = 64 << 10
 """Of an engine's error that is put into a stream."""
 _OK: Final = 200
@@ -186,16 +187,16 @@ class Reply:
             )
 
     def _remember(self, payload: bytes) -> None:
-        self._last.append(payload if len(payload) < _TAIL_BYTES else payload[-_TAIL_BYTES:])
+        self._last.append(payload if len(payload) < TAIL_BYTES else payload[-TAIL_BYTES:])
         self._last_size += len(payload)
-        if self._last_size >= _TAIL_BYTES:
+        if self._last_size >= TAIL_BYTES:
             self._previous, self._last, self._last_size = self._last, [], 0
 
     def tail(self) -> bytes:
         """The last bytes of the body."""
         if not self._previous and len(self._last) == 1:
             return self._last[0]
-        return b"".join((*self._previous, *self._last))[-_TAIL_BYTES:]
+        return b"".join((*self._previous, *self._last))[-TAIL_BYTES:]
 
 
 def error(head: RequestHead | None, why: Refusal, *, close: bool) -> bytes:
