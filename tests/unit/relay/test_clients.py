@@ -303,7 +303,7 @@ async def test_clients_that_do_not_read() -> None:
 
 async def test_clients_that_read_again() -> None:
     """A client that pauses loses nothing."""
-    body = bytes(range(256)) * 40_000
+    body = bytes(range(256)) * 15_000
 
     async def script(talk: Talk) -> None:
         await talk.request()

@@ -105,6 +105,27 @@ def test_malformed_heads(head: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\tb\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: \x7f\r\n\r\n",
+        b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_a_second_look(raw: bytes) -> None:
+    """What a parser should have refused is refused also when it has not."""
+    refused = heads.read(b"GET", b"/", [(b"Host", b"a")], raw)
+    assert isinstance(refused, Refusal)
+    assert refused.status == 400
+
+
+@pytest.mark.parametrize(
     ("head", "target"),
     [
         ("GET / HTTP/1.1\r\nHost: a\r\n", b"/"),

@@ -208,6 +208,20 @@ async def test_changes_before_anybody_looks() -> None:
             assert (await rig.ask(post())).status == 200
 
 
+async def test_changes_while_somebody_looks() -> None:
+    """A change while those that wait try again is not missed either."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        catalogue = {"genesis": replace(rig.table.catalogue["genesis"], on_request=True)}
+        rig.table.adopt(catalogue)
+        rig.tell(Standing.DOWN)
+        caller = await asked(rig, post())
+        await asyncio.sleep(0.02)
+        rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
+        rig.table.adopt(catalogue)
+        async with asyncio.timeout(1):
+            assert (await caller.answer()).status == 200
+
+
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_drains_that_finish(*, streaming: bool) -> None:
     """A drain waits for what is under way, and says how many finished."""
