@@ -26,11 +26,20 @@ from tests.fakes.unit_specs import made
 
 START_S = 15.0
 
-# One worker, as the gateway is one process; connections kept on both sides; no logs, nothing
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One process that listens."""
+
+    port: int
+    pid: int
+
+
+# One process, as the gateway is one; connections kept on both sides; no logs, nothing
 # but the relay.
-_NGINX = """{user}
+_NGINX = """
 daemon off;
-worker_processes 1;
+master_process off;
 pid {folder}/nginx.pid;
 error_log stderr crit;
 events {{ worker_connections 2048; }}
@@ -56,37 +65,28 @@ http {{
 
 
 @contextmanager
-def engine() -> Iterator[int]:
-    """The fast engine; its port."""
+def engine() -> Iterator[Contestant]:
+    """The fast engine."""
     port = free_port()
-    with _running([str(program("engine")), str(port)], port):
-        yield port
+    with _running([str(program("engine")), str(port)], port) as found:
+        yield found
 
 
 @contextmanager
-def nginx(tools: Tools, engine_port: int, folder: Path) -> Iterator[int]:
-    """An nginx with a configuration of its own; its port."""
+def nginx(tools: Tools, engine_port: int, folder: Path) -> Iterator[Contestant]:
+    """An nginx with a configuration of its own."""
     port = free_port()
-    user = "user root;" if os.geteuid() == 0 else ""
     configuration = folder / "nginx.conf"
     configuration.write_text(
-        _NGINX.format(user=user, folder=folder, engine=engine_port, port=port), encoding="ascii"
+        _NGINX.format(folder=folder, engine=engine_port, port=port), encoding="ascii"
     )
     command = [str(tools.nginx), "-e", "stderr", "-p", str(folder), "-c", str(configuration)]
-    with _running(command, port, environment=tools.environment):
-        yield port
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
-    """The gateway as a process."""
-
-    port: int
-    pid: int
+    with _running(command, port, environment=tools.environment) as found:
+        yield found
 
 
 @contextmanager
-def gateway(engine_port: int, folder: Path) -> Iterator[Gateway]:
+def gateway(engine_port: int, folder: Path) -> Iterator[Contestant]:
     """The gateway's process as its unit runs it, with one profile that serves."""
     port = free_port()
     for place in ("applied", "run", "state"):
@@ -102,30 +102,31 @@ def gateway(engine_port: int, folder: Path) -> Iterator[Gateway]:
         "RUNTIME_DIRECTORY": str(folder / "run"),
     }
     command = [sys.executable, "-m", "appliance.gateway"]
-    with _running(command, port, environment=environment) as process:
-        yield Gateway(port=port, pid=process.pid)
+    with _running(command, port, environment=environment) as found:
+        yield found
 
 
 @contextmanager
-def plain_relay(engine_port: int) -> Iterator[int]:
-    """An uvicorn with an application that relays through httpx; its port."""
+def plain_relay(engine_port: int) -> Iterator[Contestant]:
+    """An uvicorn with an application that relays through httpx."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "tests.bench.relay:app", "--port", str(port)]
     command += ["--log-level", "error", "--no-access-log", "--loop", "uvloop"]
     environment = os.environ | {"RELAY_TO": f"http://127.0.0.1:{engine_port}"}
-    with _running([*command, "--http", "httptools"], port, environment=environment):
-        yield port
+    command += ["--http", "httptools"]
+    with _running(command, port, environment=environment) as found:
+        yield found
 
 
 @contextmanager
 def _running(
     command: Sequence[str], port: int, *, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Contestant]:
     """A process from when it takes connections until it has been ended."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
         _await_port(process, port)
-        yield process
+        yield Contestant(port=port, pid=process.pid)
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):

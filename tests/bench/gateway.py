@@ -5,7 +5,9 @@ gateway, through a relay of uvicorn and httpx. They take turns, and figures that
 medians over the turns, because whatever else the machine does then disturbs all of them alike.
 Where it may, all of it runs before everything else of the machine, client and engine too.
 
-latency     one connection, small answers: p50 and p99, and what the gateway adds to direct ones
+latency     one connection, small answers: p50 and p99, and what the gateway adds to direct ones;
+            all on one core, of which only one process has anything to do at a time: on several,
+            it is measured how fast a machine wakes up another core
 throughput  16 connections: requests/s, and as ratios to nginx and to uvicorn + httpx
 memory      after the start and after 100,000 requests, and of clients that read a byte a second
 streams     256 at once, 50 events/s each: how late events are beyond direct ones, each checked
@@ -16,13 +18,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.bench.contestants import engine, gateway, nginx, plain_relay
+from tests.bench.contestants import Contestant, engine, gateway, nginx, plain_relay
 from tests.bench.debian import Tools, tools
 from tests.bench.load import burst, read_slowly, rss_mib, slow_clients, streamed
 from tests.bench.machine import say
@@ -41,22 +43,28 @@ class Bench:
 
     asked: argparse.Namespace
     tools: Tools
-    ports: Mapping[str, int]
-    """Of direct, nginx, ours and httpx."""
-    pid: int
-    """The gateway's."""
+    up: Mapping[str, Contestant]
+    """direct, nginx, ours and httpx."""
+
+    @property
+    def pid(self) -> int:
+        """The gateway's."""
+        return self.up["ours"].pid
+
+    def port(self, name: str) -> int:
+        """Where one of them listens."""
+        return self.up[name].port
 
     def turns(self, connections: int, *names: str) -> Turns:
         """Those contestants' runs."""
         run = partial(burst, self.tools, connections=connections, seconds=self.asked.turn_seconds)
-        return take_turns(
-            self.asked.turns, {name: partial(run, self.ports[name]) for name in names}
-        )
+        return take_turns(self.asked.turns, {name: partial(run, self.port(name)) for name in names})
 
     def figures(self) -> dict[str, float]:
         """All of them."""
         fresh_mib = rss_mib(self.pid)
-        one = self.turns(1, "direct", "nginx", "ours")
+        with on_one_core(contestant.pid for contestant in self.up.values()):
+            one = self.turns(1, "direct", "nginx", "ours")
         many = self.turns(16, "nginx", "ours", "httpx")
         self._top_up(one.requests("ours") + many.requests("ours"))
         used_mib = rss_mib(self.pid)
@@ -75,14 +83,14 @@ class Bench:
     def _top_up(self, served: int) -> None:
         """Ask the gateway until it has served as many as its memory is judged by."""
         while served < REQUESTS:
-            served += burst(self.tools, self.ports["ours"], connections=16, seconds=2).requests
+            served += burst(self.tools, self.port("ours"), connections=16, seconds=2).requests
 
     def _streams(self) -> dict[str, float]:
         """Streams read directly, then through the gateway."""
         read = partial(streamed, streams=self.asked.streams, every_us=EVERY_US)
         chunks = self.asked.stream_seconds * 1_000_000 // EVERY_US
-        direct = read(self.ports["direct"], chunks=max(1, chunks // 3))
-        ours = read(self.ports["ours"], chunks=chunks)
+        direct = read(self.port("direct"), chunks=max(1, chunks // 3))
+        ours = read(self.port("ours"), chunks=chunks)
         say(f"streams: direct {direct}")
         say(f"streams: ours {ours}")
         return {
@@ -94,7 +102,7 @@ class Bench:
     def _slow(self) -> float:
         """What a client that hardly reads an endless stream makes the gateway hold."""
         before = rss_mib(self.pid)
-        with slow_clients(self.ports["ours"], SLOW_CLIENTS) as clients:
+        with slow_clients(self.port("ours"), SLOW_CLIENTS) as clients:
             read_slowly(clients, seconds=self.asked.slow_seconds)
             return max(0.0, rss_mib(self.pid) - before) / SLOW_CLIENTS
 
@@ -107,14 +115,13 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         direct = stack.enter_context(engine())
-        ours = stack.enter_context(gateway(direct, folder))
-        ports = {
+        up = {
             "direct": direct,
-            "nginx": stack.enter_context(nginx(found, direct, folder)),
-            "ours": ours.port,
-            "httpx": stack.enter_context(plain_relay(direct)),
+            "nginx": stack.enter_context(nginx(found, direct.port, folder)),
+            "ours": stack.enter_context(gateway(direct.port, folder)),
+            "httpx": stack.enter_context(plain_relay(direct.port)),
         }
-        figures = Bench(asked=asked, tools=found, ports=ports, pid=ours.pid).figures()
+        figures = Bench(asked=asked, tools=found, up=up).figures()
     rounded = {name: round(value, 2) for name, value in figures.items()}
     sys.stdout.write(f"{json.dumps(rounded)}\n")
     return 0
@@ -128,6 +135,18 @@ def _go_before_others() -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         Path("/proc/self/autogroup").write_text(str(_NICE), encoding="ascii")
+
+
+@contextmanager
+def on_one_core(pids: Iterable[int]) -> Iterator[None]:
+    """Have these processes, this one and its children to come run on the same core."""
+    everybody = (0, *pids)
+    allowed = os.sched_getaffinity(0)
+    for pid in everybody:
+        os.sched_setaffinity(pid, {min(allowed)})
+    yield
+    for pid in everybody:
+        os.sched_setaffinity(pid, allowed)
 
 
 def _latency(one: Turns) -> dict[str, float]:
