@@ -96,8 +96,7 @@ class Exchange:
         self._head = head
         self._body = body
         self.key = key
-        # What follows the offer of a websocket may be anything.
-        self._close = close or head.websocket
+        self._close = close
         self._reply: Reply | None = None
         """What the client is told; None: nothing yet."""
         self._document: Document | Form | None = None

@@ -71,15 +71,16 @@ async def test_engine_ends() -> None:
 
 
 async def test_engine_does_not_agree() -> None:
-    """An engine that does not agree gives an ordinary answer, the last one of the connection."""
+    """An engine that does not agree gives an ordinary answer, and the client may ask on."""
     async with rigged(answering(sized(b"no", b"404 Not Found"))) as rig:
+        caller = await rig.connect()
         for _ in range(2):
-            caller = await rig.connect()
-            await caller.send(get("/", headers=OFFER) + b"early")
-            answer = await caller.answer()
-            assert (answer.status, answer.body) == (404, b"no")
-            assert answer.headers["connection"] == "close"
-            assert await caller.ended()
+            await caller.send(get("/", headers=OFFER) + get("/health"))
+            answers = [await caller.answer() for _ in range(2)]
+            assert [(a.status, a.body, a.whole) for a in answers] == [(404, b"no", True)] * 2
+        await caller.send(get("/", headers=OFFER) + b"\x81\x05hello")
+        assert [(await caller.answer()).status for _ in range(2)] == [404, 400]
+        assert await caller.ended()
 
 
 async def test_held() -> None:
