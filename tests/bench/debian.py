@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.system.rig import work_dir
+from tests.bench.native import folder
 
 # With the libraries that a machine without them lacks.
 _PACKAGES = ("nginx", "wrk", "libluajit-5.1-2")
@@ -31,7 +31,7 @@ def tools() -> Tools:
     nginx, wrk = _found("nginx"), _found("wrk")
     if nginx and wrk:
         return Tools(nginx=nginx, wrk=wrk, environment=dict(os.environ))
-    root = work_dir() / "bench-packages"
+    root = folder() / "bench-packages"
     if not (root / "usr/bin/wrk").exists():
         _unpack(root)
     libraries = ":".join(str(path) for path in (root / "usr/lib").glob("*-linux-gnu*"))

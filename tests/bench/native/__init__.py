@@ -18,10 +18,16 @@ def program(name: str) -> Path:
     sources = [_HERE / f"{name}.c", *sorted(_HERE.glob("*.h"))]
     text = b"".join(path.read_bytes() for path in sources)
     key = hashlib.sha256(text + repr(_FLAGS).encode()).hexdigest()[:16]
-    built = work_dir() / f"bench-{key}" / name
+    built = folder() / f"bench-{key}" / name
     if not built.exists():
         _compile(sources[0], built)
     return built
+
+
+def folder() -> Path:
+    """Beside the boxes, which are root's; another user's own one otherwise."""
+    boxes = work_dir()
+    return boxes if os.geteuid() == 0 else boxes.with_name(f"{boxes.name}-{os.geteuid()}")
 
 
 def script(name: str) -> Path:
