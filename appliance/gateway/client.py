@@ -142,8 +142,8 @@ class ClientConnection(asyncio.Protocol):
         self._step = _CLOSING
         self._forget_body()
         self._rest = b""
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
             self._owner.counters.hung_up += 1
             exchange.gone()
         self._owner.left(self)
@@ -172,8 +172,7 @@ class ClientConnection(asyncio.Protocol):
         known = self._known
         fits = None if known is None else known[0].fits(data)
         if known is not None and fits is not None:
-            length, end = fits
-            self._begin(known[1], length, data, end)
+            self._begin(known[1], fits[0], data, fits[1])
             return
         if data.startswith(b"\r\n"):
             # An empty line before a request is allowed, as old clients sent one after a body.
@@ -273,8 +272,8 @@ class ClientConnection(asyncio.Protocol):
         owner = self._owner
         owner.counters.requests += 1
         close = head.close or self._overrun or owner.closing
-        self._exchange = exchange = Exchange(owner, self, head, body, self._key, close=close)
-        exchange.start()
+        self._exchange = Exchange(owner, self, head, body, self._key, close=close)
+        self._exchange.start()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
