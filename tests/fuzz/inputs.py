@@ -51,13 +51,16 @@ def read(data: bytes) -> Input:
 
 def seeds() -> Iterator[tuple[str, bytes]]:
     """Inputs to begin with, with their names: the whole corpus, each at once and in pieces."""
-    for cuts in (b"\0\0", b"\0\1"):
-        for case in REQUESTS:
-            if len(case.raw) <= MOST_BYTES:
-                yield f"request-{case.name}-{cuts[1]}", b"\0\0" + cuts + case.raw
-        for how, answer in enumerate(ANSWERS):
-            if len(answer.raw) <= MOST_BYTES:
-                yield f"answer-{answer.name}-{cuts[1]}", bytes((1, how % 256)) + cuts + answer.raw
+    requests = [
+        (f"request-{case.name}", 0, number % 16, case.raw) for number, case in enumerate(REQUESTS)
+    ]
+    answers = [
+        (f"answer-{case.name}", 1, number % 256, case.raw) for number, case in enumerate(ANSWERS)
+    ]
+    for cuts in (0, 1):
+        for name, who, how, raw in (*requests, *answers):
+            if len(raw) <= MOST_BYTES:
+                yield f"{name}-{cuts}", bytes((who, how, 0, cuts)) + raw
 
 
 def words() -> Iterator[bytes]:

@@ -30,6 +30,7 @@ _REQUESTS = (
     b"GET /v1/thing HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 )
 _HEAD_ONLY, _WEBSOCKET = 2, 4
+_LATE_S = 0.05
 
 
 class BrokenError(AssertionError):
@@ -40,6 +41,10 @@ class BrokenError(AssertionError):
 class Engine:
     """Reads what it is asked as h11 does, and answers every request well."""
 
+    late: bool = False
+    """It takes its time; more of the client comes meanwhile."""
+    leaves: bool = False
+    """It hangs up behind each answer, without a word."""
     readers: dict[End, Reader] = field(default_factory=dict)
     requests: list[Read] = field(default_factory=list)
 
@@ -52,7 +57,13 @@ class Engine:
         for request in asked:
             head_only = request.method == b"HEAD"
             answer = GOOD[:-2] if head_only else GOOD
-            asyncio.get_running_loop().call_soon(end.say, answer)
+            loop = asyncio.get_running_loop()
+            loop.call_later(_LATE_S if self.late else 0.0, self._answer, end, answer)
+
+    def _answer(self, end: End, answer: bytes) -> None:
+        end.say(answer)
+        if self.leaves:
+            end.hang_up()
 
     def in_order(self) -> bool:
         """Whether no request was left half."""
@@ -90,7 +101,8 @@ def new_front() -> Front:
 
 
 async def _ask(world: World, given: Input) -> None:
-    front, engine = new_front(), Engine()
+    front = new_front()
+    engine = Engine(late=bool(given.how & 4), leaves=bool(given.how & 8))
     world.engine = engine.hear
     client = End(front.connection(loopback=True))
     for piece in given.pieces():
