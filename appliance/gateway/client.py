@@ -75,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         "_known",
         "_loop",
         "_loopback",
+        "_overlooked",
         "_overrun",
         "_owner",
         "_paused",
@@ -98,6 +99,8 @@ class ClientConnection(asyncio.Protocol):
         self._key: Key | None = None
         self._body: Body | None = None
         """What is being read."""
+        self._overlooked = False
+        """An empty line has come before the request."""
         self._overrun = False
         """Something that was read belongs to the next request: there can be none."""
         self._paused = False
@@ -174,9 +177,10 @@ class ClientConnection(asyncio.Protocol):
         if known is not None and fits is not None:
             self._begin(known[1], fits[0], data, fits[1])
             return
-        if data.startswith(b"\r\n"):
-            # An empty line before a request is allowed, as old clients sent one after a body.
+        if data.startswith(b"\r\n") and not self._overlooked:
+            # One empty line before a request is allowed, as old clients sent one after a body.
             data = data[2:]
+            self._overlooked = True
         end = data.find(b"\r\n\r\n") + 4
         most = self._owner.limits.head_bytes
         if end > most or (end == _NOT_FOUND and len(data) > most):
@@ -211,6 +215,7 @@ class ClientConnection(asyncio.Protocol):
             end: Where the head ends in it.
         """
         self._head = head
+        self._overlooked = False
         owner = self._owner
         admitted = owner.admitted(head, length, loopback=self._loopback)
         if isinstance(admitted, Refusal):

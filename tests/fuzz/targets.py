@@ -1,6 +1,7 @@
 """What must hold whatever is said, by clients and by engines."""
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ _REQUESTS = (
 )
 _HEAD_ONLY, _WEBSOCKET = 2, 4
 _LATE_S = 0.05
+_NO_MODEL = re.compile(rb'("model"\s*:\s*)"(?:default)?"')
 
 
 class BrokenError(AssertionError):
@@ -133,8 +135,13 @@ def _same(ours: Read, theirs: Read) -> bool:
     return (
         ours.method == theirs.method
         and theirs.target.endswith(ours.target)
-        and ours.body == theirs.body
+        and (ours.body == theirs.body or _named(theirs.body) == ours.body)
     )
+
+
+def _named(body: bytes) -> bytes:
+    """A body that leaves the model to the gateway, as the engine gets it."""
+    return _NO_MODEL.sub(rb'\1"m"', body, count=1)
 
 
 def _check_told(client: End, raw: bytes, requests: list[Read]) -> None:

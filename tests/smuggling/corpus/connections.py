@@ -155,9 +155,15 @@ CASES: tuple[Case, ...] = (
     ),
     # RFC 9112, 2.2: one empty line before a request is to be overlooked.
     taken("lines-before", b"\r\n" + get(), got()),
+    refused("lines-two-before", b"\r\n\r\n" + get()),
     refused("lines-before-bare-lf", b"\n" + get()),
     refused("lines-many-before", b"\r\n" * 1000 + get()),
     taken("lines-between", post() + b"\r\n" + get(), Taken(), got()),
+    taken(
+        "lines-between-many",
+        post() + b"\r\n" + post() + b"\r\n" + post() + b"\r\n" + post(),
+        *[Taken()] * 4,
+    ),
     refused("space-between", post() + b" " + get(), after=(Taken(),)),
     refused("nul-between", post() + b"\0" + get(), after=(Taken(),)),
     answered("body-no-json", post(body=b"model=m"), 400),
