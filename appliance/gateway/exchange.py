@@ -58,6 +58,10 @@ class Step(Enum):
     OVER = 7
 
 
+_START, _HELD, _CONNECTING, _WAITING, _ANSWERING, _TUNNEL, _OVER = Step
+"""An Enum's members are dear to look up in this version of Python."""
+
+
 class Exchange:
     """One request and its answer."""
 
@@ -108,7 +112,7 @@ class Exchange:
         self._profile = ""
         self._again: asyncio.TimerHandle | None = None
         self._grace_end_s = 0.0
-        self._step = Step.START
+        self._step = _START
 
     @property
     def streams(self) -> bool:
@@ -176,7 +180,7 @@ class Exchange:
     def _hold(self, profile: str) -> None:
         self._leave()
         self._grace_end_s = 0.0
-        self._step = Step.HELD
+        self._step = _HELD
         self._relay.waiting.add(self, profile)
 
     def _send(self, routed: Routed) -> None:
@@ -202,18 +206,18 @@ class Exchange:
             self._hand_over(engine)
 
     def _connect(self, lane: Lane) -> None:
-        self._step = Step.CONNECTING
+        self._step = _CONNECTING
         lane.pool.connect(self)
 
     def connected(self, engine: EngineConnection) -> bool:
         """There is a connection; False: it is not wanted any more."""
-        if self._step is not Step.CONNECTING:
+        if self._step is not _CONNECTING:
             return False
         self._hand_over(engine)
         return True
 
     def _hand_over(self, engine: EngineConnection) -> None:
-        self._step = Step.WAITING
+        self._step = _WAITING
         self._engine = engine
         head, body = self._request
         engine.send(self, head, body, head_only=self._head.method == b"HEAD")
@@ -222,7 +226,7 @@ class Exchange:
 
     def unreachable(self) -> None:
         """There is no connection: wait for a moment for the news of what happened."""
-        if self._step is not Step.CONNECTING:
+        if self._step is not _CONNECTING:
             return
         loop = asyncio.get_running_loop()
         now_s = loop.time()
@@ -240,7 +244,7 @@ class Exchange:
         if answer.websocket or answer.status == _SWITCHING_PROTOCOLS:
             self._switch(answer)
             return
-        self._step = Step.ANSWERING
+        self._step = _ANSWERING
         if self._relay.closing:
             self.reply.close = True
         self.reply.begin(answer)
@@ -250,7 +254,7 @@ class Exchange:
             self._drop_engine()
             self.lost(Loss.BROKEN)
             return
-        self._step = Step.TUNNEL
+        self._step = _TUNNEL
         self.reply.switch(answer)
         self._client.tunnel()
 
@@ -292,7 +296,7 @@ class Exchange:
     def lost(self, loss: Loss) -> None:
         """The engine's connection is gone before the answer's end."""
         self._engine = None
-        if self._step is Step.TUNNEL:
+        if self._step is _TUNNEL:
             self._end()
         elif loss is Loss.STALE and self._lane is not None:
             # Once: a new connection is never stale.
@@ -303,7 +307,7 @@ class Exchange:
 
     def engine_blocked(self, *, blocked: bool) -> None:
         """The engine does not read what the client sends."""
-        if self._step is Step.TUNNEL:
+        if self._step is _TUNNEL:
             self._client.engine_blocked(blocked=blocked)
 
     # What the client's connection, the queue and a drain tell.
@@ -335,7 +339,7 @@ class Exchange:
         """End it now, whatever it does."""
         self._relay.counters.cut += 1
         self._drop_engine()
-        if self._step is Step.TUNNEL:
+        if self._step is _TUNNEL:
             self._end()
         else:
             self._fail(why)
@@ -357,9 +361,9 @@ class Exchange:
         self._client.finished(close=reply.close)
 
     def _over(self, status: int, tail: bytes) -> None:
-        if self._step is Step.HELD:
+        if self._step is _HELD:
             self._relay.waiting.remove(self)
-        self._step = Step.OVER
+        self._step = _OVER
         self._leave()
         if self._again is not None:
             self._again.cancel()
