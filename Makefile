@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test demo bench-switch bench-footprint bench-release \
+.PHONY: check lint fast coverage test others demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway fuzz chaos lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
@@ -25,7 +25,11 @@ coverage: $(VENV)/.complete
 	$(BIN)/coverage report
 
 ## test: every test, with those on a real systemd
-test: coverage
+test: $(VENV)/.complete
+	$(MAKE) --jobs=2 --output-sync=target coverage others
+
+# Tests on booted machines mostly wait: they run beside the unit tests.
+others:
 	$(BIN)/python -m pytest --ignore=tests/unit
 
 ## demo: the appliance at work in a disposable machine (root)
