@@ -4,7 +4,7 @@
 """
 
 from tests.pretend.boxes import gpus_of, install
+from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus, Hold
-from tests.pretend.library import build
 
 __all__ = ["GIB", "Gpus", "Hold", "build", "gpus_of", "install"]

@@ -5,8 +5,8 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+from tests.pretend.building import NAME, build
 from tests.pretend.gpus import Gpus
-from tests.pretend.library import NAME, build
 from tests.system.rig import Box
 
 STATE: Final = "/var/lib/pretend-gpu/state"

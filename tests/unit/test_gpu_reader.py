@@ -17,8 +17,8 @@ from appliance.adapters.nvml import GpuReader
 from appliance.domain.memory import GpuMemory, GpuState, Quality
 from appliance.launch import processes
 from appliance.launch.gpus import Sampler
+from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
-from tests.pretend.library import NAME, build
 from tests.unit.launch_rig import eventually
 
 TOTAL = 24 * GIB
@@ -35,7 +35,7 @@ class Box:
     """Two empty pretend GPUs and a reader of them, with a library that can be upgraded."""
 
     gpus: Gpus
-    library: Path
+    shared_object: Path
     reader: GpuReader
 
     def read(self, **changes: object) -> GpuMemory:
@@ -60,7 +60,7 @@ def _box(folder: Path, monkeypatch: pytest.MonkeyPatch, *defines: str) -> Iterat
     for name, value in gpus.environment(library).items():
         monkeypatch.setenv(name, value)
     reader = GpuReader(timeout_s=0.4, first_timeout_s=1.2)
-    yield Box(gpus=gpus, library=library, reader=reader)
+    yield Box(gpus=gpus, shared_object=library, reader=reader)
     reader.close()
 
 
@@ -203,9 +203,9 @@ def test_an_upgrade_under_the_reader_is_noticed(box: Box) -> None:
     box.gpus.change({"init": 18})
     assert box.read().state is GpuState.OK
     assert child_of(box.reader) == before
-    upgraded = box.library.with_suffix(".new")
-    shutil.copy(box.library, upgraded)
-    upgraded.rename(box.library)
+    upgraded = box.shared_object.with_suffix(".new")
+    shutil.copy(box.shared_object, upgraded)
+    upgraded.rename(box.shared_object)
     assert box.read().state is GpuState.MISMATCH
 
 

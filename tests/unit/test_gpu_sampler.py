@@ -20,8 +20,8 @@ from appliance.launch import amd, sampler
 from appliance.launch.gpus import Device
 from appliance.launch.kernel import meminfo, node_meminfo
 from appliance.launch.sampler import EXACT, NO_DRIVER, NUMA, OPAQUE, UNIFIED, DriverError
+from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
-from tests.pretend.library import build
 
 RECORDED = Path(__file__).with_name("recorded") / "amd"
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pretend.building import build
 from tests.pretend.gpus import Gpus
-from tests.pretend.library import build
 from tests.unit.launch_rig import eventually, program, run, started
 
 TOTAL = 24 << 30

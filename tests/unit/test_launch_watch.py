@@ -18,8 +18,8 @@ from appliance.launch.processes import control_group as group_of
 from appliance.launch.processes import processes_of, unit_of_group
 from appliance.launch.release import Release
 from appliance.launch.watch import GpuWatch
+from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
-from tests.pretend.library import build
 from tests.unit.launch_rig import (
     Manager,
     control_group,
