@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.domain.errors import StoreError
+from appliance.adapters.applied_files import decoded, read_applied
 from appliance.domain.gateway import Configuration, Limits
 
 GATEWAY_FILE: Final = "gateway.json"
@@ -25,14 +25,8 @@ def read_configuration(directory: Path) -> Configuration:
         StoreError: the file cannot be read, is damaged, or was written by a newer release.
     """
     path = directory / GATEWAY_FILE
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES)
-    except FileNotFoundError:
-        return Configuration()
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    return decode(content, str(path))
+    content = read_applied(path, _MAX_BYTES)
+    return Configuration() if content is None else decode(content, str(path))
 
 
 def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
@@ -41,23 +35,18 @@ def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
     Raises:
         StoreError: it is damaged, or of a newer release.
     """
-    try:
-        document = json.loads(content)
-        if document["format"] > _FORMAT:
-            raise StoreError(
-                f"{where} was written by appliance {document['version']}, which is newer:"
-                " sudo appliance apply"
-            )
-        limits = _known(Limits(), document.get("limits", {}))
-        return Configuration(**_known(Configuration(), document) | {"limits": Limits(**limits)})
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{where} is damaged ({error}): sudo appliance apply") from error
+    return decoded(content, where, _FORMAT, _configuration)
 
 
 def encode(configuration: Configuration, version: str) -> str:
     """The file's text: equal configurations give equal texts."""
     document = {"format": _FORMAT, "version": version, **asdict(configuration)}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _configuration(document: Mapping[str, Any]) -> Configuration:
+    limits = _known(Limits(), document.get("limits", {}))
+    return Configuration(**_known(Configuration(), document) | {"limits": Limits(**limits)})
 
 
 def _known(default: Configuration | Limits, entry: Mapping[str, Any]) -> dict[str, Any]:

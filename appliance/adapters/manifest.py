@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from appliance.adapters.applied_files import decoded, read_applied
 from appliance.domain.claims import ALL_GPUS, Claim
-from appliance.domain.errors import StoreError
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Estimate
 from appliance.domain.profile import (
@@ -49,14 +49,8 @@ def read_manifest(directory: Path) -> Catalogue:
         StoreError: the file cannot be read, is damaged, or was written by a newer release.
     """
     path = directory / MANIFEST
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    return decode(content, str(path))
+    content = read_applied(path, _MAX_BYTES)
+    return {} if content is None else decode(content, str(path))
 
 
 def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
@@ -65,16 +59,7 @@ def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
     Raises:
         StoreError: it is damaged, or of a newer release.
     """
-    try:
-        document = json.loads(content)
-        if document["format"] > _FORMAT:
-            raise StoreError(
-                f"{where} was written by appliance {document['version']}, which is newer:"
-                " sudo appliance apply"
-            )
-        return {name: _applied(name, entry) for name, entry in document["profiles"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{where} is damaged ({error}): sudo appliance apply") from error
+    return decoded(content, where, _FORMAT, _catalogue)
 
 
 def encode(catalogue: Catalogue, version: str) -> str:
@@ -85,6 +70,10 @@ def encode(catalogue: Catalogue, version: str) -> str:
         "profiles": {name: _entry(applied) for name, applied in sorted(catalogue.items())},
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _catalogue(document: Mapping[str, Any]) -> Catalogue:
+    return {name: _applied(name, entry) for name, entry in document["profiles"].items()}
 
 
 def _entry(applied: Applied) -> Mapping[str, object]:
