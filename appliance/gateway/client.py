@@ -275,7 +275,6 @@ class ClientConnection(asyncio.Protocol):
         self._step = _BUSY
         self.deadline_s = inf
         owner = self._owner
-        owner.counters.requests += 1
         close = head.close or self._overrun or owner.closing
         self._exchange = Exchange(owner, self, head, body, self._key, close=close)
         self._exchange.start()
@@ -343,7 +342,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, why: Refusal) -> None:
         """Answer a request that is not read to its end, and close."""
-        self._owner.counters.malformed += 1
         self._forget_body()
         self._rest = b""
         self.write(error(self._head, why, close=True))

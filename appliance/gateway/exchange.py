@@ -332,12 +332,10 @@ class Exchange:
 
     def refuse(self, why: Refusal) -> None:
         """There will be no answer but this."""
-        self._relay.counters.refused += 1
         self._fail(why)
 
     def cut(self, why: Refusal) -> None:
         """End it now, whatever it does."""
-        self._relay.counters.cut += 1
         self._drop_engine()
         if self._step is _TUNNEL:
             self._end()

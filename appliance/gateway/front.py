@@ -163,7 +163,6 @@ class Front:
 
     def joined(self, client: ClientConnection) -> Refusal | None:
         """A client has connected; a refusal when there are too many."""
-        self.counters.connections += 1
         self._clients.add(client)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
