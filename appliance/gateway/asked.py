@@ -5,10 +5,12 @@ from typing import Final
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.heads import RequestHead
-from appliance.planning.routing import bodies, multipart
+from appliance.planning.routing import multipart
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
 
+_OTHER: Final = Api.OTHER
+"""An Enum's members are dear to look up in this version of Python."""
 _OBJECT: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")
 """How a body begins that some engine reads as JSON, whatever its headers say."""
 
@@ -24,10 +26,10 @@ def opened(head: RequestHead, body: bytes) -> Document | Form | None:
     """
     if not body:
         return None
-    if head.content_type[:10].lower() == b"multipart/":
-        return multipart.opened(head.content_type.decode("latin-1"), body)
-    if head.place.api is not Api.OTHER or _OBJECT.match(body) is not None:
-        return bodies.opened(body)
+    if head.form is not None:
+        return multipart.opened(head.form, body)
+    if head.place.api is not _OTHER or _OBJECT.match(body) is not None:
+        return Document(body)
     return None
 
 

@@ -58,6 +58,10 @@ class Owner(Relay, Protocol):
         """It is gone."""
         ...
 
+    def exposed(self, head: RequestHead) -> Refusal | None:
+        """None, or why nobody may ask for this path here."""
+        ...
+
     def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
         """Whose request it is; None: nobody's, from the box itself."""
         ...
@@ -147,7 +151,6 @@ class ClientConnection(asyncio.Protocol):
         self._rest = b""
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
-            self._owner.counters.hung_up += 1
             exchange.gone()
         self._owner.left(self)
 
@@ -200,6 +203,11 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(head, Refusal):
             self._refuse(head)
             return
+        refusal = self._owner.exposed(head)
+        if refusal is not None:
+            self._head = head
+            self._refuse(refusal)
+            return
         if head.length >= 0:
             known = Known.of(raw)
             self._known = None if known is None else (known, head)
@@ -227,7 +235,7 @@ class ClientConnection(asyncio.Protocol):
             size = len(data)
             if size >= after:
                 self._rest = data[after:] if size > after else b""
-                owner.counters.buffered_bytes += length
+                owner.buffered_bytes += length
                 self._start(head, data[end:after])
                 return
         self._rest = b""
@@ -248,12 +256,13 @@ class ClientConnection(asyncio.Protocol):
     def _read_body(self, data: bytes) -> None:
         head, body = self._head, self._body
         assert head is not None and body is not None  # noqa: S101, PT018 - they come first
-        counters, limits = self._owner.counters, self._owner.limits
+        owner = self._owner
+        limits = owner.limits
         before = len(body.data)
         self._rest = body.feed(data)
-        counters.buffered_bytes += len(body.data) - before
+        owner.buffered_bytes += len(body.data) - before
         refusal = body.fault(limits)
-        if refusal is None and counters.buffered_bytes > limits.buffered_bytes:
+        if refusal is None and owner.buffered_bytes > limits.buffered_bytes:
             refusal = intake.BUSY
         if refusal is not None:
             self._refuse(refusal)
@@ -266,7 +275,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _forget_body(self) -> None:
         if self._body is not None:
-            self._owner.counters.buffered_bytes -= len(self._body.data)
+            self._owner.buffered_bytes -= len(self._body.data)
             self._body = None
 
     # The exchange, and its end.

@@ -272,16 +272,16 @@ class Exchange:
     def whole(self, answer: AnswerHead, payload: bytes) -> None:
         """The answer, all of it."""
         self._engine = None
-        if self._measured is not None:
-            self._measured.chunk(len(payload))
         if self._reply is not None:
+            if self._measured is not None:
+                self._measured.chunk(len(payload))
             self._reply.close = self._reply.close or self._relay.closing
             self._reply.whole(answer, payload)
             self._end()
             return
         close = self._close or self._relay.closing
         self._client.write(answers.complete(answer, payload, close=close))
-        self._over(answer.status, payload[-TAIL_BYTES:])
+        self._over(answer.status, payload[-TAIL_BYTES:], len(payload))
         self._client.finished(close=close)
 
     def downstream(self, data: bytes) -> None:
@@ -300,7 +300,6 @@ class Exchange:
             self._end()
         elif loss is Loss.STALE and self._lane is not None:
             # Once: a new connection is never stale.
-            self._relay.counters.retried += 1
             self._connect(self._lane)
         else:
             self._fail(GONE)
@@ -358,7 +357,7 @@ class Exchange:
         # Only a client that was told so expects the connection to end.
         self._client.finished(close=reply.close)
 
-    def _over(self, status: int, tail: bytes) -> None:
+    def _over(self, status: int, tail: bytes, size: int = 0) -> None:
         if self._step is _HELD:
             self._relay.waiting.remove(self)
         self._step = _OVER
@@ -366,7 +365,7 @@ class Exchange:
         if self._again is not None:
             self._again.cancel()
         if self._measured is not None:
-            self._measured.ended(status, tail)
+            self._measured.ended(status, tail, size)
         self._forget_request()
 
     def _leave(self) -> None:
@@ -376,7 +375,7 @@ class Exchange:
 
     def _forget_request(self) -> None:
         """Its bytes are not needed any more: an answer has begun, or there will be none."""
-        self._relay.counters.buffered_bytes -= len(self._body)
+        self._relay.buffered_bytes -= len(self._body)
         self._request = _NOTHING
         self._body = b""
         self._document = None

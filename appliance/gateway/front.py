@@ -12,7 +12,6 @@ from typing import Final
 from appliance.domain.gateway import Key, Limits, Refusal, Routed
 from appliance.gateway import intake
 from appliance.gateway.client import ASK_AGAIN_S, ClientConnection
-from appliance.gateway.counters import Counters
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Gatekeeper, Observer, Router
 from appliance.gateway.pool import Flying, Lane
@@ -68,7 +67,8 @@ class Front:
         self.observer = observer
         self.limits = limits or Limits()
         self._allowed = allowed
-        self.counters = Counters()
+        self.buffered_bytes = 0
+        """Of request bodies that are kept, now."""
         self.waiting = Waiting(router, self.limits)
         self.closing = False
         """Every connection ends with the answer that is under way."""
@@ -174,6 +174,12 @@ class Front:
         if not self._clients:
             self._alone.set()
 
+    def exposed(self, head: RequestHead) -> Refusal | None:
+        """None, or why nobody may ask for this path here."""
+        if head.place.governs and head.path not in self._allowed:
+            return paths.not_exposed(head.path)
+        return None
+
     def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
         """Whose request it is; None: nobody's, from the box itself.
 
@@ -182,14 +188,14 @@ class Front:
             length: Of its body; -1: it is not known yet.
             loopback: No key is needed.
         """
-        if head.place.governs and head.path not in self._allowed:
-            return paths.not_exposed(head.path)
         if length > self.limits.body_bytes:
             return intake.large_body(self.limits)
-        try:
-            key = self._gatekeeper.check(head.authorization, head.api_key)
-        except PermissionError:
-            return WRONG_KEY
+        key = None
+        if head.authorization is not None or head.api_key is not None:
+            try:
+                key = self._gatekeeper.check(head.authorization, head.api_key)
+            except PermissionError:
+                return WRONG_KEY
         return NO_KEY if key is None and not loopback else key
 
     def lane(self, routed: Routed) -> Lane:

@@ -75,8 +75,8 @@ class RequestHead:
     websocket: bool
     authorization: bytes | None
     api_key: bytes | None
-    content_type: bytes
-    """Empty: it does not say."""
+    form: str | None
+    """The media type of a form of several parts, with its boundary; None: the body is none."""
     lines: bytes
     """The headers that go on to the engine unchanged."""
     sent: tuple[bytes | None, bytes] = (None, b"")
@@ -154,7 +154,7 @@ def _read(
         websocket,
         seen.get(b"authorization"),
         seen.get(b"x-api-key"),
-        seen.get(b"content-type", b""),
+        _form(seen.get(b"content-type", b"")),
         b"".join(lines),
     )
 
@@ -257,6 +257,11 @@ def _refused(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
     if not old and seen.get(b"expect", _CONTINUE).strip(b" \t").lower() != _CONTINUE:
         return Refusal(status=417, code="expectation_failed", message="only 100-continue is known")
     return None
+
+
+def _form(media_type: bytes) -> str | None:
+    is_form = media_type[:10].lower() == b"multipart/"
+    return media_type.decode("latin-1") if is_form else None
 
 
 def _tokens(value: bytes) -> set[bytes]:

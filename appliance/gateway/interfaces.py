@@ -47,19 +47,20 @@ class Measured(Protocol):
     """One request under observation. `chunk` is on the hottest path."""
 
     def sent(self) -> None:
-        """The request went to the engine."""
+        """The request went to the engine; called again when it had to be sent again."""
         ...
 
     def chunk(self, size: int) -> None:
         """So many bytes of the answer's body have come."""
         ...
 
-    def ended(self, status: int, tail: bytes) -> None:
+    def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         """It is over.
 
         Args:
             status: What the client was told; 0: nothing, it went away.
             tail: The last bytes of the answer's body, for ``usage`` and ``timings``.
+            size: Bytes of the body that no `chunk` has told of: all of them, if it came at once.
         """
         ...
 

@@ -3,7 +3,6 @@
 from typing import Protocol
 
 from appliance.domain.gateway import Limits, Routed
-from appliance.gateway.counters import Counters
 from appliance.gateway.interfaces import Observer, Router
 from appliance.gateway.pool import Lane
 from appliance.gateway.waiting import Waiting
@@ -39,7 +38,8 @@ class Relay(Protocol):
     router: Router
     observer: Observer
     limits: Limits
-    counters: Counters
+    buffered_bytes: int
+    """Of request bodies that are kept, now."""
     waiting: Waiting
     closing: bool
     """Every connection ends with the answer that is under way."""

@@ -5,7 +5,7 @@ a quotation mark inside a text is escaped, so that nothing a model writes is tak
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 _TOKENS: Final = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 """OpenAI's completions, its responses and Anthropic's messages, llama.cpp's ``timings``."""
@@ -16,31 +16,16 @@ _LINES: Final = (b"data:", b"event:", b"\ndata:", b"\nevent:")
 """How events begin; a newline within JSON's texts is escaped as well."""
 
 
-class Told(NamedTuple):
-    """What an answer said about itself. One is made for every answer."""
-
-    output_tokens: int | None
-    """None: nothing."""
-    tok_s: float | None
-    """As the engine measured it, without the wait before; None: it does not say."""
-    streamed: bool
-    """It was server-sent events."""
-
-
-def told_by(tail: bytes) -> Told:
-    """What the last bytes of an answer's body say."""
-    return Told(_tokens(tail), _speed(tail), is_stream(tail))
-
-
 def is_stream(tail: bytes) -> bool:
     """Whether these are the last bytes of server-sent events."""
     head = tail[:1]
     if head in {b"{", b"["}:
         return False
-    return tail.startswith(_LINES[:2]) or _LINES[2] in tail or _LINES[3] in tail
+    return tail.startswith(_LINES[:2]) or tail.rfind(_LINES[2]) >= 0 or tail.rfind(_LINES[3]) >= 0
 
 
-def _tokens(tail: bytes) -> int | None:
+def output_tokens(tail: bytes) -> int | None:
+    """How many tokens the answer had; None: it does not say."""
     for key in _TOKENS:
         at = tail.rfind(key)
         if at >= 0 and (found := _WHOLE.match(tail, at + len(key) - 1)):
@@ -48,7 +33,8 @@ def _tokens(tail: bytes) -> int | None:
     return None
 
 
-def _speed(tail: bytes) -> float | None:
+def tok_s(tail: bytes) -> float | None:
+    """How fast they came, as the engine measured it, without the wait before; None: nothing said."""
     at = tail.rfind(_SPEED)
     if at < 0:
         return None

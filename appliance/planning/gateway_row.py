@@ -39,6 +39,7 @@ def _traffic(name: str, figures: Mapping[str, object], load: EngineLoad | None) 
         queued=_whole(figures, "queued"),
         errors=_whole(figures, "errors"),
         gone=_whole(figures, "gone"),
+        retried=_whole(figures, "retried"),
         bytes=_whole(figures, "bytes"),
         output_tokens=_whole(figures, "output_tokens"),
         tok_s=_number(figures, "tok_s"),

@@ -86,6 +86,9 @@ class TrafficRow(TypedDict):
     queued: int
     errors: int
     gone: int
+    """Whose client left before the end."""
+    retried: int
+    """Sent again, because the engine had closed a kept connection."""
     bytes: int
     output_tokens: int
     tok_s: float | None

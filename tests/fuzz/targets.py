@@ -262,7 +262,7 @@ async def _choke(client: End) -> None:
 
 def _check_memory(front: Front) -> None:
     """Nothing is kept of clients that have gone."""
-    must(front.counters.buffered_bytes == 0, f"{front.counters.buffered_bytes} bytes are kept")
+    must(front.buffered_bytes == 0, f"{front.buffered_bytes} bytes are kept")
     must(front.in_flight(["m"]) == 0, "a request is still under way")
     must(len(front.waiting) == 0, "a request still waits")
 

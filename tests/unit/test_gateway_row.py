@@ -91,6 +91,7 @@ NOTHING = {
     "queued": 0,
     "errors": 0,
     "gone": 0,
+    "retried": 0,
     "bytes": 0,
     "output_tokens": 0,
     "tok_s": None,

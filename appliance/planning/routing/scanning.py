@@ -62,6 +62,7 @@ _read_once: Final = make_scanner(
 )
 _SHORT_BYTES: Final = 4096
 """Bodies up to here are tried the short way; they cannot hold too many members."""
+_MODEL: Final = b'"model"'
 _MODEL_MEMBER: Final = re.compile(rb'"model"[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
 Member = tuple[str, int, int, int]
@@ -98,32 +99,28 @@ def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | Non
     Returns:
         None: a closer look is needed, also to say what is wrong.
     """
-    if not _is_everyday(body):
+    # Not `in`, which makes an error of bytes that are no number, and throws it away.
+    if len(body) > _SHORT_BYTES or not body.startswith(b"{") or body.find(b"\\u") >= 0:
         return None
-    text = body.decode("ascii")
     try:
+        text = body.decode()
         found, end = _read_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
-    written = _MODEL_MEMBER.search(body) if "model" in found else None
-    if end != len(text) or (written is None and "model" in found):
+    if end != len(text):
         return None
-    streams = found.get("stream") is True
-    if written is None:
+    streams = False
+    if "stream" in found:
+        if body.count(b'"stream"') > 1:
+            return None
+        streams = found["stream"] is True
+    if "model" not in found:
         return None, None, streams
+    # Written once, wherever that is, and so at the top level.
+    written = _MODEL_MEMBER.search(body)
+    if written is None or body.find(_MODEL, written.start() + 1) >= 0:
+        return None
     return found["model"], written.span(1), streams
-
-
-def _is_everyday(body: bytes) -> bool:
-    """Whether what a body is routed by is written at most once, and in one way only."""
-    return (
-        len(body) <= _SHORT_BYTES
-        and body.startswith(b"{")
-        and body.isascii()
-        and b"\\u" not in body
-        and body.count(b'"model"') <= 1
-        and body.count(b'"stream"') <= 1
-    )
 
 
 def members(body: bytes, start: int, end: int) -> list[Member]:

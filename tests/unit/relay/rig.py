@@ -56,8 +56,10 @@ class Watched:
     def chunk(self, size: int) -> None:
         self._seen.sizes.append(size)
 
-    def ended(self, status: int, tail: bytes) -> None:
+    def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         assert self._seen.end is None
+        if size:
+            self._seen.sizes.append(size)
         self._seen.end = (status, tail)
 
 
