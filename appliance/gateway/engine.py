@@ -119,9 +119,11 @@ class EngineConnection(asyncio.Protocol):
         self._reading = None
         self._head_only = head_only
         self._told = False
+        if self._transport is None:
+            return
         if len(body) < _LARGE_BYTES:
-            self.write(head + body)
-        elif self._transport is not None:
+            self._transport.write(head + body)
+        else:
             # One copy of it less.
             self._transport.writelines((head, body))
 
@@ -219,10 +221,13 @@ class EngineConnection(asyncio.Protocol):
         if known is None or self._head_only:
             return False
         fits = known[0].fits(data)
-        if fits is None or sum(fits) != len(data):
+        if fits is None:
+            return False
+        length, end = fits
+        if end + length != len(data):
             return False
         self._done(keeps=True)
-        asker.whole(known[1], data[fits[1] :])
+        asker.whole(known[1], data[end:])
         return True
 
     def _learn(self, reading: Reading, data: bytes) -> None:

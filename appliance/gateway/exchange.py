@@ -156,7 +156,7 @@ class Exchange:
     def advance(self) -> None:
         """Go on, by what serves now: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
-        routed = router.route(self._model, self._head.path, self.key)
+        routed = router.route(self._model, self.key)
         if isinstance(routed, Refusal):
             self.refuse(routed)
             return
@@ -196,7 +196,8 @@ class Exchange:
         plain = self._reply is not None and self._reply.stage is Stage.OPENED
         self._request = heads.outgoing(self._head, len(body), lane.host, plain=plain), body
         if self._lane is not lane:
-            self._leave()
+            if self._lane is not None:
+                self._leave()
             self._lane = lane
             lane.flying.add(self)
         engine = lane.pool.take()
@@ -361,7 +362,8 @@ class Exchange:
         if self._step is _HELD:
             self._relay.waiting.remove(self)
         self._step = _OVER
-        self._leave()
+        if self._lane is not None:
+            self._leave()
         if self._again is not None:
             self._again.cancel()
         if self._measured is not None:

@@ -9,12 +9,11 @@ from appliance.domain.gateway import Key, Refusal, Routed
 class Router(Protocol):
     """Who serves what, now."""
 
-    def route(self, model: str | None, path: str, key: Key | None) -> Routed | Refusal:
+    def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
         """The profile for a request. It may be held or down yet: `ready` tells.
 
         Args:
             model: What the client asks for; None: it does not say.
-            path: The request's path without its query.
             key: Whose request it is; None: nobody's, from the box itself.
         """
         ...
@@ -22,12 +21,10 @@ class Router(Protocol):
     def ready(self, name: str, key: Key | None) -> bool | Refusal:
         """Whether a request to a profile may go now; False: it has to wait for a change.
 
+        Asks for a switch, where that is allowed and needed.
+
         Who waits routes again after the change: `default` may have become another profile.
         """
-        ...
-
-    def wanted(self, name: str, key: Key | None) -> None:
-        """A request for a profile begins to wait; asks for a switch where that is allowed."""
         ...
 
     def changed(self) -> asyncio.Future[None]:

@@ -16,11 +16,16 @@ _DIGITS: Final = 15
 class Known:
     """The bytes of a head around the length."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_after", "_after_size", "_before", "_most", "_start")
 
     def __init__(self, before: bytes, after: bytes) -> None:
         self._before = before
+        self._start = len(before)
+        """Of the digits."""
+        self._most = self._start + _DIGITS + 1
+        """Where they have ended."""
         self._after = after
+        self._after_size = len(after)
 
     @classmethod
     def of(cls, raw: bytes) -> Self | None:
@@ -41,15 +46,13 @@ class Known:
 
     def fits(self, data: bytes) -> tuple[int, int] | None:
         """Length of the body, and of the head, if data begins with it; None: it does not."""
-        before = self._before
-        if not data.startswith(before):
+        if not data.startswith(self._before):
             return None
-        start = len(before)
-        after = self._after
-        if not after:
+        start = self._start
+        if not self._after_size:
             return 0, start
-        end = data.find(b"\r", start, start + _DIGITS + 1)
+        end = data.find(b"\r", start, self._most)
         digits = data[start:end]
-        if not digits.isdigit() or not data.startswith(after, end):
-            return None
-        return int(digits), end + len(after)
+        if digits.isdigit() and data.startswith(self._after, end):
+            return int(digits), end + self._after_size
+        return None

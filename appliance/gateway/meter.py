@@ -19,7 +19,7 @@ MOST: Final = 256
 """Profiles, and keys, that are kept apart; beyond, the one that was used longest ago goes."""
 _SERVER_ERROR: Final = 500
 _MOVED: Final = 307
-_AT_ONCE: Final = 64
+_AT_ONCE: Final = 32
 """Requests that are counted together; each keeps some kilobytes of its answer until then."""
 _LONG_S: Final = 10.0
 """A stream that lasts is counted while it does."""
@@ -88,39 +88,39 @@ class Request:
             self._size += size
             self._status = status
             self._tail = tail
-            self._meter.keep(self)
+            self._meter.over(self)
 
-    def count(self, figures: Figures) -> None:
-        """Count a request that is over."""
-        # One that moved without having been sent is observed again, as another profile's.
-        figures.requests += self._status != _MOVED or self.sent_s > 0
-        figures.retried += self._retried
-        figures.bytes += self._size
-        figures.errors += self._status >= _SERVER_ERROR
-        figures.gone += self._status == 0
-        figures.used_s = self.began_s
-        if self.sent_s:
-            figures.wait.add(self.sent_s - self.began_s)
-
-    def read(self, mine: Iterable[Figures]) -> None:
-        """Count what the answer said about itself."""
-        if not self._tail or not self._size:
-            return
-        tail = self._tail
+    def count(self, mine: Iterable[Figures]) -> None:
+        """Count a request that is over, and what its answer said about itself."""
+        status, size, sent_s = self._status, self._size, self.sent_s
+        tail = self._tail if size else b""
         tokens, speed = output_tokens(tail), tok_s(tail)
-        if self._first_s and is_stream(tail):
-            spent_s = self._last_s - self._first_s
-            if speed is None and tokens and spent_s > 0:
-                # The first chunk brings the first token: the others took this long.
-                speed = (tokens - 1) / spent_s or None
+        streamed = self._first_s and is_stream(tail)
+        if streamed:
+            speed = speed or self._speed(tokens)
             self._merge(mine)
-            for figures in mine:
-                figures.ttft.add(self._first_s - (self.sent_s or self.began_s))
-        if tokens:
-            for figures in mine:
+        for figures in mine:
+            # One that moved without having been sent is observed again, as another profile's.
+            if status != _MOVED or sent_s:
+                figures.requests += 1
+            figures.errors += status >= _SERVER_ERROR
+            figures.gone += status == 0
+            figures.retried += self._retried
+            figures.bytes += size
+            figures.used_s = self.began_s
+            if sent_s:
+                figures.wait.add(sent_s - self.began_s)
+            if streamed:
+                figures.ttft.add(self._first_s - (sent_s or self.began_s))
+            if tokens:
                 figures.output_tokens += tokens
                 if speed is not None:
                     figures.decoded(tokens, speed)
+
+    def _speed(self, tokens: int | None) -> float | None:
+        """The first chunk brings the first token: the others took as long as the rest."""
+        spent_s = self._last_s - self._first_s
+        return (tokens - 1) / spent_s or None if tokens and spent_s > 0 else None
 
     def _merge(self, mine: Iterable[Figures]) -> None:
         if self._gaps is not None:
@@ -156,11 +156,12 @@ class Meter:
         self._open.add(request)
         return request
 
-    def keep(self, request: Request) -> None:
-        """Count a request that is over, soon."""
+    def over(self, request: Request) -> None:
+        """Count a request, soon."""
         self._open.discard(request)
-        self._over.append(request)
-        if len(self._over) >= _AT_ONCE:
+        over = self._over
+        over.append(request)
+        if len(over) >= _AT_ONCE:
             self._count(self.clock())
 
     def waiting(self, names: Iterable[str] | None = None) -> int:
@@ -184,10 +185,7 @@ class Meter:
     def _count(self, now_s: float) -> None:
         """Count what is over, and begin a new window when it is time for one."""
         for request in self._over:
-            mine = self._figures(request)
-            for figures in mine:
-                request.count(figures)
-            request.read(mine)
+            request.count(self._figures(request))
         self._over.clear()
         if now_s >= self._turn_s:
             self._turn(now_s)

@@ -74,7 +74,7 @@ class Table:
 
     # --- what a request asks ---------------------------------------------------------
 
-    def route(self, model: str | None, path: str, key: Key | None) -> Routed | Refusal:  # noqa: ARG002
+    def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
         """The profile for a request; it may be held or down yet."""
         if key is not None:
             return self._directory.resolve(model, self._state, key)
@@ -102,9 +102,6 @@ class Table:
         # Here, and not only when it begins to wait: what it waited for may have gone since.
         self.wish(profile, key)
         return False
-
-    def wanted(self, name: str, key: Key | None) -> None:
-        """A request for a profile begins to wait; `ready` has asked for a switch already."""
 
     def changed(self) -> asyncio.Future[None]:
         """Is done at the next change; one's own, to be cancelled at will."""

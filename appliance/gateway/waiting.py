@@ -91,10 +91,7 @@ class Waiting:
             now_s = asyncio.get_running_loop().time()
             comment_s = now_s + self._limits.quiet_s if held.streams else inf
             place = _Place(profile, comment_s, now_s + self._limits.wait_s)
-            self._router.wanted(profile, held.key)
-        elif place.profile != profile:
-            place.profile = profile
-            self._router.wanted(profile, held.key)
+        place.profile = profile
         self._places[held] = place
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())

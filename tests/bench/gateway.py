@@ -172,8 +172,8 @@ def _throughput(many: Turns) -> dict[str, float]:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--turns", type=int, default=7, help="of each contestant (7)")
-    parser.add_argument("--turn-seconds", type=int, default=2, help="of one turn (2)")
+    parser.add_argument("--turns", type=int, default=15, help="of each contestant (15)")
+    parser.add_argument("--turn-seconds", type=int, default=1, help="of one turn (1)")
     parser.add_argument("--streams", type=int, default=STREAMS, help=f"at once ({STREAMS})")
     parser.add_argument("--stream-seconds", type=int, default=30, help="of the streams (30)")
     parser.add_argument("--slow-seconds", type=int, default=15, help="of slow clients (15)")

@@ -48,9 +48,9 @@ async def test_routes_follow_the_state(
     """A request goes to what serves, waits for what comes, and is refused for what is down."""
     table = Table(BOX)
     table.take(state)
-    assert name_of(table.route(None, "/v1/completions", None)) == default
-    assert name_of(table.route("aeon-chat", "/v1/completions", None)) == "aeon"
-    assert name_of(table.route("nobody", "/v1/completions", None)) == "model_not_found"
+    assert name_of(table.route(None, None)) == default
+    assert name_of(table.route("aeon-chat", None)) == "aeon"
+    assert name_of(table.route("nobody", None)) == "model_not_found"
     assert status_of(table.ready("aeon", None)) == aeon
     assert status_of(table.ready("genesis", None)) == genesis
     assert status_of(table.ready("gone", None)) == "model_not_found"
@@ -64,7 +64,7 @@ async def test_nothing_is_remembered_beyond_a_change() -> None:
         table.take(state)
         other = "genesis" if default == "aeon" else "aeon"
         for _ in range(2):
-            assert name_of(table.route(None, "/", None)) == default
+            assert name_of(table.route(None, None)) == default
             assert table.ready(default, None) is True
             assert table.ready(other, None) is not True
     table.hold(["aeon"])
@@ -73,16 +73,16 @@ async def test_nothing_is_remembered_beyond_a_change() -> None:
     assert table.ready("aeon", None) is True
     table.adopt({"genesis": routed("genesis")})
     assert status_of(table.ready("aeon", None)) == "model_not_found"
-    assert name_of(table.route("aeon", "/", None)) == "model_not_found"
+    assert name_of(table.route("aeon", None)) == "model_not_found"
 
 
 async def test_before_the_first_word_every_request_waits() -> None:
     """After a boot the gateway is there before the supervisor: nothing is refused meanwhile."""
     table = Table(BOX)
-    assert name_of(table.route(None, "/", None)) == "aeon"
+    assert name_of(table.route(None, None)) == "aeon"
     assert table.ready("aeon", None) is False
     table.adopt({"genesis": routed("genesis")})
-    assert name_of(table.route(None, "/", None)) == "genesis"
+    assert name_of(table.route(None, None)) == "genesis"
     table.take(GENESIS)
     assert table.ready("genesis", None) is True
 
@@ -146,7 +146,6 @@ async def test_what_waited_for_something_else_wishes_then() -> None:
     )
     table.take(SWITCHING)
     assert table.ready("aeon", None) is False
-    table.wanted("aeon", None)
     assert wished == []
     table.take(GENESIS)
     assert table.ready("aeon", None) is False

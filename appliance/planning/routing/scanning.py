@@ -107,18 +107,15 @@ def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | Non
         found, end = _read_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
-    if end != len(text):
+    # What is written but once is at the top level if it was found there.
+    if end != len(text) or ("stream" in found and body.count(b'"stream"') > 1):
         return None
-    streams = False
-    if "stream" in found:
-        if body.count(b'"stream"') > 1:
-            return None
-        streams = found["stream"] is True
+    streams = found.get("stream") is True
     if "model" not in found:
         return None, None, streams
-    # Written once, wherever that is, and so at the top level.
-    written = _MODEL_MEMBER.search(body)
-    if written is None or body.find(_MODEL, written.start() + 1) >= 0:
+    at = body.find(_MODEL)
+    written = _MODEL_MEMBER.match(body, at)
+    if written is None or body.find(_MODEL, at + 1) >= 0:
         return None
     return found["model"], written.span(1), streams
 
