@@ -5,7 +5,7 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway fuzz chaos lock clean
+  bench-headers bench-gateway bench-reload fuzz chaos lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -28,17 +28,17 @@ coverage: $(VENV)/.complete
 test: $(VENV)/.complete
 	$(MAKE) --jobs=2 --output-sync=target coverage others
 
-# Tests on booted machines mostly wait: they run beside the unit tests.
+# Tests on booted machines mostly wait: two at a time, and beside the unit tests.
 others:
-	$(BIN)/python -m pytest --ignore=tests/unit
+	$(BIN)/python -m pytest --ignore=tests/unit --numprocesses=2 --dist=loadfile
 
 ## demo: the appliance at work in a disposable machine (root)
 demo:
 	scripts/demo.sh
 
-## bench-switch, bench-footprint, bench-release: figures, the last line as JSON (root)
+## bench-switch, bench-footprint, bench-release, bench-reload: figures, the last line as JSON (root)
 ## bench-headers, bench-gateway: the same, for anybody
-bench-switch bench-footprint bench-release bench-headers bench-gateway: bench-%: $(VENV)/.complete
+bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n

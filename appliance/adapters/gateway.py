@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _FIGURES_S: Final = 0.25
 """A status is not kept waiting longer."""
+_HANDED_OVER_S: Final = 0.02
+"""For a process that has been taken over from to stop listening."""
 _MAX_LINE_BYTES: Final = 4 << 20
 
 Answer = Mapping[str, Any]
@@ -101,9 +103,15 @@ class SocketGateway:
 
         Its own, because closing it ends a drain, and nothing has to be found out about an old one.
         """
+        line = json.dumps(request).encode() + b"\n"
         try:
             async with asyncio.timeout(within_s or self._patience_s):
-                answer = await _exchange(self._path, json.dumps(request).encode() + b"\n")
+                try:
+                    answer = await _exchange(self._path, line)
+                except _HungUpError:
+                    # It has just handed over: a new connection is one to the new process.
+                    await asyncio.sleep(_HANDED_OVER_S)
+                    answer = await _exchange(self._path, line)
         except TimeoutError:
             self._is_away("it does not answer")
             return None
@@ -125,15 +133,25 @@ class SocketGateway:
         self._away = why
 
 
+class _HungUpError(OSError):
+    """There was a connection, and no answer."""
+
+
 async def _exchange(path: Path, line: bytes) -> Answer:
     """Raises OSError or ValueError."""
     reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE_BYTES)
     try:
-        writer.write(line)
-        await writer.drain()
-        answer = json.loads(await reader.readline() or b"null")
+        try:
+            writer.write(line)
+            await writer.drain()
+            said = await reader.readline()
+        except ConnectionError as error:
+            raise _HungUpError("it hung up") from error
+        if not said:
+            raise _HungUpError("it hung up")
+        answer = json.loads(said)
         if not isinstance(answer, dict):
-            raise ValueError("it hung up")  # noqa: TRY004 - whatever came is no answer
+            raise ValueError("it babbles")  # noqa: TRY004 - whatever came is no answer
         return answer
     finally:
         writer.close()

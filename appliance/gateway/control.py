@@ -13,7 +13,8 @@ NDJSON, one object a line each way, any number of requests on a connection, one 
 ``{"verb": "reload"}``                           read keys and profiles again
 ===============================================  ==========================================
 
-An answer has ``ok``; when that is false, ``error`` says why. A drain ends with its connection: a
+An answer has ``ok``; when that is false, ``error`` says why. Who is hung up on without one asks
+again: another process has taken over. A drain ends with its connection: a
 supervisor that dies or is told to go back cuts nobody. Who may connect is the socket's mode.
 """
 
@@ -95,6 +96,13 @@ class Control:
         async with server:
             await server.serve_forever()
 
+    def retire(self) -> None:
+        """Answer nothing that is asked from now on: the process that has taken over does.
+
+        What is being answered, such as a drain, goes on.
+        """
+        self._closed = True
+
     async def close(self) -> None:
         """End every conversation, and begin none."""
         self._closed = True
@@ -114,7 +122,7 @@ class Control:
         # The next line is awaited during an answer: how else would one learn that nobody waits?
         upcoming = asyncio.ensure_future(reader.readline())
         try:
-            while line := await upcoming:
+            while (line := await upcoming) and not self._closed:
                 upcoming = asyncio.ensure_future(reader.readline())
                 answer = await self._unless_left(self._answer(line), upcoming)
                 if answer is None:

@@ -124,6 +124,7 @@ class Gateway:
                 task.cancel()
             listeners.close()
             if handed_over:
+                self._control.retire()
                 self._table.retire()
                 working.append(tasks.create_task(self._follow()))
             await self._end(handed_over=handed_over)

@@ -55,6 +55,7 @@ class Gateway:
         self.meter = Meter()
         self.reloads = 0
         self.fault: Exception | None = None
+        self.control = Control(self.table, self.traffic, self.meter, reload=self.reload)
 
     def reload(self) -> None:
         self.reloads += 1
@@ -80,14 +81,13 @@ async def controlled(path: Path) -> AsyncIterator[Gateway]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        control = Control(gateway.table, gateway.traffic, gateway.meter, reload=gateway.reload)
-        serving = asyncio.create_task(control.serve(listener))
+        serving = asyncio.create_task(gateway.control.serve(listener))
         try:
             yield gateway
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
-            await control.close()
+            await gateway.control.close()
             path.unlink()  # noqa: ASYNC240
 
 
@@ -154,6 +154,26 @@ async def test_a_line_that_does_not_end_ends_the_connection(gateway: Gateway) ->
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def test_who_has_handed_over_answers_no_more(gateway: Gateway) -> None:
+    """What it would be told now the process that serves would never learn; a drain goes on."""
+    drain = {"verb": "drain", "names": ["aeon"], "timeout_s": 5}
+    draining = asyncio.create_task(gateway.ask(drain))
+    while not gateway.traffic.drains:
+        await asyncio.sleep(0.001)
+    reader, writer = await asyncio.open_unix_connection(gateway.path)
+    writer.write(b'{"verb": "stats"}\n')
+    assert await reader.readline()
+    gateway.control.retire()
+    writer.write(b'{"verb": "hold", "names": ["aeon"]}\n')
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+        gateway.traffic.ended.set()
+        assert (await draining)[0]["ok"] is True
+    writer.close()
+    await writer.wait_closed()
+    assert gateway.table.state.held == frozenset()
 
 
 async def test_the_socket_stays_when_its_server_ends(tmp_path: Path) -> None:
@@ -260,6 +280,28 @@ async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptu
                 await asyncio.sleep(0.001)
     assert "what was read before stays in force" in caplog.text
     assert "reload: not read: damaged" in caplog.text
+
+
+async def test_who_is_hung_up_on_asks_the_next_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one that has just handed over closes what it had accepted; no step is skipped for it."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        if len(asked) > 1:
+            writer.write(b'{"ok": true, "waiting": 2}\n')
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, tmp_path / "gateway.sock")
+    try:
+        ours = SocketGateway(tmp_path / "gateway.sock")
+        assert await ours.hold(["aeon"]) == "2 requests wait"
+    finally:
+        server.close()
+    assert asked[0] == asked[1]
+    assert "no gateway" not in caplog.text
 
 
 @pytest.mark.parametrize("how", ["absent", "mute", "hangs up", "babbles", "refuses"])

@@ -1,5 +1,6 @@
 """Boxes with the appliance installed in them."""
 
+import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -19,7 +20,11 @@ def fetch_wheels(directory: Path | None = None) -> Path:
     """Fetch what install.sh needs, once, into the cache directory; return that."""
     wheels = directory or Path(os.environ.get("APPLIANCE_WHEELS", "/var/cache/appliance-wheels"))
     command = [str(CHECKOUT / "scripts/install.sh"), "--download", str(wheels)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wheels.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{wheels}.lock").open("w") as lock:
+        # Test processes that run side by side share them.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RigError(f"install.sh --download failed:\n{done.stdout}{done.stderr}")
     return wheels

@@ -58,7 +58,10 @@ def sweep() -> None:
 
 def mark_owned(directory: Path) -> None:
     """Say that this process answers for `directory`."""
-    (directory / "owner").write_text(_identity(os.getpid()) or "")
+    new = directory / "owner.new"
+    new.write_text(_identity(os.getpid()) or "")
+    # At once: whoever sweeps meanwhile takes an empty file for that of a process that has died.
+    new.rename(directory / "owner")
 
 
 def _alive(identity: str) -> bool:
