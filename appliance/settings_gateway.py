@@ -24,6 +24,8 @@ from appliance.domain.gateway import Configuration, Limits
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
 """As long as IFNAMSIZ of netdevice(7) allows."""
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]{0,127}\*?\Z")
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?\Z")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}://[A-Za-z0-9._:\[\]-]{1,255}\Z")
 _MOST_ADDRESSES: Final = 32
 
 
@@ -59,6 +61,18 @@ def _url_path(text: str) -> str:
     return text
 
 
+def _host_name(text: str) -> str:
+    if _NAME.match(text) is None:
+        raise wrong(f"{shown(text)} is not a host name such as models.example.org")
+    return text.lower()
+
+
+def _origin(text: str) -> str:
+    if text != "null" and _ORIGIN.match(text) is None:
+        raise wrong(f"{shown(text)} is not an origin such as https://chat.example.org:8443")
+    return text.lower()
+
+
 Places = Annotated[
     list[Annotated[str, AfterValidator(_place), Kind("address or interface")]],
     NoDecode,
@@ -68,6 +82,18 @@ Places = Annotated[
 ]
 UrlPaths = Annotated[
     list[Annotated[str, AfterValidator(_url_path), Kind("URL path")]],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(max_length=64),
+]
+Names = Annotated[
+    list[Annotated[str, AfterValidator(_host_name), Kind("host name")]],
+    NoDecode,
+    BeforeValidator(_split),
+    Field(max_length=64),
+]
+Origins = Annotated[
+    list[Annotated[str, AfterValidator(_origin), Kind("origin")]],
     NoDecode,
     BeforeValidator(_split),
     Field(max_length=64),
@@ -102,6 +128,16 @@ class Gateway(BaseModel):
         default=[],
         description="engines' administrative paths that clients may use all the same, such as "
         '"/metrics"',
+    )
+    names: Names = Field(
+        default=[],
+        description="further host names of this machine, by which programs on it may ask without a "
+        "key, such as behind a reverse proxy",
+    )
+    origins: Origins = Field(
+        default=[],
+        description="web pages from elsewhere that may ask without a key from a browser on this "
+        'machine, such as "https://chat.example.org"',
     )
     drain: Deadline = Field(
         default=600.0,
@@ -173,6 +209,8 @@ class Gateway(BaseModel):
             stop_s=self.stop,
             min_residency_s=self.min_residency,
             allow_paths=tuple(self.allow_paths),
+            names=tuple(self.names),
+            origins=tuple(self.origins),
             state_dir=str(state_dir),
             control_socket=str(control_socket),
             log_level=log_level,

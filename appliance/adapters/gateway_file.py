@@ -15,7 +15,7 @@ from appliance.domain.gateway import Configuration, Limits
 GATEWAY_FILE: Final = "gateway.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 1 << 20
-_LISTS: Final = frozenset({"addresses", "interfaces", "allow_paths"})
+_LISTS: Final = frozenset({"addresses", "interfaces", "allow_paths", "names", "origins"})
 
 
 def read_configuration(directory: Path) -> Configuration:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from appliance.adapters.applied_files import decoded, read_applied
+from appliance.adapters.stamps import Stamp, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Estimate
@@ -36,10 +37,18 @@ class ManifestProfiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._read: tuple[Stamp | None, Catalogue] | None = None
 
     def load(self) -> Catalogue:
-        """Read the manifest. Raises `StoreError` on a damaged one; none yet is empty."""
-        return read_manifest(self._directory)
+        """Read the manifest, if it has changed.
+
+        Raises:
+            StoreError: it is damaged; none yet is empty.
+        """
+        seen = stamp(self._directory / MANIFEST)
+        if self._read is None or self._read[0] != seen:
+            self._read = seen, read_manifest(self._directory)
+        return self._read[1]
 
 
 def read_manifest(directory: Path) -> Catalogue:

@@ -39,10 +39,11 @@ class _Child:
         self._owes = False
         self._first = True
 
-    def ask(self, *, with_holders: bool) -> None:
-        self.sampler.ask(with_processes=with_holders)
-        self._asked_s = time.monotonic()
+    def ask(self, *, with_holders: bool, at_s: float) -> None:
+        """Ask; whoever waits for the answer has done so since then."""
+        self._asked_s = at_s
         self._owes = True
+        self.sampler.ask(with_processes=with_holders)
 
     def answer(self, deadline_s: float) -> gpus.Reading | None:
         reading = self.sampler.answer(max(0.0, deadline_s - time.monotonic()))
@@ -113,9 +114,8 @@ class GpuReader:
             if not self._dying.gone():
                 return _hung("a program that asks it cannot even be killed")
             self._dying = None
-        deadline_s = time.monotonic() + (
-            min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s
-        )
+        began_s = time.monotonic()
+        deadline_s = began_s + (min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s)
         try:
             self._child = child = self._child or _Child()
         except OSError as error:
@@ -125,7 +125,8 @@ class GpuReader:
             late = child.answer(deadline_s)
             if late is None or late.error_kind:
                 return late or self._silence(child)
-        child.ask(with_holders=with_holders)
+            began_s = time.monotonic()
+        child.ask(with_holders=with_holders, at_s=began_s)
         return child.answer(deadline_s) or self._silence(child)
 
     def _silence(self, child: _Child) -> gpus.Reading:

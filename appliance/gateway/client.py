@@ -58,8 +58,8 @@ class Owner(Relay, Protocol):
         """It is gone."""
         ...
 
-    def exposed(self, head: RequestHead) -> Refusal | None:
-        """None, or why nobody may ask for this path here."""
+    def examined(self, head: RequestHead) -> Refusal | None:
+        """None, or why nobody may send this here. Looks at what every request with it shares."""
         ...
 
     def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
@@ -203,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(head, Refusal):
             self._refuse(head)
             return
-        refusal = self._owner.exposed(head)
+        refusal = self._owner.examined(head)
         if refusal is not None:
             self._head = head
             self._refuse(refusal)

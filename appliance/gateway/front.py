@@ -17,6 +17,7 @@ from appliance.gateway.interfaces import Gatekeeper, Observer, Router
 from appliance.gateway.pool import Flying, Lane
 from appliance.gateway.waiting import Waiting
 from appliance.planning.routing import paths
+from appliance.planning.routing.visitors import Visitors
 
 _FLUSH_S: Final = 1.0
 _SWEEPS: Final = 10
@@ -52,6 +53,7 @@ class Front:
         gatekeeper: Who may ask.
         limits: What clients may take.
         allowed: Paths that are exposed although they govern an engine.
+        visitors: Who needs no key on loopback; None: everybody.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Front:
         gatekeeper: Gatekeeper,
         limits: Limits | None = None,
         allowed: Container[str] = (),
+        visitors: Visitors | None = None,
     ) -> None:
         self.router = router
         self.observer = observer
         self.limits = limits or Limits()
         self._allowed = allowed
+        self._visitors = visitors
         self.buffered_bytes = 0
         """Of request bodies that are kept, now."""
         self.waiting = Waiting(router, self.limits)
@@ -174,10 +178,12 @@ class Front:
         if not self._clients:
             self._alone.set()
 
-    def exposed(self, head: RequestHead) -> Refusal | None:
-        """None, or why nobody may ask for this path here."""
+    def examined(self, head: RequestHead) -> Refusal | None:
+        """None, or why nobody may send this here. Looks at what every request with it shares."""
         if head.place.governs and head.path not in self._allowed:
             return paths.not_exposed(head.path)
+        if self._visitors is not None:
+            head.keyless = self._visitors.refusal(head.host, head.origin, head.site)
         return None
 
     def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
@@ -196,7 +202,9 @@ class Front:
                 key = self._gatekeeper.check(head.authorization, head.api_key)
             except PermissionError:
                 return WRONG_KEY
-        return NO_KEY if key is None and not loopback else key
+        if key is not None:
+            return key
+        return head.keyless if loopback else NO_KEY
 
     def lane(self, routed: Routed) -> Lane:
         """The way to a profile."""

@@ -36,10 +36,12 @@ _SPECIAL: Final = frozenset(
         b"trailer",
         b"upgrade",
         b"http2-settings",
+        b"origin",
+        b"sec-fetch-site",
     }
 )
 """Headers that are read here. Of these only `_KEPT` go on to the engine."""
-_KEPT: Final = frozenset({b"content-type", b"content-encoding"})
+_KEPT: Final = frozenset({b"content-type", b"content-encoding", b"origin", b"sec-fetch-site"})
 _ONCE: Final = _SPECIAL - {b"connection", b"te", b"trailer", b"keep-alive", b"proxy-connection"}
 
 _CONTROLS: Final = bytes((*range(0x20), 0x7F))
@@ -79,6 +81,13 @@ class RequestHead:
     """The media type of a form of several parts, with its boundary; None: the body is none."""
     lines: bytes
     """The headers that go on to the engine unchanged."""
+    host: bytes | None = None
+    origin: bytes | None = None
+    """The page of which a browser asks."""
+    site: bytes | None = None
+    """``Sec-Fetch-Site``: how that page is related to us."""
+    keyless: Refusal | None = None
+    """Why it needs a key even on loopback, when somebody has looked; None: it needs none."""
     sent: tuple[bytes | None, bytes] = (None, b"")
     """What `outgoing` was given as `host`, and how the head began that it made of that."""
 
@@ -156,6 +165,9 @@ def _read(
         seen.get(b"x-api-key"),
         _form(seen.get(b"content-type", b"")),
         b"".join(lines),
+        seen.get(b"host"),
+        seen.get(b"origin"),
+        seen.get(b"sec-fetch-site"),
     )
 
 

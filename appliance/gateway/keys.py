@@ -2,11 +2,11 @@
 
 import hmac
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
 from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, digest, read_keys
+from appliance.adapters.stamps import Stamp, stamp
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Key
 
@@ -19,8 +19,6 @@ _MOST_BYTES: Final = 256
 _NOBODY: Final = digest(b"")
 """Compared with where no key has the id, so that a guess takes as long as a near miss."""
 
-_Stamp = tuple[int, int, int, int]
-
 
 class KeyRing:
     """The keys in a directory, read again when their file changes.
@@ -32,7 +30,7 @@ class KeyRing:
     def __init__(self, directory: Path) -> None:
         self._path = directory / KEY_FILE
         self._keys: dict[bytes, StoredKey] = {}
-        self._read: _Stamp | None = None
+        self._read: Stamp | None = None
         self.refresh()
 
     @property
@@ -42,10 +40,10 @@ class KeyRing:
 
     def refresh(self) -> None:
         """Read the keys again if their file changed; a damaged one changes nothing."""
-        stamp = _stamp(self._path)
-        if stamp == self._read:
+        seen = stamp(self._path)
+        if seen == self._read:
             return
-        self._read = stamp
+        self._read = seen
         try:
             self._keys = {key.id.encode(errors="replace"): key for key in read_keys(self._path)}
         except StoreError as error:
@@ -82,12 +80,3 @@ def _bearer(authorization: bytes | None) -> bytes | None:
 
 def _is_ours(text: bytes) -> bool:
     return text.startswith(_PREFIX) and len(text) <= _MOST_BYTES
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """What changes with a file; None: it cannot be seen."""
-    try:
-        seen = os.stat(path)  # noqa: PTH116 - once a second, and pathlib adds nothing
-    except OSError:
-        return None
-    return seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size

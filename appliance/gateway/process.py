@@ -39,6 +39,7 @@ from appliance.gateway.remainder import AllTraffic, Remainder
 from appliance.gateway.table import Table
 from appliance.gateway.wanting import Wanting
 from appliance.planning.routing.turns import Turns
+from appliance.planning.routing.visitors import Visitors
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Gateway:
             gatekeeper=self._keys,
             limits=configuration.limits,
             allowed=AllowedPaths(configuration.allow_paths),
+            visitors=_visitors(configuration),
         )
         self._wanting = Wanting(
             self._table,
@@ -232,6 +234,11 @@ class Gateway:
     async def _told_to_end(self) -> None:
         while await self._signals.get() == signal.SIGHUP:
             pass
+
+
+def _visitors(configuration: Configuration) -> Visitors:
+    own = socket.gethostname()
+    return Visitors.of((own, own.partition(".")[0], *configuration.names), configuration.origins)
 
 
 def _settle() -> None:

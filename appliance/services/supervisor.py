@@ -214,6 +214,7 @@ class Supervisor:
 
     async def state(self) -> State:
         """The box as it is now."""
+        self._refresh()
         observed = await self._out.units.observe(self._catalogue, full=True)
         return State(
             catalogue=self._catalogue,
@@ -235,13 +236,16 @@ class Supervisor:
 
     def check_names(self, names: Sequence[str]) -> None:
         """Look whether all of these are applied. Raises `UnknownProfileError`."""
-        # An apply may have ended before its signal is here. A damaged manifest is the reload's
-        # to report: what was read before still holds.
-        with contextlib.suppress(StoreError):
-            self._catalogue = self._profiles.load()
+        self._refresh()
         for name in names:
             if name not in self._catalogue:
                 raise UnknownProfileError(name, self._catalogue)
+
+    def _refresh(self) -> None:
+        """Go by what is applied: an apply may have ended before its signal is here."""
+        # A damaged manifest is the reload's to report: what was read before still holds.
+        with contextlib.suppress(StoreError):
+            self._catalogue = self._profiles.load()
 
     def _join(self, request: Request, running: Transaction) -> Running:
         operation = running.operation

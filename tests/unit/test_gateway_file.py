@@ -21,6 +21,8 @@ CONFIGURATION = st.builds(
     limits=st.builds(Limits, body_bytes=st.integers(0, 1 << 40), idle_s=SECONDS),
     drain_s=SECONDS,
     allow_paths=TEXTS,
+    names=TEXTS,
+    origins=TEXTS,
 )
 
 

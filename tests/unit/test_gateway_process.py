@@ -35,7 +35,7 @@ from appliance.gateway.process import main
 sys.exit(main(sys.argv[1:]))
 """
 SERVING = State(standings={"m": Standing.SERVING}, committed=("m",))
-REQUEST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
+REQUEST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
 BODY = b'{"model":"m","stream":true}'
 
 
@@ -201,7 +201,11 @@ async def asked(port: int, headers: bytes = b"", address: str = "127.0.0.1") -> 
     """The whole answer to one streaming request."""
     reader, writer = await asyncio.open_connection(address, port)
     request = REQUEST % (len(BODY), BODY)
-    writer.write(request.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n" + headers))
+    writer.write(
+        request.replace(
+            b"Host: localhost\r\n", b"Host: localhost\r\nConnection: close\r\n" + headers
+        )
+    )
     try:
         return await reader.read()
     finally:
@@ -387,6 +391,20 @@ async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> 
     assert events(await asked(systemd.port, right, address=address)) == WHOLE
     await stopped(process)
     systemd.close()
+
+
+async def test_pages_from_elsewhere_need_a_key(systemd: Systemd, engine: Engine) -> None:
+    """A browser on this machine is no reason to trust every page that it shows."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    page = b"Origin: https://evil.example\r\n"
+    assert b"origin_refused" in await asked(systemd.port, page)
+    text, _ = FileKeys(systemd.root / "state").add(Key(name="phone"), 1.0)
+    await asyncio.sleep(1.5)
+    key = f"Authorization: Bearer {text}\r\n".encode()
+    assert events(await asked(systemd.port, page + key)) == WHOLE
+    assert events(await asked(systemd.port, b"Origin: http://localhost:3000\r\n")) == WHOLE
+    await stopped(process)
 
 
 async def test_an_engine_sees_its_own_key_and_no_others(systemd: Systemd, engine: Engine) -> None:

@@ -105,6 +105,19 @@ def test_nothing_applied_yet_is_an_empty_catalogue(tmp_path: Path) -> None:
     assert ManifestProfiles(tmp_path / "missing").load() == {}
 
 
+def test_a_manifest_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    """And only then; one that is damaged is damaged each time."""
+    profiles = ManifestProfiles(tmp_path)
+    assert profiles.load() == {}
+    (tmp_path / MANIFEST).write_text(encode({"a": made("a", "cpu")}, "1"))
+    assert set(profiles.load()) == {"a"}
+    assert profiles.load() is profiles.load()
+    (tmp_path / MANIFEST).write_text("{")
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            profiles.load()
+
+
 GOOD = json.loads(encode({"a": made("a", "cpu")}, "1"))
 
 

@@ -104,6 +104,15 @@ async def test_profile_applied_a_moment_ago_is_known() -> None:
         await until(outside, "genesis")
 
 
+async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
+    """Nor does a look at the box."""
+    profiles = FakeProfiles({})
+    async with supervising(FakeOutside(BOX), profiles) as supervisor:
+        assert (await supervisor.state()).catalogue == {}
+        profiles.applied = BOX
+        assert (await supervisor.state()).catalogue == BOX
+
+
 async def test_crashed_committed_profile_is_repaired() -> None:
     """What systemd gave up on is started again, and each repair waits longer."""
     outside = FakeOutside(BOX, "aeon")

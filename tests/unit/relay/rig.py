@@ -13,6 +13,7 @@ from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.front import Front
 from appliance.gateway.table import Table
+from appliance.planning.routing.visitors import Visitors
 from tests.fakes.engine_server import EngineServer, Script
 
 QUICK = Limits(
@@ -196,6 +197,7 @@ async def rigged(
     loopback: bool = True,
     allowed: Iterable[str] = (),
     profile: Routed | None = None,
+    visitors: Visitors | None = None,
 ) -> AsyncIterator[Rig]:
     """A relay whose one profile, genesis, is the engine with this script, and serves."""
     async with AsyncExitStack() as stack:
@@ -213,6 +215,7 @@ async def rigged(
             gatekeeper=Doorman(),
             limits=limits,
             allowed=frozenset(allowed),
+            visitors=visitors,
         )
         loop = asyncio.get_running_loop()
         server = await loop.create_server(

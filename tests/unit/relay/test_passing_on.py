@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
+from appliance.planning.routing.visitors import Visitors
 from tests.fakes.engine_server import (
     CHUNKED,
     EVENTS,
@@ -396,6 +397,31 @@ async def test_keys() -> None:
             assert (await rig.ask(post(headers=headers))).status == status
         assert (await rig.ask(get("/v1/models"))).headers["www-authenticate"] == "Bearer"
         assert len(rig.engine.heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("Origin: https://evil.example\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Origin: https://evil.example\r\nx-api-key: right\r\n", 200),
+        ("Origin: http://localhost:3000\r\nSec-Fetch-Site: cross-site\r\n", 200),
+    ],
+)
+async def test_pages(headers: str, status: int) -> None:
+    """A page from elsewhere reaches no engine without a key, by whatever method."""
+    async with rigged(answering(sized(b"{}")), visitors=Visitors.of(["box"], [])) as rig:
+        for request in (post(headers=headers), get("/props", method="OPTIONS", headers=headers)):
+            assert (await rig.ask(request)).status == status
+        assert len(rig.engine.heard) == (2 if status == 200 else 0)
+
+
+@pytest.mark.parametrize(("headers", "status"), [("", 421), ("x-api-key: right\r\n", 200)])
+async def test_names(headers: str, status: int) -> None:
+    """Nor does one whose name was made to mean this machine."""
+    async with rigged(answering(sized(b"{}")), visitors=Visitors.of([], [])) as rig:
+        assert (await rig.ask(post(headers=headers))).status == status
+        assert len(rig.engine.heard) == (status == 200)
 
 
 async def test_paths_that_govern() -> None:

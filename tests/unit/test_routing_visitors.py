@@ -1,0 +1,106 @@
+"""Who may ask on this machine without a key: programs and its own pages, not pages of anybody's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.planning.routing.visitors import OTHER_NAME, OTHER_PAGE, Visitors
+
+HERE = b"127.0.0.1:8010"
+VISITORS = Visitors.of(["Box", "models.example.org"], ["https://Chat.example.org", "null"])
+STRICT = Visitors.of([], [])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        b"127.0.0.1:8010",
+        b"127.0.0.1",
+        b"[::1]:8010",
+        b"10.10.10.1:8010",
+        b"localhost:8010",
+        b"LocalHost",
+        b"localhost.",
+        b"models.localhost:8010",
+        b"box:8010",
+        b"Models.Example.org",
+    ],
+)
+def test_names_of_this_machine(host: bytes | None) -> None:
+    """Nobody elsewhere can have a page under them."""
+    assert VISITORS.refusal(host, None, None) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"evil.example:8010",
+        b"notlocalhost",
+        b"localhost.evil.example",
+        b"127.0.0.1.evil.example:8010",
+        b"box.evil.example",
+        b"2130706433",
+        b"",
+    ],
+)
+def test_names_that_anybody_can_have_mean_this_machine(host: bytes) -> None:
+    """A page under such a name sends its requests here; the header says which name it used."""
+    assert VISITORS.refusal(host, None, None) is OTHER_NAME
+    assert VISITORS.refusal(host, b"http://127.0.0.1:8010", b"same-origin") is OTHER_NAME
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        b"http://localhost:3000",
+        b"https://127.0.0.1",
+        b"http://[::1]:8010",
+        b"http://chat.localhost",
+        b"HTTPS://CHAT.EXAMPLE.ORG",
+        b"vscode-webview://1f",
+        b"app://obsidian.md",
+        b"null",
+    ],
+)
+def test_pages_that_are_welcome(origin: bytes) -> None:
+    """Those of this machine, of programs installed on it, and those that are listed."""
+    assert VISITORS.refusal(HERE, origin, b"cross-site") is None
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        b"https://evil.example",
+        b"http://chat.example.org",
+        b"https://chat.example.org:8443",
+        b"http://localhost.evil.example",
+        b"http://10.10.10.1",
+        b"null",
+        b"",
+    ],
+)
+def test_pages_from_elsewhere(origin: bytes) -> None:
+    """Whatever they ask for, and to whatever name of ours."""
+    assert STRICT.refusal(HERE, origin, None) is OTHER_PAGE
+
+
+@pytest.mark.parametrize(
+    ("site", "refused"),
+    [
+        (b"cross-site", True),
+        (b" Cross-Site\t", True),
+        (b"same-site", False),
+        (b"same-origin", False),
+        (b"none", False),
+    ],
+)
+def test_a_picture_in_a_page_has_no_origin(site: bytes, refused: bool) -> None:  # noqa: FBT001
+    """Browsers still say that it is a page from elsewhere that asks."""
+    assert (STRICT.refusal(HERE, None, site) is OTHER_PAGE) is refused
+
+
+@given(st.none() | st.binary(), st.none() | st.binary(), st.none() | st.binary())
+def test_anything_is_judged(host: bytes | None, origin: bytes | None, site: bytes | None) -> None:
+    """Whatever a client says, it is served or refused."""
+    assert STRICT.refusal(host, origin, site) in {None, OTHER_NAME, OTHER_PAGE}
