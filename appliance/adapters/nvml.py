@@ -15,7 +15,8 @@ import time
 from typing import Final
 
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
-from appliance.launch import gpus, processes, sampler
+from appliance.launch import gpus, processes
+from appliance.launch.gpu_words import DEVICE, HUNG
 
 _TIMEOUT_S: Final = 5.0
 _FIRST_TIMEOUT_S: Final = 30.0
@@ -120,7 +121,7 @@ class GpuReader:
             self._child = child = self._child or _Child()
         except OSError as error:
             text = f"cannot run the program that reads the GPUs: {error}"
-            return gpus.Reading([], sampler.DEVICE, text)
+            return gpus.Reading([], DEVICE, text)
         if child.owes:
             late = child.answer(deadline_s)
             if late is None or late.error_kind:
@@ -147,7 +148,7 @@ class GpuReader:
 
 
 def _hung(text: str) -> gpus.Reading:
-    return gpus.Reading([], sampler.HUNG, f"the GPU driver hangs: {text}")
+    return gpus.Reading([], HUNG, f"the GPU driver hangs: {text}")
 
 
 def _memory(reading: gpus.Reading) -> GpuMemory:

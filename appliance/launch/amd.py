@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from appliance.launch.gpu_words import DEVICE, EXACT, NO_DRIVER, OPAQUE, UNIFIED, DriverError
 from appliance.launch.kernel import meminfo, number_of, text_of
 from appliance.launch.processes import read
-from appliance.launch.sampler import DEVICE, EXACT, NO_DRIVER, OPAQUE, UNIFIED, DriverError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ NEVER_EMPTY_BYTES = 1 << 30
 EXACT = "exact"
 UNIFIED = "unified"
 OPAQUE = "opaque"
-"""Qualities of a reading that decide something here (`appliance.launch.sampler`)."""
+"""Qualities of a reading that decide something here (`appliance.launch.gpu_words`)."""
 
 
 class Seen:

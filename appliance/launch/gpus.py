@@ -14,6 +14,7 @@ import sys
 import time
 
 from appliance.launch import processes, sampler
+from appliance.launch.gpu_words import DEVICE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Device:
         """Without `reserved`, where the driver tells the two apart."""
         self.reserved = int(document["reserved"])
         self.quality = str(document["quality"])
-        """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of the sampler."""
+        """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of `gpu_words`."""
         self.error_kind = str(document["kind"])
         """LOST or DEVICE: it does not work, nothing can be started on it. Empty: it works."""
         self.problem = str(document["problem"])
@@ -85,7 +86,7 @@ class Reading:
     def __init__(self, devices: list[Device], error_kind: str = "", error_text: str = "") -> None:
         self.devices = devices
         self.error_kind = error_kind
-        """Empty: no error. Otherwise one of the kinds in `appliance.launch.sampler`."""
+        """Empty: no error. Otherwise one of the kinds in `appliance.launch.gpu_words`."""
         self.error_text = error_text
 
 
@@ -130,7 +131,7 @@ class Sampler:
                 return None
             chunk = os.read(self._answers, _CHUNK_BYTES)
             if not chunk or len(self._buffer) > _MAX_ANSWER_BYTES:
-                return Reading([], sampler.DEVICE, "the program that reads the GPUs has died")
+                return Reading([], DEVICE, "the program that reads the GPUs has died")
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return _parsed(line)
@@ -187,4 +188,4 @@ def _parsed(line: bytes) -> Reading:
         error = document["error"] or {"kind": "", "text": ""}
         return Reading(devices, str(error["kind"]), str(error["text"]))
     except (ValueError, KeyError, TypeError) as mistake:
-        return Reading([], sampler.DEVICE, f"the program that reads the GPUs said {mistake}")
+        return Reading([], DEVICE, f"the program that reads the GPUs said {mistake}")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 
-from appliance.launch.kernel import meminfo, node_meminfo, text_of
-from appliance.launch.sampler import (
+from appliance.launch.gpu_words import (
     DEVICE,
     EXACT,
     LOST,
@@ -20,6 +19,7 @@ from appliance.launch.sampler import (
     UNIFIED,
     DriverError,
 )
+from appliance.launch.kernel import meminfo, node_meminfo, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,40 +22,18 @@ import json
 import os
 import sys
 
+if __name__ == "__main__":
+    # Run by its path, with -I: in a checkout the package is not installed.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
+
+from appliance.launch.gpu_words import NO_DRIVER, NO_LIBRARY, DriverError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     Read = Callable[[bool], list[dict[str, Any]]]
-
-# Why nothing can be read.
-NO_LIBRARY = "no-library"
-NO_DRIVER = "no-driver"
-MISMATCH = "mismatch"
-DEVICE = "device"
-"""The driver or one device fails in another way; the text says how."""
-LOST = "lost"
-"""The device fell off the bus."""
-HUNG = "hung"
-"""Never said by this program: its parent concludes it from silence."""
-
-# What a device's figures are worth.
-EXACT = "exact"
-UNIFIED = "unified"
-"""The device uses the host's memory; the figures are the host's."""
-NUMA = "numa"
-"""The device's memory is a NUMA node, which keeps pages after their process has ended."""
-OPAQUE = "opaque"
-"""The figures mean nothing; the problem says why."""
-
-
-class DriverError(Exception):
-    """What the driver cannot do for us: `kind` and a sentence."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 def main(root: str = "/") -> int:
@@ -102,8 +80,4 @@ def _reader(root: str) -> Read:
 
 
 if __name__ == "__main__":
-    # Run by its path, with -I: in a checkout the package is not installed.
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
-    from appliance.launch import sampler  # noqa: PLW0406 (once more, under its own name)
-
-    sys.exit(sampler.main(*sys.argv[1:2]))
+    sys.exit(main(*sys.argv[1:2]))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from appliance.launch.gpus import Device, Reading, Sampler
-from appliance.launch.sampler import EXACT
+from appliance.launch.gpu_words import EXACT
 
 UNPROVED: Final = "release latency on real hardware stays unproved"
 GIB: Final = 1 << 30

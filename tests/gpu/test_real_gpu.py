@@ -15,8 +15,8 @@ import pytest
 
 from appliance.adapters.nvml import GpuReader
 from appliance.domain.memory import GpuState
+from appliance.launch.gpu_words import EXACT
 from appliance.launch.gpus import Sampler
-from appliance.launch.sampler import EXACT
 from tests.gpu.conftest import (
     GIB,
     MIB,

@@ -17,9 +17,18 @@ from typing import Any
 import pytest
 
 from appliance.launch import amd, sampler
+from appliance.launch.gpu_words import (
+    DEVICE,
+    EXACT,
+    NO_DRIVER,
+    NO_LIBRARY,
+    NUMA,
+    OPAQUE,
+    UNIFIED,
+    DriverError,
+)
 from appliance.launch.gpus import Device
 from appliance.launch.kernel import meminfo, node_meminfo
-from appliance.launch.sampler import EXACT, NO_DRIVER, NUMA, OPAQUE, UNIFIED, DriverError
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
 
@@ -143,7 +152,7 @@ def test_a_card_without_figures_is_told(tmp_path: Path) -> None:
     unpacked("workstation", tmp_path)
     (tmp_path / "sys/class/drm/card1/device/mem_info_vram_used").unlink()
     first, second, _ = read(tmp_path)
-    assert (first.error_kind, first.quality) == (sampler.DEVICE, OPAQUE)
+    assert (first.error_kind, first.quality) == (DEVICE, OPAQUE)
     assert second.quality == EXACT
 
 
@@ -231,7 +240,7 @@ def test_a_node_that_is_not_there_is_none(tmp_path: Path) -> None:
 def test_a_claim_where_there_is_no_gpu_costs_little(tmp_path: Path) -> None:
     """The program takes less than 0.3 s of CPU time to say that there is no driver."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert asked(tmp_path, {"LD_LIBRARY_PATH": ""})["error"]["kind"] == sampler.NO_LIBRARY
+    assert asked(tmp_path, {"LD_LIBRARY_PATH": ""})["error"]["kind"] == NO_LIBRARY
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert spent_s < 0.3
