@@ -144,11 +144,11 @@ class Configuration:
     min_residency_s: float = 60.0
     """A profile that was switched to on request stays at least so long."""
     allow_paths: tuple[str, ...] = ()
+    """Engines' administrative paths that clients may use all the same."""
     names: tuple[str, ...] = ()
     """Host names by which it may be asked without a key, beside this machine's own."""
     origins: tuple[str, ...] = ()
     """Web pages that may ask without a key, beside those of this machine."""
-    """Engines' administrative paths that clients may use all the same."""
     state_dir: str = "/var/lib/appliance"
     """The supervisor's, where the keys are."""
     control_socket: str = "/run/appliance/control.sock"

@@ -203,9 +203,9 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(head, Refusal):
             self._refuse(head)
             return
+        self._head = head
         refusal = self._owner.examined(head)
         if refusal is not None:
-            self._head = head
             self._refuse(refusal)
             return
         if head.length >= 0:

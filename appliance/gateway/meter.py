@@ -84,7 +84,7 @@ class Request:
 
     def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         """It is over."""
-        if self._status is _UNDER_WAY:
+        if self._status == _UNDER_WAY:
             self._size += size
             self._status = status
             self._tail = tail
