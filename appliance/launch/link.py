@@ -141,17 +141,20 @@ def _admitted(connection: socket.socket, gid: int) -> Link | None:
 
 @contextlib.contextmanager
 def _listening(path: str, gid: int) -> Iterator[socket.socket]:
+    # Whoever finds it under its name finds it open for those who may, and for nobody else.
+    new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        os.unlink(new)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        before = os.umask(0o177)  # nobody gets in before it has its group
+        before = os.umask(0o177)
         try:
-            listener.bind(path)
+            listener.bind(new)
         finally:
             os.umask(before)
-        os.chown(path, -1, gid)
-        os.chmod(path, _SOCKET_MODE)
+        os.chown(new, -1, gid)
+        os.chmod(new, _SOCKET_MODE)
         listener.listen(_BACKLOG)
+        os.rename(new, path)
         try:
             yield listener
         finally:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ from tests.unit.launch_rig import (
 )
 
 NO_GROUP = "needs root to make a control group; whose listener it is stays unproved"
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    end = Manager(tmp_path / "notify")
-    yield end
-    end.close()
 
 
 @pytest.fixture
@@ -243,7 +235,7 @@ def test_a_working_engine_is_given_time(manager: Manager, lease: Path) -> None:
         manager.wait_for("READY=1")
     loading = [m for m in manager.messages if "STATUS=loading: " in m]
     assert len(loading) >= 2
-    assert re.search(r"STATUS=loading: \d+ MiB resident, \d s\b", loading[0])
+    assert re.search(r"STATUS=loading: [\d.]+ [MG]iB resident, \d s\b", loading[0])
     assert all("EXTEND_TIMEOUT_USEC=7000000" in m for m in loading)
 
 

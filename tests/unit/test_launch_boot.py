@@ -93,7 +93,7 @@ def test_a_masked_unit_is_not_started(machine: Machine) -> None:
     ("content", "is_held"),
     [
         ("forever\n", True),
-        (FAR_FUTURE, True),
+        pytest.param(FAR_FUTURE, True, id="far-future"),
         ("inf", True),
         ("nan", True),
         ("rubbish", True),

@@ -163,9 +163,8 @@ def _command_line(process: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_hook_that_works_is_given_time(tmp_path: Path) -> None:
+def test_a_hook_that_works_is_given_time(manager: Manager) -> None:
     """Each line of output moves the start time-out, and the status says what is going on."""
-    manager = Manager(tmp_path / "notify")
     port = free_port()
     script = f"for i in 1 2; do sleep 0.9; echo step; done; echo {P4} applied"
     hook = ("--patch-command", json.dumps(shell(script)), "--patch-expect", P4)
@@ -174,8 +173,7 @@ def test_a_hook_that_works_is_given_time(tmp_path: Path) -> None:
         "backend", "--name", "a", "--port", port, *limit, *hook, "--", *engine("--port", port)
     )
     with started(argv, environment=manager.environment):
-        assert "STATUS=applying patches" in str(manager.receive(within_s=5))
+        assert "STATUS=applying patches" in str(manager.receive(within_s=20))
         manager.wait_for("EXTEND_TIMEOUT_USEC=5000000")
         manager.wait_for("READY=1")
         manager.pass_barriers()
-    manager.close()

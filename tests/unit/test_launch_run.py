@@ -449,9 +449,8 @@ def test_what_it_leaves_keeps_the_lease(box: Box) -> None:
 
 
 @needs_root
-def test_nobody_is_told_the_arguments(box: Box, tmp_path: Path) -> None:
+def test_nobody_is_told_the_arguments(box: Box, manager: Manager) -> None:
     """Neither the journal nor systemd nor the report learns more than the command's name."""
-    manager = Manager(tmp_path / "notify")
     box = Box(root=box.root, environment=manager.environment)
     request = document("sh", "-c", "true secret", env={"PATH": "/bin", "KEY": "secret"})
     with box.launcher() as launcher, calling(box, request) as caller:
@@ -461,7 +460,6 @@ def test_nobody_is_told_the_arguments(box: Box, tmp_path: Path) -> None:
         journal = launcher.stderr.read()
     while manager.receive(within_s=0.2) is not None:
         pass
-    manager.close()
     ready = [m for m in manager.messages if "READY=1" in m]
     assert ready == [f"READY=1\nSTATUS=sh of user {UID}"]
     assert f"sh of user {UID} (uid {UID}, pid " in journal

@@ -330,10 +330,9 @@ def test_senseless_needs_are_refused(tmp_path: Path, arguments: Sequence[str]) -
     assert result.stderr.startswith("<3>gate: ")
 
 
-def test_a_wait_is_shown_and_told(gpus: Gpus, tmp_path: Path) -> None:
+def test_a_wait_is_shown_and_told(gpus: Gpus, tmp_path: Path, manager: Manager) -> None:
     """The status shows what is still held, and the admission leaves from where to where it went."""
     gpus.change({"0.used": 12 * GIB})
-    manager = Manager(tmp_path / "notify")
     argv = gate(tmp_path, "--gpus", "0", "--vram-bytes", 20 * GIB, deadline_s=30)
     with started(argv, environment=manager.environment) as waiting:
         manager.wait_for("waiting for memory: 12.0 GiB held, 12.0 of 20.2 GiB free on GPU 0")
@@ -341,7 +340,6 @@ def test_a_wait_is_shown_and_told(gpus: Gpus, tmp_path: Path) -> None:
         manager.wait_for("waiting for memory: 12.0 → 6.0 GiB held")
         gpus.change({"0.used": GIB})
         assert waiting.wait(timeout=10) == 0
-    manager.close()
     word = json.loads((tmp_path / "gate" / "a.json").read_text("utf-8"))
     assert word["verdict"] == "admitted"
     assert word["reason"].startswith("12.0 → 1.0 GiB in ")

@@ -1,0 +1,16 @@
+"""What many of the unit tests start from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.launch_rig import Manager
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    """The service manager's end of a notification socket."""
+    end = Manager(tmp_path / "notify")
+    yield end
+    end.close()
