@@ -42,7 +42,7 @@ def test_hung_driver_is_told_and_hangs_nothing_else(fleet: Fleet, gpus: Gpus) ->
     wait_for_error(fleet, "hang", "hung", "answer")
     began = time.monotonic()
     assert fleet.status()["verdict"]["state"] != "nothing"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     answer = fleet.cli("switch", "b")
     assert answer.exit == 1, answer
     assert fleet.main_pid("a") == owner

@@ -15,6 +15,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 ENGINE: Final = Path(__file__).with_name("launch_engine.py")
 PATIENCE_S: Final = 20.0
 """For something that takes milliseconds on an idle machine."""
+MODEL_S: Final = 120.0
+"""For a small model to load and warm up, which takes a second there."""
 
 # Like `python -I -m MODULE`, from this checkout instead of an installed package.
 _RUN_MODULE: Final = (

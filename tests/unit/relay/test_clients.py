@@ -207,8 +207,7 @@ async def test_slow_requests(pieces: list[bytes]) -> None:
                 await asyncio.sleep(0.03)
 
         dripping = asyncio.create_task(drip())
-        async with asyncio.timeout(2):
-            answer = await caller.answer()
+        answer = await caller.answer()
         dripping.cancel()
         assert (answer.status, answer.error["code"]) == (408, "too_slow")
 
@@ -227,21 +226,21 @@ async def test_slow_bodies_with_progress() -> None:
 
 async def test_idle_clients() -> None:
     """A client that asks nothing more is left without a word, one that waits for an answer is not."""
+    go_on = asyncio.Event()
 
     async def script(talk: Talk) -> None:
         await talk.request()
-        await asyncio.sleep(1.0)
+        await go_on.wait()
         await talk.say(sized(b"late"))
         await talk.request()
 
     async with rigged(script, limits=SMALL) as rig:
         idle, waiting = await rig.connect(), await rig.connect()
         await waiting.send(post())
-        async with asyncio.timeout(0.9):
-            assert await idle.ended()
+        assert await idle.ended()
+        go_on.set()
         assert (await waiting.answer()).body == b"late"
-        async with asyncio.timeout(0.9):
-            assert await waiting.ended()
+        assert await waiting.ended()
 
 
 async def test_clients_that_hang_up() -> None:
@@ -259,7 +258,7 @@ async def test_clients_that_hang_up() -> None:
         await caller.send(post())
         await caller.reader.readuntil(b"data: 1\n\n\r\n")
         await caller.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await gone.wait()
         assert rig.watcher.seen[0].end == (0, b"data: 1\n\n")
         assert rig.front.in_flight(["genesis"]) == 0
@@ -293,7 +292,7 @@ async def test_clients_that_do_not_read() -> None:
         assert relayed._unwritten() < 1 << 20
         await asyncio.sleep(0.1)
         assert sent == before
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(10):
             while rig.front.in_flight(["genesis"]):
                 await asyncio.sleep(0.02)
         client.close()

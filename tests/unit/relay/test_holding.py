@@ -20,7 +20,7 @@ async def asked(rig: Rig, request: bytes) -> Caller:
     caller = await rig.connect()
     before = len(rig.front.waiting)
     await caller.send(request)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while len(rig.front.waiting) == before:
             await asyncio.sleep(0.005)
     return caller
@@ -204,8 +204,7 @@ async def test_changes_before_anybody_looks() -> None:
         rig.table.adopt({"genesis": replace(rig.table.catalogue["genesis"], on_request=True)})
         rig.tell(Standing.DOWN)
         rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
-        async with asyncio.timeout(1):
-            assert (await rig.ask(post())).status == 200
+        assert (await rig.ask(post())).status == 200
 
 
 async def test_changes_while_somebody_looks() -> None:
@@ -218,8 +217,7 @@ async def test_changes_while_somebody_looks() -> None:
         await asyncio.sleep(0.02)
         rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
         rig.table.adopt(catalogue)
-        async with asyncio.timeout(1):
-            assert (await caller.answer()).status == 200
+        assert (await caller.answer()).status == 200
 
 
 @pytest.mark.parametrize("streaming", [False, True])
