@@ -6,10 +6,13 @@ from typing import Any
 
 from tests.system.rig import Box, Stream
 
+_PATIENCE_S = 240
+"""A real model on a machine that is busy with other tests."""
+
 
 def ask(box: Box, port: int, prompt: str, **options: object) -> str:
     """The model's answer to one question."""
-    done = box.run(*_curl(port, prompt, options), timeout_s=90)
+    done = box.run(*_curl(port, prompt, options), timeout_s=_PATIENCE_S)
     answer: Mapping[str, Any] = json.loads(done.stdout)
     text: str = answer["choices"][0]["message"]["content"]
     return text
@@ -33,4 +36,14 @@ def pieces(stream: Stream) -> Iterator[Mapping[str, Any]]:
 def _curl(port: int, prompt: str, options: Mapping[str, object]) -> list[str]:
     body = json.dumps({"messages": [{"role": "user", "content": prompt}], **options})
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    return ["curl", "-sSNf", "-m", "90", "-H", "Content-Type: application/json", "-d", body, url]
+    return [
+        "curl",
+        "-sSNf",
+        "-m",
+        str(_PATIENCE_S),
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        body,
+        url,
+    ]
