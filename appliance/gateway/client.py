@@ -11,7 +11,7 @@ read. Where a body has a length, nothing but the length decides where it ends.
 import asyncio
 from enum import IntEnum
 from math import inf
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from appliance.domain.gateway import Key, Refusal
 from appliance.gateway import answers, heads, intake
@@ -19,7 +19,7 @@ from appliance.gateway.exchange import Exchange
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.intake import Body
 from appliance.gateway.known import Known
-from appliance.gateway.relay import Relay
+from appliance.gateway.relay import Owner
 from appliance.gateway.reply import error
 from appliance.gateway.sockets import reset_on_close, tune
 
@@ -45,26 +45,6 @@ class Step(IntEnum):
 
 
 _HEAD, _BODY, _BUSY, _TUNNEL, _CLOSING = Step
-
-
-class Owner(Relay, Protocol):
-    """What all connections share."""
-
-    def joined(self, client: "ClientConnection") -> Refusal | None:
-        """A client has connected; a refusal when there are too many."""
-        ...
-
-    def left(self, client: "ClientConnection") -> None:
-        """It is gone."""
-        ...
-
-    def examined(self, head: RequestHead) -> Refusal | None:
-        """None, or why nobody may send this here. Looks at what every request with it shares."""
-        ...
-
-    def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
-        """Whose request it is; None: nobody's, from the box itself."""
-        ...
 
 
 class ClientConnection(asyncio.Protocol):

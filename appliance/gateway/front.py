@@ -15,6 +15,7 @@ from appliance.gateway.client import ASK_AGAIN_S, ClientConnection
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Gatekeeper, Observer, Router
 from appliance.gateway.pool import Flying, Lane
+from appliance.gateway.relay import Guest
 from appliance.gateway.waiting import Waiting
 from appliance.planning.routing import paths
 from appliance.planning.routing.visitors import Visitors
@@ -77,7 +78,7 @@ class Front:
         self.closing = False
         """Every connection ends with the answer that is under way."""
         self._gatekeeper = gatekeeper
-        self._clients: set[ClientConnection] = set()
+        self._clients: set[Guest] = set()
         self._alone = asyncio.Event()
         """The last client has left; up to date only for those that cleared it and wait."""
         self._lanes: dict[str, Lane] = {}
@@ -165,14 +166,14 @@ class Front:
 
     # What connections and requests need.
 
-    def joined(self, client: ClientConnection) -> Refusal | None:
+    def joined(self, client: Guest) -> Refusal | None:
         """A client has connected; a refusal when there are too many."""
         self._clients.add(client)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
         return CROWDED if len(self._clients) > self.limits.connections else None
 
-    def left(self, client: ClientConnection) -> None:
+    def left(self, client: Guest) -> None:
         """It is gone."""
         self._clients.discard(client)
         if not self._clients:

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from appliance.domain.gateway import Limits, Routed
+from appliance.domain.gateway import Key, Limits, Refusal, Routed
+from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Observer, Router
 from appliance.gateway.pool import Lane
 from appliance.gateway.waiting import Waiting
@@ -46,4 +47,40 @@ class Relay(Protocol):
 
     def lane(self, routed: Routed) -> Lane:
         """The way to a profile."""
+        ...
+
+
+class Guest(Protocol):
+    """A client's connection, as those that look after all of them see it."""
+
+    def expire_if_due(self, now_s: float) -> None:
+        """Look at its deadline, by the event loop's clock."""
+        ...
+
+    def end_soon(self, at_s: float) -> None:
+        """Close at some time, unless a request comes before."""
+        ...
+
+    def abort(self) -> None:
+        """Close now."""
+        ...
+
+
+class Owner(Relay, Protocol):
+    """What all connections share."""
+
+    def joined(self, client: Guest) -> Refusal | None:
+        """A client has connected; a refusal when there are too many."""
+        ...
+
+    def left(self, client: Guest) -> None:
+        """It is gone."""
+        ...
+
+    def examined(self, head: RequestHead) -> Refusal | None:
+        """None, or why nobody may send this here. Looks at what every request with it shares."""
+        ...
+
+    def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
+        """Whose request it is; None: nobody's, from the box itself."""
         ...

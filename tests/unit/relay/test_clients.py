@@ -6,8 +6,9 @@ import socket
 import pytest
 
 from appliance.domain.gateway import Limits
+from appliance.gateway.client import ClientConnection
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
-from tests.unit.relay.rig import QUICK, get, post, rigged
+from tests.unit.relay.rig import QUICK, Rig, get, post, rigged
 
 SMALL = Limits(
     head_s=0.3,
@@ -20,6 +21,13 @@ SMALL = Limits(
     headers=10,
     connections=2,
 )
+
+
+def only_client(rig: Rig) -> ClientConnection:
+    """The relay's end of the one connection there is."""
+    (client,) = rig.front._clients
+    assert isinstance(client, ClientConnection)
+    return client
 
 
 async def test_pipelining() -> None:
@@ -77,7 +85,7 @@ async def test_a_client_that_does_not_stop_sending() -> None:
         await caller.send(post())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(caller.send(*[bytes(1 << 20)] * 100), 0.3)
-        (relayed,) = rig.front._clients
+        relayed = only_client(rig)
         assert len(relayed._rest) < 1 << 20
 
 
@@ -288,7 +296,7 @@ async def test_clients_that_do_not_read() -> None:
         client = slow_reader(rig.port)
         await asyncio.sleep(0.3)
         before = sent
-        (relayed,) = rig.front._clients
+        relayed = only_client(rig)
         assert relayed._unwritten() < 1 << 20
         await asyncio.sleep(0.1)
         assert sent == before
@@ -326,7 +334,7 @@ async def test_pipelining_without_reading() -> None:
         for _ in range(30):
             await caller.send(get("/health") * 2)
             await asyncio.sleep(0.01)
-        (relayed,) = rig.front._clients
+        relayed = only_client(rig)
         assert relayed._unwritten() < 1 << 20
         assert len(rig.engine.heard) < 50
         for _ in range(60):
