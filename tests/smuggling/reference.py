@@ -137,6 +137,8 @@ class Seen:
     body: bytes
     whole: bool
     """It has its proper end."""
+    ended: bool = False
+    """Its body has; what h11 refuses is a trailer, which goes no further than the gateway."""
 
 
 def read_answer(raw: bytes, *, head_only: bool, closed: bool) -> Seen:
@@ -157,8 +159,10 @@ def read_answer(raw: bytes, *, head_only: bool, closed: bool) -> Seen:
         connection.receive_data(b"")
     status: int | None = None
     body = b""
+    reader: object = None
     try:
         while True:
+            reader = connection._reader
             event = connection.next_event()
             if isinstance(event, h11.Response):
                 status = event.status_code
@@ -169,4 +173,5 @@ def read_answer(raw: bytes, *, head_only: bool, closed: bool) -> Seen:
             elif not isinstance(event, h11.InformationalResponse):
                 return Seen(status=status, body=body, whole=False)
     except h11.RemoteProtocolError:
-        return Seen(status=status, body=body, whole=False)
+        ended = getattr(reader, "_reading_trailer", False)
+        return Seen(status=status, body=body, whole=False, ended=ended)

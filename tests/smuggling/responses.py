@@ -134,6 +134,11 @@ ANSWERS: tuple[Answer, ...] = (
         "chunks-with-a-length-as-trailer",
         answer(_CHUNKED, body=_HELLO[:-2] + b"Content-Length: 9\r\n\r\n"),
     ),
+    # The body is over by then, and no trailer goes further.
+    _whole(
+        "chunks-with-a-coding-as-trailer",
+        answer(_CHUNKED, body=_HELLO[:-2] + b"Transfer-Encoding: ch1unked\r\n\r\n"),
+    ),
     _whole("chunks-with-extensions", answer(_CHUNKED, body=b"5;x=y\r\nhello\r\n0;z\r\n\r\n")),
     _whole("until-closed", answer(body=b"hello"), hangs_up=True),
     _whole("until-closed-old", answer(body=b"hello", status=b"HTTP/1.0 200 OK"), hangs_up=True),
