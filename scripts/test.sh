@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # shellcheck source=scripts/packages.sh
 source scripts/packages.sh
-need_packages "${box_packages[@]}" curl gcc libc6-dev make
+need_packages "${box_packages[@]}" curl gcc libc6-dev make openssl
 
 export APPLIANCE_TESTS_REQUIRE_SYSTEM=1
 make lint
