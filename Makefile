@@ -26,7 +26,7 @@ coverage: $(VENV)/.complete
 
 ## test: every test, with those on a real systemd
 test: $(VENV)/.complete
-	$(MAKE) --jobs=2 --output-sync=target coverage others
+	$(MAKE) --jobs=2 coverage others
 
 # Tests on booted machines mostly wait: two at a time, and beside the unit tests.
 others:

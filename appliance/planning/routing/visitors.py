@@ -8,7 +8,7 @@ forge, and ``Host``, which is the page's own name once that name has been made t
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from appliance.domain.gateway import Refusal
@@ -66,7 +66,7 @@ class Visitors:
 
     def _is_ours(self, name: str) -> bool:
         """Whether nobody else can have a name mean this machine."""
-        return name in self.names or name.endswith(f".{_LOCAL}") or name == _LOCAL or _is_ip(name)
+        return name in self.names or _is_localhost(name) or _address(name) is not None
 
     def _is_welcome(self, origin: str) -> bool:
         """Whether what shows a page is on this machine, or listed."""
@@ -90,17 +90,18 @@ def _name(authority: str) -> str:
     return authority.partition(":")[0].removesuffix(".")
 
 
-def _is_ip(name: str) -> bool:
+def _is_localhost(name: str) -> bool:
+    """Whether it is the name that is nobody's (RFC 6761)."""
+    return name == _LOCAL or name.endswith(f".{_LOCAL}")
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
     try:
-        ip_address(name)
+        return ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _is_loopback(name: str) -> bool:
-    return (
-        name == _LOCAL
-        or name.endswith(f".{_LOCAL}")
-        or (_is_ip(name) and ip_address(name).is_loopback)
-    )
+    address = _address(name)
+    return _is_localhost(name) or (address is not None and address.is_loopback)
