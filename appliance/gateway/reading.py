@@ -58,11 +58,11 @@ class Reading:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self.rest = data[upgrade.args[0] :]
-            self.bad = self.answer is None or not self.answer.websocket
+            self.bad |= self.answer is None or not self.answer.websocket
         except httptools.HttpParserError:
             # Nonsense that follows a whole answer spoils only the connection.
             self._begun += 1
-            self.bad = not self.complete
+            self.bad |= not self.complete
         if self._dry > _DRY_BYTES + len(data):
             self.bad = True
 
@@ -109,12 +109,15 @@ class Reading:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The end of a head, also of an interim one."""
+        """The end of a head, also of an interim one.
+
+        One that is bad stays it: the parser goes on, and a good one may follow at once.
+        """
         status = self._parser.get_status_code()
         if status < _OK and status != _SWITCHING:
             # Counted still: an engine that says nothing else would never come to an end.
             self._headers, self._reason = [], b""
-        elif self.answer is None:
+        elif self.answer is None and not self.bad:
             self._dry = 0
             new = self._parser.get_http_version() == "1.1"
             self.answer = answers.read(status, self._reason, self._headers, new=new)
@@ -122,7 +125,7 @@ class Reading:
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body; not of one that nobody asked for, behind it."""
-        if not self.complete:
+        if not self.complete and not self.bad:
             self._dry = 0
             self._pieces.append(data)
 

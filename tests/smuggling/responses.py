@@ -193,6 +193,15 @@ ANSWERS: tuple[Answer, ...] = (
     _refused("half-a-status-line", b"HTTP/1.", hangs_up=True),
     _refused("half-a-head", b"HTTP/1.1 200 OK\r\nContent-Le", hangs_up=True),
     _refused("interim-alone", answer(status=b"HTTP/1.1 100 Continue"), hangs_up=True),
+    # What is good behind a bad head does not make it any better.
+    _refused(
+        "an-odd-coding-then-a-good-answer",
+        answer(b"Transfer-Encoding: 00", _CHUNKED, body=_HELLO) + answer(_LENGTH, body=b"other"),
+    ),
+    _refused(
+        "an-odd-coding-then-two-good-answers",
+        answer(b"Transfer-Encoding: 00", _CHUNKED, body=_HELLO) + answer(_CHUNKED, body=_HELLO) * 2,
+    ),
     _broken("length-but-less", answer(b"Content-Length: 50", body=b"hello"), hangs_up=True),
     _broken("length-but-nothing", answer(b"Content-Length: 50"), hangs_up=True),
     _broken("chunks-without-the-last", answer(_CHUNKED, body=b"5\r\nhello\r\n"), hangs_up=True),
