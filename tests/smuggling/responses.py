@@ -199,8 +199,10 @@ ANSWERS: tuple[Answer, ...] = (
         answer(b"Transfer-Encoding: 00", _CHUNKED, body=_HELLO) + answer(_LENGTH, body=b"other"),
     ),
     _refused(
-        "an-odd-coding-then-two-good-answers",
-        answer(b"Transfer-Encoding: 00", _CHUNKED, body=_HELLO) + answer(_CHUNKED, body=_HELLO) * 2,
+        "an-odd-coding-then-an-interim-and-a-good-answer",
+        answer(b"Transfer-Encoding: 00", _CHUNKED, body=_HELLO)
+        + answer(status=b"HTTP/1.1 100 Continue")
+        + answer(_LENGTH, body=b"other"),
     ),
     _broken("length-but-less", answer(b"Content-Length: 50", body=b"hello"), hangs_up=True),
     _broken("length-but-nothing", answer(b"Content-Length: 50"), hangs_up=True),
