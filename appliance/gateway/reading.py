@@ -11,6 +11,7 @@ _PART_BYTES: Final = 64 << 10
 """Of a chunk that is not complete: so much is passed on all the same."""
 _DRY_BYTES: Final = 256 << 10
 """Of a head, or of anything else that is not body."""
+_CONTINUE: Final = 100
 _OK: Final = 200
 _SWITCHING: Final = 101
 
@@ -114,7 +115,9 @@ class Reading:
         One that is bad stays it: the parser goes on, and a good one may follow at once.
         """
         status = self._parser.get_status_code()
-        if status < _OK and status != _SWITCHING:
+        if status < _CONTINUE:
+            self.bad = True
+        elif status < _OK and status != _SWITCHING:
             # Counted still: an engine that says nothing else would never come to an end.
             self._headers, self._reason = [], b""
         elif self.answer is None and not self.bad:
@@ -124,8 +127,10 @@ class Reading:
             self.bad = self.answer is None
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body; not of one that nobody asked for, behind it."""
-        if not self.complete and not self.bad:
+        """A piece of the body; not of one that nobody asked for, behind it. Interim answers have none."""
+        if self.answer is None:
+            self.bad = True
+        elif not self.complete:
             self._dry = 0
             self._pieces.append(data)
 

@@ -204,6 +204,10 @@ ANSWERS: tuple[Answer, ...] = (
         + answer(status=b"HTTP/1.1 100 Continue")
         + answer(_LENGTH, body=b"other"),
     ),
+    _refused(
+        "a-status-of-none-with-a-body-then-a-good-answer",
+        answer(_LENGTH, body=b"hello", status=b"HTTP/1.1 020 OK") + answer(_LENGTH, body=b"other"),
+    ),
     _broken("length-but-less", answer(b"Content-Length: 50", body=b"hello"), hangs_up=True),
     _broken("length-but-nothing", answer(b"Content-Length: 50"), hangs_up=True),
     _broken("chunks-without-the-last", answer(_CHUNKED, body=b"5\r\nhello\r\n"), hangs_up=True),
