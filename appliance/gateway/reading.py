@@ -114,13 +114,15 @@ class Reading:
 
         One that is bad stays it: the parser goes on, and a good one may follow at once.
         """
+        if self.answer is not None or self.bad:
+            return
         status = self._parser.get_status_code()
         if status < _CONTINUE:
             self.bad = True
         elif status < _OK and status != _SWITCHING:
             # Counted still: an engine that says nothing else would never come to an end.
             self._headers, self._reason = [], b""
-        elif self.answer is None and not self.bad:
+        else:
             self._dry = 0
             new = self._parser.get_http_version() == "1.1"
             self.answer = answers.read(status, self._reason, self._headers, new=new)

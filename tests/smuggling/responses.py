@@ -145,6 +145,10 @@ ANSWERS: tuple[Answer, ...] = (
     _whole("length-old", answer(_LENGTH, body=b"hello", status=b"HTTP/1.0 200 OK"), hangs_up=True),
     _whole("close", answer(_LENGTH, b"Connection: close", body=b"hello"), hangs_up=True),
     _whole("close-and-stay", answer(_LENGTH, b"Connection: close", body=b"hello")),
+    _whole(
+        "a-status-of-none-behind-it",
+        answer(_LENGTH, body=b"hello") + answer(_LENGTH, body=b"other", status=b"HTTP/1.1 020 OK"),
+    ),
     _whole("hang-up-behind-it", answer(_LENGTH, body=b"hello"), hangs_up=True),
     _whole("no-reason", answer(_LENGTH, body=b"hello", status=b"HTTP/1.1 200 ")),
     _whole("no-reason-no-space", answer(_LENGTH, body=b"hello", status=b"HTTP/1.1 200")),
