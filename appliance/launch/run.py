@@ -98,6 +98,9 @@ class Launcher:
                 self._link.tell(event="refused", text=text)
             notify(f"STATUS={self._who} was not begun: {text}"[:_LONGEST_TEXT])
             say(WARNING, f"{self._who} was not begun: {text}")
+        # All is said: a further signal, while the interpreter ends, must not become the end.
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
         return 0
 
     def _run(self) -> None:
