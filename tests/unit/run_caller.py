@@ -5,6 +5,7 @@ usage: run_caller.py SOCKET REQUEST [--extra] [--mute] [--long]
 Writes what it is told, a line each, to the descriptor in TELL; signals it gets are passed on.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -44,7 +45,8 @@ def main(path: str, request: str, *options: str) -> None:
         )
     descriptors = [0, 1, 2, *([told] if "--extra" in options else [])]
     socket.send_fds(connection, [request.encode()], descriptors)
-    connection.sendall(b" " * (2 << 20 if "--long" in options else 0) + b"\n")
+    with contextlib.suppress(ConnectionError):  # it may have refused that already
+        connection.sendall(b" " * (2 << 20 if "--long" in options else 0) + b"\n")
     for line in connection.makefile():
         os.write(told, line.encode())
         if '"ready"' in line and "--mute" not in options:
