@@ -5,7 +5,7 @@ from typing import Final
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.heads import RequestHead
-from appliance.planning.routing import multipart
+from appliance.planning.routing import bodies, multipart
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
 
@@ -29,7 +29,7 @@ def opened(head: RequestHead, body: bytes) -> Document | Form | None:
     if head.form is not None:
         return multipart.opened(head.form, body)
     if head.place.api is not _OTHER or _OBJECT.match(body) is not None:
-        return Document(body)
+        return bodies.opened(body)
     return None
 
 

@@ -370,9 +370,7 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self.abort()
         elif self._step is _BODY or (self._step is _HEAD and self._rest):
-            self._refuse(
-                Refusal(status=408, code="too_slow", message="the request came too slowly")
-            )
+            self._refuse(intake.TOO_SLOW)
         elif self._step is _HEAD:
             self._close()
         else:

@@ -196,8 +196,7 @@ class Exchange:
         plain = self._reply is not None and self._reply.stage is Stage.OPENED
         self._request = heads.outgoing(self._head, len(body), lane.host, plain=plain), body
         if self._lane is not lane:
-            if self._lane is not None:
-                self._leave()
+            self._leave()
             self._lane = lane
             lane.flying.add(self)
         engine = lane.pool.take()
@@ -362,8 +361,7 @@ class Exchange:
         if self._step is _HELD:
             self._relay.waiting.remove(self)
         self._step = _OVER
-        if self._lane is not None:
-            self._leave()
+        self._leave()
         if self._again is not None:
             self._again.cancel()
         if self._measured is not None:
