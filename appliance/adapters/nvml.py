@@ -6,7 +6,8 @@ longer than a reading) and ended on any error, after some minutes, and when an u
 what it has mapped: a fresh process gets a fresh driver mapping. On a machine without GPUs there
 is no child between readings, and that there is no driver is remembered for a while.
 
-A child that is silent for too long is killed. The next one starts when that one is gone: as
+A child that died before it was asked is replaced within the same reading. One that is silent for
+too long is killed. The next one starts when that one is gone: as
 long as the driver holds it in the kernel (state D), it would hold the next one too.
 """
 
@@ -16,7 +17,7 @@ from typing import Final
 
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
 from appliance.launch import gpus, processes
-from appliance.launch.gpu_words import DEVICE, HUNG
+from appliance.launch.gpu_words import HUNG, READER
 
 _TIMEOUT_S: Final = 5.0
 _FIRST_TIMEOUT_S: Final = 30.0
@@ -27,6 +28,8 @@ _HUNG_TIMEOUT_S: Final = 0.25
 _REMEMBERED_S: Final = 30.0
 """How long a missing library or driver is believed to be missing still."""
 _LIFE_S: Final = 600.0
+_CHILDREN_TRIED: Final = 3
+"""Children that one reading tries: one that dies each time will not live for the next caller."""
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
 
 
@@ -111,17 +114,27 @@ class GpuReader:
     def _reading(self, with_holders: bool, timeout_s: float) -> gpus.Reading:  # noqa: FBT001
         if self._child is not None and not self._child.owes and self._child.is_past_use():
             self._close()
+        began_s = time.monotonic()
+        deadline_s = began_s + (min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s)
+        reading = self._asked(with_holders, deadline_s)
+        for _ in range(_CHILDREN_TRIED - 1):
+            if reading.error_kind == READER:
+                self._close()
+                reading = self._asked(with_holders, deadline_s)
+        return reading
+
+    def _asked(self, with_holders: bool, deadline_s: float) -> gpus.Reading:  # noqa: FBT001
+        """What one child answers until `deadline_s`; a new child if there is none."""
         if self._dying is not None:
             if not self._dying.gone():
                 return _hung("a program that asks it cannot even be killed")
             self._dying = None
         began_s = time.monotonic()
-        deadline_s = began_s + (min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s)
         try:
             self._child = child = self._child or _Child()
         except OSError as error:
             text = f"cannot run the program that reads the GPUs: {error}"
-            return gpus.Reading([], DEVICE, text)
+            return gpus.Reading([], READER, text)
         if child.owes:
             late = child.answer(deadline_s)
             if late is None or late.error_kind:

@@ -19,6 +19,8 @@ class GpuState(StrEnum):
     """The driver, or at least one GPU, fails in another way."""
     HUNG = "hung"
     """The driver does not answer."""
+    READER = "reader"
+    """The program that reads them failed; nothing is known about the GPUs."""
 
 
 class Quality(StrEnum):

@@ -10,6 +10,9 @@ LOST = "lost"
 """The device fell off the bus."""
 HUNG = "hung"
 """Never said by the program itself: its parent concludes it from silence."""
+READER = "reader"
+"""Likewise: the program could not be run, died or answered nonsense, which says nothing about
+the GPUs. A new one may read them at once."""
 
 # What a device's figures are worth.
 EXACT = "exact"

@@ -14,7 +14,7 @@ import sys
 import time
 
 from appliance.launch import processes, sampler
-from appliance.launch.gpu_words import DEVICE
+from appliance.launch.gpu_words import READER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Sampler:
                 return None
             chunk = os.read(self._answers, _CHUNK_BYTES)
             if not chunk or len(self._buffer) > _MAX_ANSWER_BYTES:
-                return Reading([], DEVICE, "the program that reads the GPUs has died")
+                return Reading([], READER, "the program that reads the GPUs has died")
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return _parsed(line)
@@ -188,4 +188,4 @@ def _parsed(line: bytes) -> Reading:
         error = document["error"] or {"kind": "", "text": ""}
         return Reading(devices, str(error["kind"]), str(error["text"]))
     except (ValueError, KeyError, TypeError) as mistake:
-        return Reading([], DEVICE, f"the program that reads the GPUs said {mistake}")
+        return Reading([], READER, f"the program that reads the GPUs said {mistake}")

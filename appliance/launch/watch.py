@@ -223,9 +223,9 @@ def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None =
 
 def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
     """How long to put up with an error; None: until the deadline."""
-    from appliance.launch.gpu_words import DEVICE, LOST, NO_DRIVER  # noqa: PLC0415
+    from appliance.launch.gpu_words import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
 
-    known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None}
+    known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None, READER: None}
     return known.get(kind, otherwise_s)
 
 

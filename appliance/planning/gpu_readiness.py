@@ -17,10 +17,19 @@ def readiness(applied: Applied, box: BoxFacts) -> tuple[Finding, ...]:
     if box.gpu_state is GpuState.HUNG:
         text = f"{box.gpu_error or 'the GPU driver hangs'}: wait, or reboot (appliance status)"
         return (refuse(text),)
+    if failure := reader_failure(box):
+        return (refuse(failure),)
     if box.gpu_state in _NOWHERE or (box.gpu_error is not None and not box.gpu_total_bytes):
         error = box.gpu_error or box.gpu_state
         return (refuse(f"{applied.name} needs a GPU, and none can be read: {error}"),)
     return tuple(_device_findings(applied, box))
+
+
+def reader_failure(box: BoxFacts) -> str:
+    """Refusal while the program that reads the GPUs fails itself; empty: it does not."""
+    if box.gpu_state is not GpuState.READER:
+        return ""
+    return f"{box.gpu_error or 'no reading of the GPUs'}; a new reading may succeed: try again"
 
 
 def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[Finding]:

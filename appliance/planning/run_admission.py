@@ -7,6 +7,7 @@ from appliance.domain.names import RUN_UNIT, profile_of
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.planning.findings import BoxFacts, Finding, amount_of, named, refuse, warn
+from appliance.planning.gpu_readiness import reader_failure
 
 
 def run_findings(kind: Kind, goal: Goal, observed: Observed, box: BoxFacts) -> tuple[Finding, ...]:
@@ -26,6 +27,9 @@ def _unit_findings(observed: Observed) -> Iterable[Finding]:
 
 def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
     present = box.gpu_total_bytes
+    if failure := reader_failure(box):
+        yield refuse(f"{failure} (--gpus none takes the CPU alone)")
+        return
     if box.gpu_error is not None and not present:
         yield refuse(f"no GPU can be read: {box.gpu_error} (--gpus none takes the CPU alone)")
         return

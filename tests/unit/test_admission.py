@@ -323,6 +323,14 @@ OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
             "the GPU driver hangs: no answer for 5.0 s: wait, or reboot (appliance status)",
         ),
         (
+            box(gpu_state=GpuState.READER, gpu_error="the program that reads the GPUs has died"),
+            "the program that reads the GPUs has died; a new reading may succeed: try again",
+        ),
+        (
+            box(gpu_state=GpuState.READER),
+            "no reading of the GPUs; a new reading may succeed: try again",
+        ),
+        (
             box(gpu_state=GpuState.HUNG),
             "the GPU driver hangs: wait, or reboot (appliance status)",
         ),

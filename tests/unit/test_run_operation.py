@@ -7,7 +7,7 @@ import pytest
 
 from appliance.domain.claims import Claim, claim_on, gpu_indexes
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
-from appliance.domain.memory import Holder
+from appliance.domain.memory import GpuState, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
 from appliance.planning.actions import (
@@ -202,6 +202,12 @@ BUSY = replace(
         ]),
         ("all", IDLE, BoxFacts(ram_total_bytes=1, gpu_error="no driver"), [
             (Level.REFUSE, "no GPU can be read: no driver (--gpus none takes the CPU alone)"),
+        ]),
+        ("all", IDLE, BoxFacts(ram_total_bytes=1, gpu_state=GpuState.READER, gpu_error="it died"), [
+            (
+                Level.REFUSE,
+                "it died; a new reading may succeed: try again (--gpus none takes the CPU alone)",
+            ),
         ]),
         ((), replace(IDLE, loaded=False), CARDS, [
             (Level.REFUSE, "appliance-run.service is not installed: run install.sh again"),
