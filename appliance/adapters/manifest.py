@@ -30,6 +30,8 @@ from appliance.domain.profile import (
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
+_SHARED_USER: Final = "appliance-backend"
+"""Who every engine ran as when the manifest did not say."""
 
 
 class ManifestProfiles:
@@ -115,6 +117,7 @@ def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
         locks_memory=entry.get("locks_memory") is True,
         assume_free=entry.get("assume_free") is True,
         handling=_handling(entry["handling"]) if "handling" in entry else Handling(),
+        user=_text(entry, "user") if "user" in entry else _SHARED_USER,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from appliance.planning.unit_identity import GPU_GROUPS
 from appliance.planning.unit_text import path_word
 
 Entries = tuple[tuple[str, str], ...]
@@ -53,7 +54,7 @@ def devices(*, gpus: bool) -> Entries:
     if not gpus:
         return (("PrivateDevices", "yes"), ("DevicePolicy", "closed"))
     return (
-        ("SupplementaryGroups", "render video"),
+        ("SupplementaryGroups", " ".join(GPU_GROUPS)),
         ("DevicePolicy", "closed"),
         ("DeviceAllow", "char-nvidia* rw"),
     )

@@ -24,7 +24,6 @@ class UnitSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     gpus: Gpus = ()
     """The GPUs it uses, claimed or shared."""
-    user: str = BACKEND_USER
     order: Ordering = field(default_factory=Ordering)
     patch: Patch | None = None
     overrides: tuple[Override, ...] = ()

@@ -15,7 +15,8 @@ from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import sandbox
 from appliance.planning.overrides import check, merged
-from appliance.planning.unit_commands import BACKEND_USER, Layout, UnitSpec, backend_argv, gate_argv
+from appliance.planning.unit_commands import Layout, UnitSpec, backend_argv, gate_argv
+from appliance.planning.unit_identity import identity_of
 from appliance.planning.unit_text import (
     Section,
     command_line,
@@ -166,8 +167,7 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("KillMode", "mixed"),
         ("OOMPolicy", "stop"),
         ("OOMScoreAdjust", "300"),
-        ("User", spec.user),
-        ("Group", BACKEND_USER),
+        *_identity(applied),
         # A socket must be writable for the group, which the daemon is in.
         ("UMask", "0077" if applied.endpoint.socket is None else "0007"),
         ("StateDirectory", own),
@@ -184,6 +184,11 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         *_files(spec),
         *sandbox.CONFINEMENT,
     )
+
+
+def _identity(applied: Applied) -> sandbox.Entries:
+    identity = identity_of(applied)
+    return (("User", identity.user), ("Group", identity.group))
 
 
 def _start_deadline_s(spec: UnitSpec) -> float:

@@ -1,5 +1,7 @@
 """Profiles become what their units are made from."""
 
+from dataclasses import replace
+
 from appliance.domain.spec import Profile
 from appliance.planning.compile import Source, compile_applied, unseen
 from appliance.planning.engines import launch
@@ -27,11 +29,10 @@ def spec_of(
     """
     started = launch(profile, context)
     return UnitSpec(
-        applied=compile_applied(profile, source, context, look),
+        applied=replace(compile_applied(profile, source, context, look), user=profile.user or user),
         argv=started.argv,
         environment=started.environment,
         gpus=profile.gpus,
-        user=profile.user or user,
         order=profile.order,
         patch=profile.patch,
         overrides=profile.unit,

@@ -86,14 +86,12 @@ def one_of_each() -> tuple[UnitSpec, ...]:
     )
     mini = spec("mini", "cpu", endpoint=Endpoint(port=8081), need=Need(ram_bytes=19 << 30))
     embedder = spec("embedder", endpoint=Endpoint(socket="/run/appliance-backend/embedder/e.sock"))
-    ana = replace(
-        spec(
-            "aeon",
-            "gpu-all",
-            binary="/home/ana/vllm/bin/vllm",
-            model_path="/home/ana/m/aeon",
-            vram_fraction=0.9,
-        ),
+    ana = spec(
+        "aeon",
+        "gpu-all",
+        binary="/home/ana/vllm/bin/vllm",
+        model_path="/home/ana/m/aeon",
+        vram_fraction=0.9,
         user="ana",
     )
     return (genesis, gemma, mini, embedder, ana)

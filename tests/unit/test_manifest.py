@@ -58,6 +58,7 @@ ENTRY = st.builds(
     estimate_problem=TEXT,
     locks_memory=st.booleans(),
     assume_free=st.booleans(),
+    user=TEXT,
     handling=HANDLING,
 )
 
