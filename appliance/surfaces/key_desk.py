@@ -118,15 +118,18 @@ def _key(args: Message) -> Key:
     name, profiles = _text(args, "name"), args.get("profiles")
     if not _NAME.match(name):
         raise BadRequestError("a key's name has up to 48 letters, digits and ._@-")
-    if profiles is not None and (
-        not isinstance(profiles, list) or not all(isinstance(p, str) for p in profiles)
-    ):
+    return Key(name=name, may_switch=args.get("may_switch") is True, profiles=_limits(profiles))
+
+
+def _limits(profiles: object) -> tuple[str, ...] | None:
+    """Return the profiles that a key is limited to; None: all, which only null says."""
+    if profiles is None:
+        return None
+    if not isinstance(profiles, list) or not all(isinstance(p, str) for p in profiles):
         raise BadRequestError("profiles is no list of names")
-    return Key(
-        name=name,
-        may_switch=args.get("may_switch") is True,
-        profiles=tuple(dict.fromkeys(profiles)) if profiles else None,
-    )
+    if not profiles:
+        raise BadRequestError("profiles names no profile: leave it out for a key to all of them")
+    return tuple(dict.fromkeys(profiles))
 
 
 def _text(args: Message, key: str) -> str:

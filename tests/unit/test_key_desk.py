@@ -85,8 +85,11 @@ def test_a_key_that_is_not_there_is_guessed(desk: KeyDesk) -> None:
         {"action": "add", "name": ["a"]},
         {"action": "add", "name": "a", "profiles": "genesis"},
         {"action": "add", "name": "a", "profiles": [1]},
+        {"action": "add", "name": "a", "profiles": {}},
+        {"action": "add", "name": "a", "profiles": False},
+        {"action": "add", "name": "a", "profiles": ""},
     ],
-    ids=range(11),
+    ids=range(14),
 )
 def test_what_makes_no_sense_is_refused(desk: KeyDesk, args: Message) -> None:
     """And nothing is made."""
@@ -100,6 +103,14 @@ def test_a_key_is_for_profiles_that_are_there(desk: KeyDesk) -> None:
     with pytest.raises(StrangeProfileError):
         added(desk, "phone", profiles=["genesis", "gensis"])
     assert desk.answer({"action": "ls"}, "ana")["keys"] == []
+
+
+def test_a_key_for_no_profile_is_refused(desk: KeyDesk) -> None:
+    """An empty list is a mistake of the caller, and never means all profiles."""
+    with pytest.raises(BadRequestError, match="names no profile: leave it out"):
+        added(desk, "phone", profiles=[])
+    assert desk.answer({"action": "ls"}, "ana")["keys"] == []
+    assert added(desk, "phone", profiles=None)["exit"] == 0
 
 
 def test_there_is_an_end(desk: KeyDesk) -> None:

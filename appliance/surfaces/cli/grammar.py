@@ -238,13 +238,21 @@ def _key(parser: Parser) -> None:
         "--may-switch", action="store_true", help="add: requests with it may switch models"
     )
     profiles = parser.add_argument(
-        "--profiles", metavar="A,B", type=_words, help="add: all that it may use (default: any)"
+        "--profiles", metavar="A,B", type=_names_in, help="add: all that it may use (default: any)"
     )
     parser.complete_names(profiles)
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
+def _names_in(text: str) -> list[str]:
+    """Return the names of a list with commas.
+
+    Raises:
+        ArgumentTypeError: One is empty, as all are when a shell variable has no value.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f'"{text}" leaves a name out; write A or A,B')
+    return names
 
 
 def _apply(parser: Parser) -> None:
