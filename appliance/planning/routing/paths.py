@@ -23,16 +23,18 @@ _GOVERNING: Final = frozenset(
     {
         # llama-server; its tools read and write files, its proxy reaches other hosts
         *("slots", "metrics", "lora-adapters", "lora-adapters-list", "cors-proxy", "tools"),
-        "streams",  # lists what others generate
-        # vLLM
+        *("stream", "streams"),  # what others generate, by the name of their conversation
+        # vLLM; "inference" tells its configuration and takes tokens past its templates
+        *("inference", "docs", "redoc", "openapi.json"),
         *("pause", "resume", "is_paused", "abort_requests", "collective_rpc", "server_info"),
         *("reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "reconfigure"),
         *("scale_elastic_ep", "is_scaling_elastic_ep", "get_world_size", "load"),
-        *("tokenizer_info", "fault_tolerance", "kv_events", "kv_transfer"),
+        *("tokenizer_info", "fault_tolerance"),
         # SGLang
         *("flush_cache", "freeze_gc", "slow_down", "configure_logging", "set_trace_level"),
         *("abort_request", "pause_generation", "continue_generation", "get_server_info"),
         *("set_internal_state", "get_internal_state", "get_load", "loads", "dumper"),
+        *("pd_role_switch", "open_session", "close_session"),
         *("add_external_corpus", "remove_external_corpus", "list_external_corpora"),
         # anyone's
         *("debug", "dev", "admin", "internal"),
@@ -42,8 +44,12 @@ _GOVERNING: Final = frozenset(
 
 _GOVERNING_WORDS: Final = re.compile(
     r"weight|lora|profil|sleep|wake_?up|memory_occupation|hicache|expert_distribution"
+    r"|kv_cache|kv_event|kv_transfer|transfer_engine"
 )
 """In a first part; nothing that generates is called so."""
+
+_CONTROL_OF_CHATS: Final = ["chat", "completions", "control"]
+"""llama-server: ends the thinking of a running request, also of another client's."""
 
 _APIS: Final = {
     ("chat", "completions"): Api.CHAT,
@@ -127,6 +133,8 @@ def _governs(method: str, parts: list[str]) -> bool:
     name = parts[0]
     if name == "props":
         return method not in _READS
+    if parts[:3] == _CONTROL_OF_CHATS:
+        return True
     return name in _GOVERNING or _GOVERNING_WORDS.search(name) is not None
 
 
