@@ -10,21 +10,44 @@ from appliance.domain.spec import Profile, Thinking
 from appliance.planning.problems import Problem
 
 _PATTERN: Final = frozenset("*?[")
+_TEMPLATE_WORDS: Final = (
+    "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
+    "enable_reasoning",
+    "force_reasoning",  # HyperCLOVA
+    "reasoning",  # Command A
+    "reasoning_effort",  # gpt-oss, Mistral, Hunyuan, DeepSeek
+    "reasoning_mode",
+    "skip_reasoning",  # HyperCLOVA
+    "think",
+    "thinking",  # DeepSeek, Granite, Kimi
+    "thinking_budget",  # Seed-OSS
+    "thinking_effort",
+    "thinking_mode",  # MiniMax
+    "thinking_option",  # Ling, Ring
+)
 THINKING: Final = (
-    "chat_template_kwargs.enable_thinking",
-    "chat_template_kwargs.thinking",
-    "chat_template_kwargs.thinking_budget",
-    "chat_template_kwargs.reasoning_effort",
+    *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
+    "chat_template",  # vLLM, where it trusts requests so far
     "enable_thinking",
+    "output_config.effort",
     "reasoning",
     "reasoning_budget",
+    "reasoning_budget_end_tag",
+    "reasoning_budget_end_tags",
+    "reasoning_budget_message",
+    "reasoning_budget_start_tag",
+    "reasoning_budget_tokens",
     "reasoning_effort",
+    "think",
     "thinking",
+    "thinking_budget",
     "thinking_budget_tokens",
     "thinking_token_budget",
 )
-"""What switches thinking on in a request: the templates' own words, those of llama-server and
-vLLM, and those of the OpenAI (`reasoning`) and Anthropic (`thinking`) interfaces."""
+"""What switches thinking on in a request, or gives it a budget: the words of the templates, those
+of llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their
+OpenAI and Anthropic entry points), and those of the OpenAI (`reasoning`), Anthropic (`thinking`,
+`output_config`) and Ollama (`think`) interfaces, as of November 2026."""
 
 
 def handling_of(profile: Profile) -> Handling:

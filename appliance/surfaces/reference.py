@@ -104,8 +104,10 @@ never root, readiness told by the wrapper, a stop that leaves nothing behind.
 - `thinking` is `--default-chat-template-kwargs` for vLLM and `--reasoning-budget` for
   llama-server; SGLang has no such switch, and the key is refused.
 - With `thinking = "off"` the gateway also takes out of requests what would switch it on again:
-  `reasoning_effort`, `chat_template_kwargs.enable_thinking` and their like, apart from what
-  `[gateway] set` sets.
+  `reasoning_effort`, `reasoning_budget_tokens`, `chat_template_kwargs.enable_thinking` and their
+  like, apart from what `[gateway] set` sets. A client that writes the prompt or the beginning of
+  the answer itself (raw completions, a last message that the model continues) can still open a
+  thought there.
 - `tool_parser` adds `--enable-auto-tool-choice` for vLLM, without which a parser does nothing.
   llama-server reads tool calls by the model's template; the key is refused.
 - `cpus = "0,2,4-9"` is written as the mask `3F5`.

@@ -1,5 +1,7 @@
 """How requests for a profile are treated: what is set, what is taken out, what is routed."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.gateway import Routed
 from appliance.domain.profile import Endpoint, Handling
 from appliance.planning.handling import THINKING, handling_of, routed
+from appliance.planning.routing.bodies import rewritten
 from tests.fakes.unit_specs import made
 
 VLLM = """\
@@ -63,6 +66,34 @@ engine_key_file = "/etc/appliance/m.key"
 def test_thinking_that_is_off_stays_off() -> None:
     """Every word that would switch it on is taken out of requests."""
     assert handled('thinking = "off"\n').strip_parameters == THINKING
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"reasoning_budget_tokens": -1},
+        {"thinking_budget_tokens": 9000},
+        {"thinking_token_budget": 9000},
+        {"reasoning_budget_tokens": 100, "reasoning_budget_message": "go on"},
+        {"reasoning_budget_start_tag": "<x>", "reasoning_budget_end_tag": "</x>"},
+        {"reasoning_budget_end_tags": ["</x>"]},
+        {"chat_template": "{{ messages }}<think>"},
+        {"output_config": {"effort": "high"}},
+        {"chat_template_kwargs": {"thinking_mode": "on", "thinking_option": "on"}},
+        {"chat_template_kwargs": {"force_reasoning": True, "reasoning": True}},
+        {"thinking": {"type": "enabled", "budget_tokens": 9000}},
+        {"reasoning": {"effort": "high"}},
+        {"think": "high"},
+    ],
+    ids=json.dumps,
+)
+def test_no_parameter_of_a_client_undoes_thinking_off(body: Mapping[str, object]) -> None:
+    """Every field that an engine's template or its reasoning budget reads is taken out."""
+    off = handled('thinking = "off"\n')
+    passed = json.loads(
+        rewritten(json.dumps(body).encode(), model=None, set_={}, strip=off.strip_parameters)
+    )
+    assert [value for value in passed.values() if value != {}] == []
 
 
 def test_what_the_owner_sets_stays_set() -> None:
