@@ -246,6 +246,7 @@ _READ_ANEW: Final = frozenset(
         "RestartPreventExitStatus",
         "RestartSec",
         "RestartSteps",
+        "TimeoutStartFailureMode",
         "TimeoutStartSec",
         "TimeoutStopSec",
     }

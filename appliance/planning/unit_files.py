@@ -163,6 +163,9 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         *_back_off(layout.systemd),
         ("RestartPreventExitStatus", "78 79"),
         ("TimeoutStartSec", _seconds(_start_deadline_s(spec))),
+        # Requests may finish within the stop deadline; an engine that hangs before it is ready
+        # has none, and may ignore SIGTERM.
+        ("TimeoutStartFailureMode", "kill"),
         ("TimeoutStopSec", _seconds(applied.deadlines.stop_s)),
         ("KillMode", "mixed"),
         ("OOMPolicy", "stop"),

@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--die-after", type=float, default=0.0, help="seconds after that moment")
     parser.add_argument("--mute", action="store_true", help="completions fail")
     parser.add_argument("--ignore-term", action="store_true")
+    parser.add_argument("--hang", action="store_true", help="before it loads, with its workers")
     return parser.parse_args()
 
 
@@ -224,6 +225,8 @@ def main() -> None:
         die(options)
     for _ in range(options.workers):
         leak_worker(options)
+    while options.hang:
+        time.sleep(60)
     load(options, options.vram)
     serve(options)
 

@@ -122,3 +122,22 @@ def test_boot_starts_the_committed_model_on_empty_gpus(
     fleet.wait_serving("a")
     assert holders(gpus) == {fleet.main_pid("a")}
     assert gpus.held_bytes() == 24 * GIB
+
+
+def test_hung_start_that_ignores_sigterm_is_killed_with_its_workers(
+    fleet: Fleet, gpus: Gpus
+) -> None:
+    """A start that hangs costs its no-progress deadline, not the stop deadline on top."""
+    deadlines = '[deadlines]\nno_progress = "2s"\nstop = "8s"\nrelease = "20s"\n'
+    argv = ("--ignore-term", "--hang", "--workers", "1", "--worker-vram", "0:8")
+    top = 'gpus = "all"\nneed = { vram = "8GiB" }'
+    fleet.profile("hung", 9003, *argv, top=top, tables=deadlines)
+    fleet.apply()
+    answer = fleet.cli("switch", "hung")
+    assert answer.exit == 10, answer
+    assert "no progress until the deadline" in answer.result["message"]
+    log = fleet.box.journal("-u", "appliance-backend-hung")
+    assert "start operation timed out. Killing" in log
+    assert "stop-sigterm" not in log
+    assert holders(gpus) == {fleet.main_pid("a")}
+    assert gpus.held_bytes() == 24 * GIB

@@ -190,6 +190,7 @@ def test_start_may_be_silent_as_long_as_the_profile_says(
     text = one(spec("a", "cpu", deadlines=deadlines))
     assert values(text, "TimeoutStartSec") == [deadline]
     assert values(text, "TimeoutStopSec") == ["7s"]
+    assert values(text, "TimeoutStartFailureMode") == ["kill"]
 
 
 @pytest.mark.parametrize(
