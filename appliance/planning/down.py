@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from appliance.domain.observed import ObservedUnit
+from appliance.planning.endings import clean_end
 
 _BY_HAND: Final = "stopped by hand"
 _STOPPING: Final = frozenset({"stop", "hold"})
@@ -11,7 +12,9 @@ _NO_FAILURE: Final = frozenset({"done", "superseded", "interrupted"})
 
 
 def ending(unit: ObservedUnit) -> str:
-    """How a unit ended that ended badly."""
+    """How a unit ended that was not stopped."""
+    if clean := clean_end(unit):
+        return clean
     if unit.result == "exit-code":
         return f"exited with status {unit.exit_status}"
     return {

@@ -88,8 +88,8 @@ _REFUSED: Final[Mapping[str, Rule]] = {
     "Service.RemainAfterExit": _never("an engine that has ended no longer serves"),
     "Service.RestartPreventExitStatus": _never("a refused start must not be tried again"),
     "Service.Restart": _unless(
-        ("no", "on-failure", "on-abnormal", "on-abort", "on-watchdog"),
-        "a model that was stopped on purpose must stay stopped: on-failure, or no",
+        ("always", "no", "on-failure", "on-abnormal", "on-abort", "on-watchdog"),
+        "an engine that ends has crashed: always, or no",
     ),
     "Service.KillMode": _unless(
         ("mixed", "control-group"), "workers would outlive the engine: mixed, or control-group"

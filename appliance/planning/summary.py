@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
+from appliance.planning.down import ending
+from appliance.planning.endings import has_ended
 
 
 def described(operation: Operation) -> str:
@@ -26,6 +28,15 @@ def summary(observed: Observed, committed: Sequence[str], operation: Operation |
     if observed.hold_active:
         parts.append("on hold")
     return "; ".join(parts)
+
+
+def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
+    """A sentence for every engine that has ended by itself between two looks, sorted by profile."""
+    return tuple(
+        f"{name} crashed ({ending(unit)}): systemd starts it again"
+        for name, unit in sorted(after.units.items())
+        if unit.waits_to_restart and has_ended(unit) and not before.unit(name).waits_to_restart
+    )
 
 
 def changes(

@@ -32,7 +32,7 @@ from appliance.planning.actions import (
     WarmUp,
 )
 from appliance.planning.command import end_command, has_begun, is_forward, run_command
-from appliance.planning.endings import why_down
+from appliance.planning.endings import has_ended, why_down
 from appliance.planning.goals import in_the_way, in_the_way_of
 from appliance.planning.wording import joined
 
@@ -203,12 +203,8 @@ def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Pha
     """The start of an engine that came and went between two looks; None: no such thing."""
     if steps.failure or steps.cancelled or _is_reached(Phase.START, operation.phase):
         return None
-    ran = (
-        unit.exit_status and unit.result not in {"success", "exec-condition"}
-        for unit in map(observed.unit, steps.started)
-        if not unit.serving
-    )
-    return Phase.START if any(ran) else None
+    units = map(observed.unit, steps.started)
+    return Phase.START if any(has_ended(u) for u in units if not u.serving) else None
 
 
 def _is_reached(phase: Phase, present: Phase) -> bool:

@@ -159,7 +159,9 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("NotifyAccess", "all"),
         ("ExecCondition", "+" + command_line(gate_argv(spec, layout))),
         ("ExecStart", command_line(backend_argv(spec, layout))),
-        ("Restart", "on-failure"),
+        # An engine that lost its workers may end with status 0; after a stop job, and where the gate
+        # skipped the start, systemd does not restart whatever this says.
+        ("Restart", "always"),
         *_back_off(layout.systemd),
         ("RestartPreventExitStatus", "78 79"),
         ("TimeoutStartSec", _seconds(_start_deadline_s(spec))),

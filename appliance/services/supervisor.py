@@ -20,7 +20,7 @@ from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.ended import ended
 from appliance.planning.goals import goal_of
-from appliance.planning.summary import changes, described, summary
+from appliance.planning.summary import changes, crashes, described, summary
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Profiles
 from appliance.services.outside import Outside
@@ -344,7 +344,7 @@ class Supervisor:
 
     def _look_at(self, observed: Observed) -> None:
         """Tell the gateway how things are, the journal and systemd what is new."""
-        self._seen = observed
+        before, self._seen = self._seen, observed
         committed = self._out.commitment.committed()
         running = self._running
         operation = None if running is None else running.operation
@@ -357,6 +357,8 @@ class Supervisor:
         operating = operation is not None
         for sentence in changes(self._serving, serving, committed, operating=operating):
             _log.info("%s", sentence)
+        for sentence in crashes(before, observed):
+            _log.warning("%s", sentence)
         self._serving = serving
         self._on_look(summary(observed, committed, operation))
 

@@ -115,12 +115,15 @@ class FakeSystemd:
             self.stop(name)
         self.hold_active = True
 
-    def crash(self, name: str) -> None:
-        """The engine dies; systemd waits before it starts it again."""
+    def crash(self, name: str, *, status: int = 1) -> None:
+        """The engine ends; systemd waits before it starts it again, whatever the status."""
         slot = self.slots[name]
         if slot.unit.main_pid and slot.unit.active is not ActiveState.DEACTIVATING:
             slot.unit = ObservedUnit(
-                active=ActiveState.ACTIVATING, sub="auto-restart", result="exit-code", exit_status=1
+                active=ActiveState.ACTIVATING,
+                sub="auto-restart",
+                result="exit-code" if status else "success",
+                exit_status=status,
             )
             slot.due_s = self.now_s + 1.0
 

@@ -1,6 +1,6 @@
 """A model server that holds pretend VRAM and does what a test asks. Standard library only.
 
-It answers the OpenAI API: /health, /v1/models, /v1/completions and /v1/chat/completions, also as
+SIGUSR1 ends it with status 0, SIGUSR2 with status 1. It answers the OpenAI API: /health, /v1/models, /v1/completions and /v1/chat/completions, also as
 a stream. Memory that it cannot get ends it with status 1 and the words of a real engine.
 """
 
@@ -37,6 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ghost", action="store_true", help="it stays in the list when dead")
     parser.add_argument("--kind", default="C", choices="CGM")
     parser.add_argument("--die", nargs="?", const="start", choices=("start", "load", "ready"))
+    parser.add_argument("--die-status", type=int, default=3)
     parser.add_argument("--die-after", type=float, default=0.0, help="seconds after that moment")
     parser.add_argument("--mute", action="store_true", help="completions fail")
     parser.add_argument("--ignore-term", action="store_true")
@@ -55,7 +56,7 @@ def die(options: argparse.Namespace) -> None:
 
     def end() -> None:
         say("weights: corrupt")
-        os._exit(3)
+        os._exit(options.die_status)
 
     if options.die_after:
         timer = threading.Timer(options.die_after, end)
@@ -219,6 +220,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    for status, number in enumerate((signal.SIGUSR1, signal.SIGUSR2)):
+        signal.signal(number, lambda *_, status=status: os._exit(status))
     say("weights: loading")
     time.sleep(options.delay)
     if options.die == "start":

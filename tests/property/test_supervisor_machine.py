@@ -145,9 +145,9 @@ class Box(RuleBasedStateMachine):
         self.outside.systemd.stop(name)
         self.outside.units.version += 1
 
-    @rule(name=NAMES)
-    def crash(self, name: str) -> None:
-        self.outside.systemd.crash(name)
+    @rule(name=NAMES, status=st.sampled_from([0, 1]))
+    def crash(self, name: str, status: int) -> None:
+        self.outside.systemd.crash(name, status=status)
         self.outside.units.version += 1
 
     @rule(name=NAMES)

@@ -298,7 +298,7 @@ def test_an_empty_box_says_how_to_begin() -> None:
             status(
                 {"genesis": ObservedUnit(active=ActiveState.FAILED, result="protocol")},
             ),
-            "ended with protocol",
+            "ended by itself with status 0",
         ),
     ],
 )

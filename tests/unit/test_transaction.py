@@ -213,6 +213,8 @@ async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason
         (replace(CRASHED, sub="failed", active=ActiveState.FAILED), Phase.RELEASE, Phase.START),
         (CRASHED, Phase.LOAD, None),
         (replace(CRASHED, exit_status=0), Phase.RELEASE, None),
+        (replace(CRASHED, result="success", exit_status=0), Phase.RELEASE, Phase.START),
+        (replace(CRASHED, result="protocol", exit_status=0), Phase.RELEASE, Phase.START),
         (ObservedUnit(result="exec-condition", exit_status=1), Phase.RELEASE, None),
         (ObservedUnit(exit_status=15), Phase.RELEASE, None),
     ],

@@ -283,7 +283,7 @@ def test_overrides_replace_or_join(
         ("Service.ExecStartPre", "/bin/sh"),
         ("Service.ExecStartPost", "+/bin/sh"),
         ("Service.ExecStopPost", "-!/bin/sh"),
-        ("Service.Restart", "always"),
+        ("Service.Restart", "on-success"),
         ("Service.KillMode", "process"),
         ("Service.KillMode", "none"),
         ("Service.SendSIGKILL", "no"),
