@@ -11,8 +11,26 @@ from appliance.planning.routing.multipart import Form
 
 _OTHER: Final = Api.OTHER
 """An Enum's members are dear to look up in this version of Python."""
-_OBJECT: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")
-"""How a body begins that some engine reads as JSON, whatever its headers say."""
+_OBJECT: Final = re.compile(rb"[ \t\r\n]*\{(?!\0)")
+"""How a body begins that every engine reads as JSON, whatever its headers say."""
+
+
+def _object_in(encoding: str) -> bytes:
+    """How the same object begins in another encoding, with or without a byte order mark."""
+    blanks = b"|".join(re.escape(blank.encode(encoding)) for blank in " \t\r\n")
+    mark, brace = "\ufeff".encode(encoding), re.escape("{".encode(encoding))
+    return b"(?:%b)?(?:%b)*%b" % (re.escape(mark), blanks, brace)
+
+
+_OBJECT_ELSE: Final = re.compile(
+    b"|".join(
+        (
+            rb"\xef\xbb\xbf[ \t\r\n]*\{",
+            *map(_object_in, ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")),
+        )
+    )
+)
+"""How a body begins that some engines read as JSON: Python's `json.loads` finds the encoding out."""
 
 
 def opened(head: RequestHead, body: bytes) -> Document | Form | None:
@@ -28,9 +46,11 @@ def opened(head: RequestHead, body: bytes) -> Document | Form | None:
         return None
     if head.form is not None:
         return multipart.opened(head.form, body)
-    if head.place.api is not _OTHER or _OBJECT.match(body) is not None:
+    if _OBJECT.match(body) is not None:
         return bodies.opened(body)
-    return None
+    if _OBJECT_ELSE.match(body) is not None:
+        raise BodyError("the body is not plain UTF-8: send JSON so, without a byte order mark")
+    return None if head.place.api is _OTHER else bodies.opened(body)
 
 
 def refused(error: BodyError) -> Refusal:

@@ -51,6 +51,12 @@ _TARGET: Final = re.compile(rb"/[!\"$-\[\]-~]*")
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\\]+)((?:[/?].*)?)")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]*)?")
 _CONTINUE: Final = b"100-continue"
+_CHARSETS: Final = frozenset(
+    b"charset=%b%b%b" % (quote, name, quote)
+    for name in (b"utf-8", b"utf8", b"us-ascii")
+    for quote in (b"", b'"')
+)
+"""Parameters of a media type that change nothing about how a body is read."""
 _DIGITS: Final = 19
 """Of a length, at most: more would not fit into 64 bits."""
 
@@ -266,9 +272,29 @@ def _refused(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
     if seen.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
         message = "a request's body must not be compressed"
         return Refusal(status=415, code="compressed_body", message=message)
+    media_type = seen.get(b"content-type", b"").lower()
+    if not media_type.isascii():
+        return _bad("the header Content-Type is malformed")
+    if b"charset" in media_type and not _is_utf8(media_type):
+        message = "a request's body must be UTF-8"
+        return Refusal(status=415, code="unsupported_charset", message=message)
     if not old and seen.get(b"expect", _CONTINUE).strip(b" \t").lower() != _CONTINUE:
         return Refusal(status=417, code="expectation_failed", message="only 100-continue is known")
     return None
+
+
+def _is_utf8(media_type: bytes) -> bool:
+    """Whether every parameter that some reader may take for the charset says UTF-8.
+
+    Starlette decodes the names and the values of a form by it, aiohttp JSON too; in UTF-7 both look
+    like other ASCII text.
+    """
+    parameters = media_type.split(b";")[1:]
+    return all(
+        parameter.translate(None, b" \t") in _CHARSETS
+        for parameter in parameters
+        if b"charset" in parameter
+    )
 
 
 def _form(media_type: bytes) -> str | None:

@@ -23,6 +23,11 @@ _PARAMETER: Final = re.compile(
 )
 _BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]\Z")
 _FIELD_NAME: Final = re.compile(rf"({_WORD}):[ \t]*([^\r\n\x00]*?)[ \t]*\Z")
+_LONG_FILE_NAME: Final = "filename*"
+"""Of a file whose name is not ASCII (RFC 5987)."""
+_CHARSET_FIELD: Final = "_charset_"
+"""A field that tells the encoding of the others (RFC 7578, 4.6)."""
+_UTF8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
 _PLAIN_ENCODINGS: Final = frozenset({"7bit", "8bit", "binary"})
 _YES: Final = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
 """What engines take for true in a form."""
@@ -145,7 +150,9 @@ def rewritten_part(
 def _boundary(content_type: str) -> str:
     kind, parameters = _parameters(content_type)
     boundary = parameters.get("boundary", "")
-    if kind != "multipart/form-data" or not _BOUNDARY.match(boundary):
+    # RFC 2231 lets "boundary*0" stand for the boundary; some readers know that.
+    extended = any("*" in name for name in parameters)
+    if kind != "multipart/form-data" or extended or not _BOUNDARY.match(boundary):
         raise BodyError("the body is no form with a proper boundary")
     return boundary
 
@@ -181,18 +188,32 @@ def _part(body: bytes, begin: int, start: int, end: int) -> _Part:
     headers = _headers(body[start:close].decode("latin-1"))
     kind, parameters = _parameters(headers.get("content-disposition", ""))
     name = parameters.get("name", "\\")
-    # What a backslash in a name means, browsers and libraries do not agree on.
-    if kind != "form-data" or "\\" in name or "name*" in parameters:
+    # What a backslash in a name means, browsers and libraries do not agree on; nor on the names
+    # that RFC 2231 puts together, such as "name*0".
+    extended = any("*" in word for word in parameters if word != _LONG_FILE_NAME)
+    if kind != "form-data" or "\\" in name or extended:
         raise BodyError("a field of the form has no proper name")
     if headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
         raise BodyError("a field of the form is encoded")
+    is_file = "filename" in parameters or _LONG_FILE_NAME in parameters
+    if not is_file and (name.lower() == _CHARSET_FIELD or not _is_utf8(headers)):
+        raise BodyError("a field of the form is not UTF-8")
     return _Part(
         name=name,
-        is_file="filename" in parameters or "filename*" in parameters,
+        is_file=is_file,
         begin=begin,
         start=close + 4,
         end=end,
     )
+
+
+def _is_utf8(headers: Mapping[str, str]) -> bool:
+    """Whether a field says that it is UTF-8, or says nothing."""
+    media_type = headers.get("content-type", "")
+    if "charset" not in media_type.lower():
+        return True
+    _, parameters = _parameters(media_type)
+    return parameters.get("charset", "").lower() in _UTF8
 
 
 def _headers(head: str) -> dict[str, str]:
