@@ -19,7 +19,18 @@ MANAGER_PATH: Final = "/org/freedesktop/systemd1"
 MANAGER: Final = f"{SYSTEMD}.Manager"
 _PROPERTIES: Final = "org.freedesktop.DBus.Properties"
 _BUS: Final = "org.freedesktop.DBus"
+_BUS_PATH: Final = "/org/freedesktop/DBus"
 _TIMEOUT_S: Final = 25.0
+_JOB_REMOVED: Final = f"type='signal',sender='{SYSTEMD}',interface='{MANAGER}',member='JobRemoved'"
+_UNIT_CHANGED: Final = (
+    f"type='signal',sender='{SYSTEMD}',interface='{_PROPERTIES}',member='PropertiesChanged',"
+    f"path_namespace='{MANAGER_PATH}/unit',arg0='{SYSTEMD}.Unit'"
+)
+"""Match rules for all units at once: dbus-daemon allows a connection 512, and each rule costs time.
+
+Of a unit only the properties that every unit has: those of a service come with each of its
+messages, and reading them all costs more than asking for the one that matters.
+"""
 _MOST_CALLS: Final = 64
 """At once: dbus-daemon ends a connection's 129th pending call with an error (dbus-daemon(1))."""
 NO_SUCH_UNIT: Final = f"{SYSTEMD}.NoSuchUnit"
@@ -28,7 +39,7 @@ DENIED: Final = frozenset(
 )
 
 OnChanged = Callable[[str, Mapping[str, Any]], None]
-"""Told about an object's new property values: its path, the values by name."""
+"""Told about a unit's new property values: its path, the values by name."""
 OnJobRemoved = Callable[[str, str, str], None]
 """Told about a job that ended: its path, its unit, its result."""
 
@@ -45,8 +56,8 @@ class SystemBus:
     """One connection. Use it as an async context manager.
 
     Args:
-        on_changed: Called for objects that `watch` names.
-        on_job_removed: Called for units that `watch` names.
+        on_changed: Called for units that `watch` was given.
+        on_job_removed: Called for units that `watch` was given.
     """
 
     def __init__(self, *, on_changed: OnChanged, on_job_removed: OnJobRemoved) -> None:
@@ -54,12 +65,16 @@ class SystemBus:
         self._on_job_removed = on_job_removed
         self._bus: MessageBus | None = None
         self._turns = asyncio.Semaphore(_MOST_CALLS)
+        self._watched: set[str] = set()
+        """Units and their paths: neither can be mistaken for the other."""
 
     async def __aenter__(self) -> Self:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 self._bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
                 self._bus.add_message_handler(self._on_message)
+                for rule in (_JOB_REMOVED, _UNIT_CHANGED):
+                    await self._call(_BUS, _BUS_PATH, _BUS, "AddMatch", "s", rule)
                 await self.manager("Subscribe")
         except (OSError, TimeoutError, DBusError, CallError) as error:
             raise UnitError(f"cannot talk to systemd: {error}") from error
@@ -79,18 +94,9 @@ class SystemBus:
         if self._bus is not None:
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
-    async def watch(self, unit: str) -> None:
-        """Be told when a unit changes state or a job of it ends, and of no other unit.
-
-        Only the properties that every unit has: those of a service come with each of its
-        messages, and reading them all costs more than asking for the one that matters.
-        """
-        sender = f"type='signal',sender='{SYSTEMD}'"
-        for rule in (
-            f"{sender},interface='{MANAGER}',member='JobRemoved',arg2='{unit}'",
-            f"{sender},interface='{_PROPERTIES}',path='{unit_path(unit)}',arg0='{SYSTEMD}.Unit'",
-        ):
-            await self._call(_BUS, "/org/freedesktop/DBus", _BUS, "AddMatch", "s", rule)
+    def watch(self, unit: str) -> None:
+        """Be told from now on when `unit` changes state or a job of it ends."""
+        self._watched |= {unit, unit_path(unit)}
 
     async def manager(self, member: str, signature: str = "", *body: object) -> Sequence[Any]:
         """Call a method of systemd's manager. Raises `CallError` or TimeoutError."""
@@ -111,10 +117,11 @@ class SystemBus:
             return
         if message.member == "JobRemoved":
             _id, path, unit, result = message.body
-            self._on_job_removed(path, unit, result)
-        elif message.member == "PropertiesChanged":
+            if unit in self._watched:
+                self._on_job_removed(path, unit, result)
+        elif message.member == "PropertiesChanged" and message.path in self._watched:
             values = {name: variant.value for name, variant in message.body[1].items()}
-            self._on_changed(message.path or "", values)
+            self._on_changed(message.path, values)
 
     async def _call(
         self,

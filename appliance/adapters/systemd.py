@@ -2,10 +2,15 @@
 
 Subscribes before it asks, so that no change between an observation and a wait is lost.
 Source: org.freedesktop.systemd1(5).
+
+Hundreds of profiles are cheap only while systemd keeps their units loaded: a unit loads every
+unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all at once when none
+is in use. So units are pinned (RefUnit) one after another: the first pin keeps its rivals too.
 """
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -31,10 +36,9 @@ _DETAILS: Final = (
     *("StatusText", "MainPID", "Result", "ExecMainStatus"),
     *("ExecMainExitTimestampMonotonic", "RestartUSec"),
 )
-_TIMES: Final = (
-    *("ActiveEnterTimestamp", "NeedDaemonReload"),
-    "InactiveEnterTimestampMonotonic",
-)
+_STALE: Final = "NeedDaemonReload"
+_TIMES: Final = ("ActiveEnterTimestamp", "InactiveEnterTimestampMonotonic", _STALE)
+_PINNED_WITHIN_S: Final = 10.0
 _GAVE_UP: Final = "start-limit-hit"
 
 
@@ -46,7 +50,11 @@ class SystemdUnits:
         self._pulse = Pulse()
         self._boot_id = ""
         self._watched: set[str] = set()
-        self._pins: set[asyncio.Task[None]] = set()
+        self._pinning: asyncio.Task[None] | None = None
+        self._unpinned: list[str] = []
+        self._at_rest: dict[str, Mapping[str, Any]] = {}
+        """Details of units that did nothing when they were read, and have not changed since."""
+        self._changes: Counter[str] = Counter()
         self._known: dict[str, dict[str, object]] = {}
         self._jobs: dict[str, asyncio.Future[str]] = {}
         self._early: dict[str, str] = {}
@@ -56,10 +64,10 @@ class SystemdUnits:
         times = ("UserspaceTimestamp", "UserspaceTimestampMonotonic")
         try:
             booted = await self._bus.get(MANAGER_PATH, "Manager", times)
-            await self._watch([HOLD_UNIT, RUN_UNIT, _SHUTDOWN])
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot talk to systemd: {error}") from error
         self._boot_id = "-".join(str(booted[name]) for name in times)
+        self._watch([HOLD_UNIT, RUN_UNIT, _SHUTDOWN])
         return self
 
     async def __aexit__(
@@ -68,9 +76,9 @@ class SystemdUnits:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for pin in self._pins:
-            pin.cancel()
-        await asyncio.gather(*self._pins, return_exceptions=True)
+        if self._pinning is not None:
+            self._pinning.cancel()
+            await asyncio.gather(self._pinning, return_exceptions=True)
         await self._bus.__aexit__(kind, error, traceback)
 
     async def closed(self) -> None:
@@ -94,8 +102,10 @@ class SystemdUnits:
             full: Also what only a person wants to know: what it says, since when.
         """
         units = {unit_of(name): name for name in names}
+        self._watch(units)
         try:
-            await self._watch(units)
+            if full:
+                await self._pinned()
             asked = [*units, HOLD_UNIT, RUN_UNIT, _SHUTDOWN]
             (listed,) = await self._bus.manager("ListUnitsByNames", "as", asked)
             rows = {row[0]: row for row in listed}
@@ -156,45 +166,72 @@ class SystemdUnits:
         """Stop that unit."""
         await self._await_job(await self._job("StopUnit", HOLD_UNIT))
 
-    async def _watch(self, units: Iterable[str]) -> None:
-        for unit in units:
-            if unit not in self._watched:
-                await self._bus.watch(unit)
-                self._watched.add(unit)
-                # Not waited for: polkit may take seconds to start.
-                pin = asyncio.create_task(self._pin(unit))
-                self._pins.add(pin)
-                pin.add_done_callback(self._pins.discard)
+    def _watch(self, units: Iterable[str]) -> None:
+        new = [unit for unit in units if unit not in self._watched]
+        for unit in new:
+            self._bus.watch(unit)
+        self._watched.update(new)
+        self._unpinned += new
+        if self._unpinned and self._pinning is None:
+            self._pinning = asyncio.create_task(self._pin())
 
-    async def _pin(self, unit: str) -> None:
+    async def _pin(self) -> None:
         """Keep systemd from forgetting how a unit ended, which it does of a stopped one at once."""
-        with contextlib.suppress(CallError, TimeoutError):
-            await self._bus.manager("RefUnit", "s", unit)
+        try:
+            while self._unpinned:
+                with contextlib.suppress(CallError, TimeoutError):
+                    await self._bus.manager("RefUnit", "s", self._unpinned.pop(0))
+        finally:
+            self._pinning = None
+
+    async def _pinned(self) -> None:
+        """Wait for the pins, within reason: polkit may take seconds to start."""
+        if self._pinning is not None:
+            await asyncio.wait({self._pinning}, timeout=_PINNED_WITHIN_S)
 
     async def _unit(self, row: Sequence[Any], *, full: bool) -> ObservedUnit:
         """One row of ListUnitsByNames, with the details that its state makes interesting."""
         _name, _text, load, active, sub, _following, path, job_id, *_ = row
         state = ActiveState(active)
-        service: dict[str, Any] = {}
-        general: dict[str, Any] = {}
-        if full or state is ActiveState.FAILED or sub.startswith("auto-restart"):
-            service = await self._bus.get(path, "Service", _DETAILS)
-        if full or state is ActiveState.FAILED:
-            general = await self._bus.get(path, "Unit", _TIMES)
+        details: Mapping[str, Any] = {}
+        if full and state is ActiveState.INACTIVE and not job_id:
+            details = await self._details_at_rest(path)
+        elif full or state is ActiveState.FAILED:
+            details = await self._details(path)
+        elif sub.startswith("auto-restart"):
+            details = await self._bus.get(path, "Service", _DETAILS)
         return ObservedUnit(
             active=state,
             sub=sub,
             has_job=bool(job_id),
             result=_GAVE_UP
-            if state is ActiveState.FAILED and _gave_up(service, general)
-            else service.get("Result", "success"),
-            status_text=service.get("StatusText", ""),
-            main_pid=service.get("MainPID", 0),
-            exit_status=service.get("ExecMainStatus", 0),
-            since_unix_s=general.get("ActiveEnterTimestamp", 0) / 1e6,
+            if state is ActiveState.FAILED and _gave_up(details)
+            else details.get("Result", "success"),
+            status_text=details.get("StatusText", ""),
+            main_pid=details.get("MainPID", 0),
+            exit_status=details.get("ExecMainStatus", 0),
+            since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,
             loaded=load == "loaded",
-            needs_reload=general.get("NeedDaemonReload", False),
+            needs_reload=details.get("NeedDaemonReload", False),
         )
+
+    async def _details(self, path: str) -> Mapping[str, Any]:
+        service = await self._bus.get(path, "Service", _DETAILS)
+        return service | await self._bus.get(path, "Unit", _TIMES)
+
+    async def _details_at_rest(self, path: str) -> Mapping[str, Any]:
+        """Details of a unit that does nothing, read again only once it has changed.
+
+        No signal tells that its file did, so that is asked each time; nor that a result was
+        cleared (reset-failed), so that only a unit without one is remembered.
+        """
+        if (known := self._at_rest.get(path)) is not None:
+            return {**known, **await self._bus.get(path, "Unit", (_STALE,))}
+        changes = self._changes[path]
+        details = await self._details(path)
+        if details["Result"] == "success" and changes == self._changes[path]:
+            self._at_rest[path] = details
+        return details
 
     async def _job(self, verb: str, unit: str) -> str:
         try:
@@ -221,6 +258,8 @@ class SystemdUnits:
 
     def _changed(self, path: str, values: Mapping[str, Any]) -> None:
         """Beat on news only: systemd repeats itself, and each beat costs a look at the box."""
+        self._changes[path] += 1
+        self._at_rest.pop(path, None)
         known = self._known.setdefault(path, {})
         news = {k: values[k] for k in _TELLING if k in values and values[k] != known.get(k)}
         if news:
@@ -248,13 +287,13 @@ def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedErro
     return UnitError(f"{unit}: {error}")
 
 
-def _gave_up(service: Mapping[str, Any], general: Mapping[str, Any]) -> bool:
+def _gave_up(details: Mapping[str, Any]) -> bool:
     """Whether systemd stopped restarting a failed unit because it failed too often.
 
     `Result` says so only of a start by hand: after a crash it stays what the crash made it. But
     then the unit has waited for its restart between the end of its process and being failed; one
     that was stopped, or that nothing restarts, has not.
     """
-    ended_us: int = service.get("ExecMainExitTimestampMonotonic", 0)
-    waited_us: int = general.get("InactiveEnterTimestampMonotonic", 0) - ended_us
-    return ended_us > 0 and waited_us >= service.get("RestartUSec", 0) > 0
+    ended_us: int = details.get("ExecMainExitTimestampMonotonic", 0)
+    waited_us: int = details.get("InactiveEnterTimestampMonotonic", 0) - ended_us
+    return ended_us > 0 and waited_us >= details.get("RestartUSec", 0) > 0

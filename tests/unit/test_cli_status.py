@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.peak_files import encoded
+from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
 from appliance.domain.profile import Mark, Need
 from tests.fakes.cli_box import CliBox
@@ -354,8 +355,19 @@ def test_status_reads_systemd_without_supervisor(
     (call,) = box.asked()
     assert call.endswith(
         "-- appliance-hold.service appliance-run.service appliance-supervisor.service"
-        " appliance-backend-aeon.service appliance-backend-genesis.service"
+        " appliance-backend-*.service"
     )
+
+
+def test_status_without_supervisor_looks_for_units_that_systemd_has_not_loaded(
+    box: CliBox,
+) -> None:
+    """Such a unit is stopped where its file is there, and missing where it is not."""
+    box.systemd_says(hold=DEAD, supervisor=DEAD)
+    (box.root / "units" / unit_of("aeon")).touch()
+    rows = {row["name"]: row for row in json.loads(box.run("status", "--json").out)["profiles"]}
+    assert (rows["aeon"]["state"], rows["aeon"]["note"]) == ("stopped", None)
+    assert rows["genesis"]["note"] == "its unit is missing: sudo appliance apply"
 
 
 def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:

@@ -43,7 +43,7 @@ def status_without(places: Places, reason: CliError) -> StatusDocument:
 
 
 def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
-    blocks = show_units(catalogue)
+    blocks = show_units(catalogue, places.unit_dir)
     now = time.time()
     return build_status(
         catalogue=catalogue,
