@@ -13,6 +13,7 @@ from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Operation
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
+from appliance.planning.commitment import Writes
 
 
 class Clock(Protocol):
@@ -185,6 +186,18 @@ class Commitment(Protocol):
 
     def hold_until(self) -> HoldUntil:
         """The hold that a boot shall keep."""
+        ...
+
+    async def reserve(self, writes: Writes) -> None:
+        """Take now the room that `writes` needs, whatever fills the disk until they are made.
+
+        Raises:
+            StoreError: there is none; nothing is kept of the attempt.
+        """
+        ...
+
+    async def release(self) -> None:
+        """Give back what was reserved and not used."""
         ...
 
     async def commit(self, names: Iterable[str]) -> None:

@@ -6,7 +6,8 @@ Both are plain text, because a root program that must not fail reads them (launc
 - ``hold``: one line, ``forever`` or the Unix second at which the hold ends.
 
 Written durably (durable_files): without the fsync a power cut can boot the previous model
-although the switch said it was done.
+although the switch said it was done. What an operation will write is reserved before it stops
+anything: the file with its content, under another name, so that a full disk refuses it in time.
 """
 
 import asyncio
@@ -14,8 +15,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.durable_files import remove_file, write_file
+from appliance.adapters.durable_files import (
+    put_reserved,
+    release_file,
+    remove_file,
+    reserve_file,
+    write_file,
+)
+from appliance.domain.errors import StoreError
 from appliance.domain.operations import HoldUntil
+from appliance.planning.commitment import Writes
 from appliance.planning.status import parse_committed, parse_hold
 
 _MOST_BYTES: Final = 65536
@@ -39,18 +48,53 @@ class FileCommitment:
         """The hold that a boot shall keep. A damaged file holds: it was written to hold."""
         return parse_hold(_content(self._hold).decode(errors="replace"))
 
+    async def reserve(self, writes: Writes) -> None:
+        """Write beside the files what `writes` will put in their place. Raises `StoreError`."""
+        await asyncio.to_thread(self._reserve, writes)
+
+    async def release(self) -> None:
+        """Remove what was reserved and not used."""
+        await asyncio.to_thread(self._release)
+
     async def commit(self, names: Iterable[str]) -> None:
         """Replace the names. Raises `StoreError`; the old names then still stand."""
-        text = "".join(f"{name}\n" for name in sorted(names))
-        await asyncio.to_thread(write_file, self._active, text)
+        await asyncio.to_thread(_put, self._active, _names_text(names))
 
     async def set_hold(self, until: HoldUntil) -> None:
         """Replace the hold; None removes it. Raises `StoreError`."""
         if until is None:
             await asyncio.to_thread(remove_file, self._hold)
         else:
-            text = until if isinstance(until, str) else f"{until:.0f}"
-            await asyncio.to_thread(write_file, self._hold, f"{text}\n")
+            await asyncio.to_thread(_put, self._hold, _hold_text(until))
+
+    def _reserve(self, writes: Writes) -> None:
+        try:
+            if writes.names is not None:
+                reserve_file(self._active, _names_text(writes.names))
+            if writes.sets_hold and (writes.hold is not None or self._hold.exists()):
+                # Also for a removal: a disk that has become read-only takes neither.
+                reserve_file(self._hold, "" if writes.hold is None else _hold_text(writes.hold))
+        except StoreError:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        release_file(self._active)
+        release_file(self._hold)
+
+
+def _put(path: Path, text: str) -> None:
+    """Replace a file, by what was reserved where that is the same. Raises `StoreError`."""
+    if not put_reserved(path, text):
+        write_file(path, text)
+
+
+def _names_text(names: Iterable[str]) -> str:
+    return "".join(f"{name}\n" for name in sorted(names))
+
+
+def _hold_text(until: float | str) -> str:
+    return f"{until}\n" if isinstance(until, str) else f"{until:.0f}\n"
 
 
 def _content(path: Path) -> bytes:

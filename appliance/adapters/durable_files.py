@@ -1,13 +1,18 @@
 """Files that survive a power cut: the old text or the new one, never half of either."""
 
+import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
 from tempfile import mkstemp
+from typing import Final
 
 from appliance.domain.errors import StoreError
 
 MAX_BYTES = 1 << 20
 """No file of ours comes near this; a larger one is not ours."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def write_file(
@@ -38,8 +43,65 @@ def write_file(
         sync_directory(path.parent)
     except OSError as error:
         if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+
+
+def reserve_file(path: Path, text: str) -> None:
+    """Write `text` beside `path`, for `put_reserved`: then nothing is left to do but a rename.
+
+    Raises:
+        StoreError: there is no room, or the directory takes no files; nothing is kept.
+    """
+    reserved = _reserved(path)
+    try:
+        reserved.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(reserved, flags, 0o600), "wb") as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), 0o644)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        release_file(path)
+        raise _not_written(path, error) from error
+
+
+def put_reserved(path: Path, text: str) -> bool:
+    """Replace `path` by what was reserved for it; False: that is not exactly `text`.
+
+    Another process may have reserved it, and may have died before it was on the disk.
+    """
+    reserved = _reserved(path)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(reserved, flags), "rb") as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            if not is_file or file.read(MAX_BYTES) != text.encode():
+                return False
+            os.fsync(file.fileno())
+        reserved.replace(path)
+        sync_directory(path.parent)
+    except OSError:
+        return False
+    return True
+
+
+def release_file(path: Path) -> None:
+    """Remove what was reserved for `path`, if anything was."""
+    with contextlib.suppress(OSError):
+        _reserved(path).unlink(missing_ok=True)
+
+
+def _reserved(path: Path) -> Path:
+    """A name of its own, so that what a killed process has left is found and replaced."""
+    return path.with_name(f".{path.name}.reserved")
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    advice = f": make room, see df -h {path.parent}" if error.errno in _NO_ROOM else ""
+    return StoreError(f"cannot write {path}: {error.strerror}{advice}")
 
 
 def remove_file(path: Path) -> None:

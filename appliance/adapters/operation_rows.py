@@ -76,7 +76,8 @@ def _goal(raw: dict[str, Any]) -> Goal:
         stop=tuple(raw["stop"]),
         start=tuple(raw["start"]),
         restore=tuple(raw["restore"]),
+        kept=tuple(raw.get("kept", ())),  # absent in rows of older releases
         commit=None if commit is None else tuple(commit),
         hold_until=raw["hold_until"],
-        claim=tuple(raw.get("claim", ())),  # absent in rows of older releases
+        claim=tuple(raw.get("claim", ())),  # likewise
     )

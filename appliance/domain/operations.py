@@ -96,7 +96,9 @@ class Goal:
     start: tuple[str, ...] = ()
     """Profiles that must serve, in the order they are started."""
     restore: tuple[str, ...] = ()
-    """Profiles to serve again when this fails: those that ran and were stopped for it."""
+    """Profiles to serve when this fails: those that ran and are stopped for it, or served already."""
+    kept: tuple[str, ...] = ()
+    """Of `start`, sorted: those that ran already and are not stopped. A failure leaves them alone."""
     commit: tuple[str, ...] | None = None
     """Names to serve after a boot, sorted; None: unchanged."""
     hold_until: HoldUntil = None

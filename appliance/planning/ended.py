@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from appliance.domain.events import Ended
-from appliance.domain.operations import Finished, Kind, Outcome
+from appliance.domain.operations import Finished, Goal, Kind, Outcome
 from appliance.domain.protocol import Exit
 
 
@@ -35,11 +35,16 @@ def ended(
         message=finished.message,
         serving=tuple(serving),
         committed=tuple(committed),
-        restored=operation.goal.restore if came_back else (),
+        restored=_restored(operation.goal) if came_back else (),
         log=tuple(log),
         phases_ms=finished.phases_ms,
         ms=round(finished.total_ms, 1),
     )
+
+
+def _restored(goal: Goal) -> tuple[str, ...]:
+    """What had to be started again; the rest of what serves never stopped."""
+    return tuple(n for n in goal.restore if n not in goal.kept)
 
 
 def _exit(finished: Finished, *, serves: bool) -> Exit:

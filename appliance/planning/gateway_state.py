@@ -69,7 +69,7 @@ def standing_of(unit: ObservedUnit) -> Standing:
 def _held(operation: Operation, observed: Observed, started: frozenset[str]) -> frozenset[str]:
     goal = operation.goal
     if operation.rolling_back:
-        return frozenset({*goal.stop, *goal.start, *goal.restore})
+        return frozenset({*goal.stop, *goal.start, *goal.restore}) - {*goal.kept}
     if operation.phase in {Phase.PREFLIGHT, Phase.RUN}:
         return frozenset()
     if goal.stop:

@@ -13,15 +13,20 @@ repair   nothing                        the targets                     unchange
 run      what runs and is in the way    nothing, but a command; what    unchanged
          of the command's claim         was stopped comes back
 ======== ============================== =============================== ==================
+
+When it fails, what it stopped is started again, and what it found running is left running.
 """
 
 from collections.abc import Iterable
-from typing import Literal, assert_type
+from typing import Final, Literal, assert_type
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, HoldUntil, Kind
 from appliance.domain.profile import Catalogue
+
+_ENDS: Final = 2
+"""Rank of a unit that stops, or that systemd will start again after a crash."""
 
 
 def in_the_way(name: str, catalogue: Catalogue) -> frozenset[str]:
@@ -57,19 +62,24 @@ def goal_of(
     """
     busy = observed.busy()
     committed = tuple(sorted(committed))
+    if kind in {Kind.START, Kind.REPAIR}:
+        names = names or _known(committed, catalogue)
+    serve = tuple(n for n in names if observed.unit(n).serving)
+    kept = tuple(sorted(n for n in names if n in busy and _rank(observed.unit(n)) < _ENDS))
     match kind:
         case Kind.SWITCH:
             rivals = frozenset[str]().union(*(in_the_way(n, catalogue) for n in names))
             evicted = tuple(n for n in busy if n in rivals and n not in names)
-            kept = tuple(n for n in committed if n not in rivals and n not in names)
+            beside = tuple(n for n in committed if n not in rivals and n not in names)
             return Goal(
                 stop=evicted,
                 start=names,
-                restore=_together(evicted, catalogue, observed),
-                commit=tuple(sorted({*kept, *names})),
+                restore=_together((*evicted, *serve), catalogue, observed),
+                kept=kept,
+                commit=tuple(sorted({*beside, *names})),
             )
         case Kind.START | Kind.REPAIR:
-            return Goal(start=names or _known(committed, catalogue))
+            return Goal(start=names, restore=tuple(sorted(serve)), kept=kept)
         case Kind.STOP:
             return Goal(stop=tuple(sorted(names)) or busy)
         case Kind.RESTART:
@@ -77,7 +87,8 @@ def goal_of(
             ran = tuple(n for n in again if n in busy)
             return Goal(stop=again, start=again, restore=ran)
         case Kind.HOLD:
-            return Goal(stop=busy, restore=(), hold_until=hold_until)
+            restore = _together(busy, catalogue, observed)
+            return Goal(stop=busy, restore=restore, hold_until=hold_until)
         case _:
             assert_type(kind, Literal[Kind.RUN])
             rivals = in_the_way_of(claim, catalogue)
@@ -103,7 +114,7 @@ def _rank(unit: ObservedUnit) -> int:
     if unit.serving:
         return 0
     ends = unit.active is ActiveState.DEACTIVATING or unit.waits_to_restart
-    return 2 if ends else 1
+    return _ENDS if ends else 1
 
 
 def _known(names: Iterable[str], catalogue: Catalogue) -> tuple[str, ...]:

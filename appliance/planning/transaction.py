@@ -6,11 +6,13 @@ process has already done, and a process that starts anew repeats a step harmless
 
 forward      checks, holds, drains, stops, starts, warms up, commits
 a command    checks, holds, drains, stops, runs it, and goes back to the restore set
-any failure  after preflight: `TurnRound`, and the same steps run towards the restore set
+any failure  after preflight: `TurnRound`, and the same steps run towards the restore set; what
+             ran before the operation and was not stopped for it is left alone
 shutdown     `Wait`: a failure seen while the system goes down says nothing about a model
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from appliance.domain.claims import Claim
@@ -74,6 +76,18 @@ def next_action(
     )
 
 
+def turned_round(operation: Operation, steps: Steps, reason: str) -> Operation:
+    """The row of an operation that goes back. What it has started itself it may also stop."""
+    kept = tuple(n for n in operation.goal.kept if n not in steps.started)
+    return replace(
+        operation,
+        goal=replace(operation.goal, kept=kept),
+        rolling_back=True,
+        reason=reason,
+        phase=Phase.STOP,
+    )
+
+
 def _is_untouched(operation: Operation) -> bool:
     return operation.phase is Phase.PREFLIGHT and not operation.rolling_back
 
@@ -99,8 +113,9 @@ def _come_down(operation: Operation, steps: Steps, observed: Observed) -> Action
 def _come_up(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
     if start := _next_start(operation, steps, observed):
         return start
-    for name in _to_start(operation):
-        if name not in steps.warm:
+    unproved = (n for n in _to_start(operation) if n not in steps.warm)
+    for name in unproved:
+        if not (operation.rolling_back and name in operation.goal.kept):
             return WarmUp(name)
     return None
 
@@ -114,9 +129,8 @@ def _to_start(operation: Operation) -> tuple[str, ...]:
 def _to_stop(operation: Operation, steps: Steps, observed: Observed) -> tuple[str, ...]:
     """What still has to come down: a restarted profile only until it has been down once."""
     if operation.rolling_back:
-        wanted: tuple[str, ...] = tuple(
-            n for n in operation.goal.start if n not in _to_start(operation)
-        )
+        stays = {*_to_start(operation), *operation.goal.kept}
+        wanted = tuple(n for n in operation.goal.start if n not in stays)
     elif has_begun(operation, steps, observed):
         return ()  # who is started by hand now meets the command's leases
     elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:

@@ -18,7 +18,9 @@ from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
+from appliance.planning.commitment import writes_of
 from appliance.planning.ended import ended
+from appliance.planning.findings import refuse
 from appliance.planning.goals import goal_of
 from appliance.planning.summary import changes, crashes, described, summary
 from appliance.planning.wording import no_such_profile
@@ -169,7 +171,21 @@ class Supervisor:
         self.check_names(request.names)
         observed = await self._out.units.observe(self._catalogue)
         operation = self._operation(request, observed)
-        return operation, await preflight(operation, self._catalogue, observed, self._out)
+        found = await preflight(operation, self._catalogue, observed, self._out)
+        return operation, (*found, *await self._room(operation))
+
+    async def _room(self, operation: Operation) -> Sequence[Finding]:
+        """A refusal if there is no room for what `operation` writes; not while another one runs."""
+        async with self._accepting:  # so that none begins, which would reserve the same files
+            if self._running is not None:
+                return ()
+            commitment = self._out.commitment
+            try:
+                await commitment.reserve(writes_of(operation, commitment.committed()))
+            except StoreError as error:
+                return (refuse(str(error)),)
+            await commitment.release()
+            return ()
 
     def current(self) -> Running | None:
         """The running operation, for somebody who wants to follow it."""

@@ -6,13 +6,14 @@ go on, because each step is harmless when repeated.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
-from appliance.domain.errors import ApplianceError, BackendError
+from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.gateway import State
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, Kind, Operation, Phase, has_run_out
@@ -35,10 +36,11 @@ from appliance.planning.actions import (
     WarmUp,
 )
 from appliance.planning.admission import Finding, Level, findings, refusal
+from appliance.planning.commitment import Writes, writes_of
 from appliance.planning.ended import ended
 from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.run_admission import run_findings
-from appliance.planning.transaction import next_action
+from appliance.planning.transaction import next_action, turned_round
 from appliance.services.feed import Feed
 from appliance.services.outside import Outside
 from appliance.services.phases import PhaseTimer
@@ -224,9 +226,22 @@ class Transaction:
             if finding.level is not Level.REFUSE:
                 self._timer.tell(finding.text)
         refused = refusal(found)
+        if not refused:
+            refused = await self._reserve()
         if not refused:  # else a unit that systemd gave up on would no longer look like one
             await self._clear_start_limits(self.operation.goal.start)
         self._steps = replace(self._steps, checked=True, failure=refused)
+
+    async def _reserve(self) -> str:
+        """Make sure that the commit can be written; returns why it cannot, empty: it can."""
+        try:
+            await self._out.commitment.reserve(self._writes())
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    def _writes(self) -> Writes:
+        return writes_of(self.operation, self._out.commitment.committed())
 
     async def _clear_start_limits(self, names: tuple[str, ...]) -> None:
         """Once for each profile and direction; early, while there is something to wait for."""
@@ -270,22 +285,36 @@ class Transaction:
 
     async def _commit(self, observed: Observed) -> None:
         await self._enter(Phase.COMMIT)
-        goal, commitment = self.operation.goal, self._out.commitment
         if self.operation.rolling_back:
-            until, now = commitment.hold_until(), self._out.clock.unix_s()
+            until, now = self._out.commitment.hold_until(), self._out.clock.unix_s()
             held = until is not None and not has_run_out(until, now)
             if held and not observed.hold_active:
                 await self._out.units.start_hold()
         else:
-            if goal.commit is not None and goal.commit != commitment.committed():
-                await commitment.commit(goal.commit)
-            asked_for = goal.start and self.operation.kind is not Kind.REPAIR
-            if goal.hold_until is not None or asked_for:
-                await commitment.set_hold(goal.hold_until)
-            if goal.hold_until is not None:
-                await self._out.units.start_hold()
+            await self._write(self._writes())
         self._steps = replace(self._steps, committed=True)
         self._timer.tell(await self._out.gateway.release(self.gateway_state(observed)) or "")
+
+    async def _write(self, writes: Writes) -> None:
+        """Make all of `writes`, or leave what the next boot follows as it was."""
+        commitment = self._out.commitment
+        names, until = commitment.committed(), commitment.hold_until()
+        try:
+            if writes.names is not None:
+                await commitment.commit(writes.names)
+            if writes.sets_hold:
+                await commitment.set_hold(writes.hold)
+            if writes.hold is not None:
+                await self._out.units.start_hold()
+        except ApplianceError:
+            with contextlib.suppress(
+                StoreError
+            ):  # a boot follows the new names, and status says so
+                if commitment.committed() != names:
+                    await commitment.commit(names)
+                if commitment.hold_until() != until:
+                    await commitment.set_hold(until)
+            raise
 
     async def _turn_round(self, reason: str, failed: Phase) -> None:
         await self._enter(failed)
@@ -301,9 +330,9 @@ class Transaction:
 
     def _reverse(self, reason: str) -> None:
         """From now on towards what served before."""
-        self._steps = Steps(held=True, drained=True)
+        steps, self._steps = self._steps, Steps(held=True, drained=True)
         self._cleared.clear()
-        self.operation = replace(self.operation, rolling_back=True, reason=reason, phase=Phase.STOP)
+        self.operation = turned_round(self.operation, steps, reason)
         self._out.store.update(self.operation)
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
@@ -352,6 +381,7 @@ class Transaction:
             finished_unix_s=self._out.clock.unix_s(),
             phases_ms=self._timer.milliseconds,
         )
+        await self._out.commitment.release()
         await self._out.store.finish(finished)
         self.feed.publish(
             ended(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.errors import ApplianceError, BackendError
+from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.observed import Observed
 from appliance.domain.operations import (
     Finished,
@@ -37,11 +37,12 @@ from appliance.planning.actions import (
     WarmUp,
 )
 from appliance.planning.admission import BoxFacts, findings, refusal
+from appliance.planning.commitment import Writes, writes_of
 from appliance.planning.gateway_state import state_of
 from appliance.planning.goals import goal_of, in_the_way_of
 from appliance.planning.repair import WINDOW_S, left_by_hold, to_repair
 from appliance.planning.run_admission import run_findings
-from appliance.planning.transaction import CANCELLED, next_action
+from appliance.planning.transaction import CANCELLED, next_action, turned_round
 from tests.fakes.disk import Disk
 from tests.fakes.world import World
 
@@ -193,10 +194,8 @@ class Hands:
                 self._commit(operation)
             case TurnRound(reason) | GoBack(reason):
                 self._effect()
+                self.operation = self.disk.row = turned_round(operation, self.steps, reason)
                 self.steps = Steps(held=True, drained=True)
-                self.operation = self.disk.row = replace(
-                    operation, rolling_back=True, reason=reason, phase=Phase.STOP
-                )
             case Wait(phase, _):
                 self._enter(phase)
                 return False
@@ -259,8 +258,13 @@ class Hands:
             facts={},
             box=box,
         )
-        found = (*found, *run_findings(kind, goal, self.seen, box))
-        self.steps = replace(self.steps, checked=True, failure=refusal(found))
+        refused = refusal((*found, *run_findings(kind, goal, self.seen, box)))
+        if not refused:
+            try:
+                self.disk.reserve(writes_of(operation, self.disk.committed))
+            except StoreError as error:
+                refused = str(error)
+        self.steps = replace(self.steps, checked=True, failure=refused)
 
     def _warm_up(self, name: str) -> None:
         self._enter(Phase.WARM_UP)
@@ -290,37 +294,45 @@ class Hands:
 
     def _commit(self, operation: Operation) -> None:
         self._enter(Phase.COMMIT)
-        goal, disk = operation.goal, self.disk
+        disk = self.disk
         if operation.rolling_back:
             over = has_run_out(disk.hold_until, self.world.now_s)
             if disk.hold_until is not None and not over and not self.seen.hold_active:
                 self._effect("hold")
                 self.world.start_hold(A_HOLD)
         else:
-            if goal.commit is not None and goal.commit != disk.committed:
-                disk.write()
+            self._write(writes_of(operation, disk.committed))
+        self.steps = replace(self.steps, committed=True)
+
+    def _write(self, writes: Writes) -> None:
+        disk, before = self.disk, (self.disk.committed, self.disk.hold_until)
+        try:
+            if writes.names is not None:
                 self._effect("commit")
-                disk.committed = goal.commit
-            if goal.hold_until is not None or (goal.start and operation.kind is not Kind.REPAIR):
-                disk.write()
+                disk.commit(writes.names)
+            if writes.sets_hold:
                 self._effect()
-                self._forget_hold(goal.hold_until)
-            if goal.hold_until is not None:
+                self._forget_hold(writes.hold)
+            if writes.hold is not None:
                 self._effect("hold")
                 self.world.start_hold(A_HOLD)
-        self.steps = replace(self.steps, committed=True)
+        except ApplianceError:
+            disk.committed, disk.hold_until = before
+            raise
 
     def _forget_hold(self, instead: HoldUntil) -> None:
         """Whoever ends a hold by asking for something has asked for no more than that."""
-        if self.disk.hold_until is not None and instead is None:
+        until = self.disk.hold_until
+        self.disk.set_hold(instead)
+        if until is not None and instead is None:
             for name, unit in self.seen.units.items():
                 if unit.idle:
                     self.world.why_idle[name] = "a hold that was ended"
-        self.disk.hold_until = instead
 
     def _close(self, operation: Operation, outcome: Outcome, message: str) -> None:
         if outcome is Outcome.REFUSED and self.touched:
             self.faults.append(f"refused ({message}) after {self.touched}")
+        self.disk.reserved = Writes()
         self.disk.ended.append(
             Finished(
                 operation=operation,

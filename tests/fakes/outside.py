@@ -13,6 +13,7 @@ from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
+from appliance.planning.commitment import Writes
 from appliance.planning.goals import in_the_way
 from appliance.services.outside import Outside
 from tests.fakes.systemd import FakeSystemd
@@ -234,6 +235,21 @@ class FakeCommitment:
         self.names = tuple(sorted(names))
         self.until: HoldUntil = None
         self.full = False
+        """Nothing can be written but what was reserved before."""
+        self.failing = False
+        """Nothing can be written at all, though it may be reserved."""
+        self.failing_hold = False
+        """The same for the hold alone."""
+        self.reserved = Writes()
+
+    async def reserve(self, writes: Writes) -> None:
+        needed = writes.names is not None or writes.hold is not None
+        if self.full and needed:
+            raise StoreError("cannot write /var/lib/appliance/active: No space left on device")
+        self.reserved = writes
+
+    async def release(self) -> None:
+        self.reserved = Writes()
 
     def committed(self) -> tuple[str, ...]:
         return self.names
@@ -242,11 +258,17 @@ class FakeCommitment:
         return self.until
 
     async def commit(self, names: Iterable[str]) -> None:
-        if self.full:
+        sorted_names = tuple(sorted(names))
+        if self.failing or (self.full and self.reserved.names != sorted_names):
             raise StoreError("cannot write /var/lib/appliance/active: No space left on device")
-        self.names = tuple(sorted(names))
+        self.names = sorted_names
 
     async def set_hold(self, until: HoldUntil) -> None:
+        if until == self.until:
+            return
+        no_room = self.full and until is not None and self.reserved.hold != until
+        if self.failing or self.failing_hold or no_room:
+            raise StoreError("cannot write /var/lib/appliance/hold: No space left on device")
         self.until = until
 
 

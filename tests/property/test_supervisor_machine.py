@@ -169,9 +169,9 @@ class Box(RuleBasedStateMachine):
         self.outside.systemd.behaviour[name].stops_badly = badly
         self.outside.systemd.behaviour[name].stop_s = lag_s
 
-    @rule(full=st.booleans())
-    def fill_the_disk(self, full: bool) -> None:  # noqa: FBT001
-        self.outside.commitment.full = full
+    @rule(full=st.booleans(), failing=st.booleans())
+    def fill_the_disk(self, full: bool, failing: bool) -> None:  # noqa: FBT001
+        self.outside.commitment.full, self.outside.commitment.failing = full, failing
 
     @rule()
     def kill_the_supervisor(self) -> None:
@@ -184,7 +184,7 @@ class Box(RuleBasedStateMachine):
         for how in self.outside.systemd.behaviour.values():
             how.start_result, how.refusal = "success", ""
         self.outside.backend.cold.clear()
-        self.outside.commitment.full = False
+        self.outside.commitment.full = self.outside.commitment.failing = False
         for _ in range(60):
             self.turns(25)
             if self.at_rest():

@@ -1,12 +1,14 @@
 """The two files that a boot follows."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from appliance.adapters.commitment import FileCommitment
 from appliance.domain.errors import StoreError
-from appliance.domain.operations import FOREVER
+from appliance.domain.operations import FOREVER, HoldUntil
+from appliance.planning.commitment import Writes
 from appliance.ports import Commitment
 from tests.fakes.outside import FakeCommitment
 
@@ -55,3 +57,59 @@ async def test_failed_write_keeps_the_old_names(tmp_path: Path) -> None:
     await commitment.commit(["genesis"])
     assert commitment.committed() == ("genesis",)
     assert [p.name for p in (tmp_path / "state").iterdir()] == ["active"]
+
+
+def files(directory: Path) -> dict[str, tuple[int, int]]:
+    """Inode and permissions of everything in `directory`."""
+    seen = {path.name: path.stat() for path in directory.iterdir()}
+    return {name: (s.st_ino, s.st_mode & 0o777) for name, s in seen.items()}
+
+
+async def test_what_was_reserved_is_put_in_place(either: Commitment) -> None:
+    """A reservation changes nothing by itself, and what is written without one is written too."""
+    await either.reserve(Writes(names=("genesis",), sets_hold=True, hold=FOREVER))
+    assert (either.committed(), either.hold_until()) == ((), None)
+    await either.commit(["genesis"])
+    await either.set_hold(1234.0)
+    assert (either.committed(), either.hold_until()) == (("genesis",), 1234.0)
+    await either.release()
+    assert (either.committed(), either.hold_until()) == (("genesis",), 1234.0)
+
+
+async def test_a_reservation_is_a_rename_away(tmp_path: Path) -> None:
+    """The reserved file itself becomes the new one, also for a process that comes later."""
+    writes = Writes(names=("genesis",), sets_hold=True, hold=FOREVER)
+    await FileCommitment(tmp_path).reserve(writes)
+    reserved = {name: files(tmp_path)[f".{name}.reserved"] for name in ("active", "hold")}
+    later = FileCommitment(tmp_path)
+    await later.commit(["genesis"])
+    await later.set_hold(FOREVER)
+    assert files(tmp_path) == reserved
+    assert {mode for _inode, mode in reserved.values()} == {0o644}
+
+
+@pytest.mark.parametrize("left", [b"aeon\n", b"gen", b"", None])
+async def test_what_another_operation_reserved_is_not_used(
+    tmp_path: Path, left: bytes | None
+) -> None:
+    """Remains of a killed process are replaced; a FIFO among them makes nobody wait."""
+    remains = tmp_path / ".active.reserved"
+    os.mkfifo(remains) if left is None else remains.write_bytes(left)
+    commitment = FileCommitment(tmp_path)
+    await commitment.commit(["genesis"])
+    assert commitment.committed() == ("genesis",)
+    await commitment.reserve(Writes(names=("left",)))
+    assert remains.read_bytes() == b"left\n"
+    await commitment.release()
+    assert not remains.exists()
+
+
+@pytest.mark.parametrize("hold", [None, FOREVER])
+async def test_a_failed_reservation_leaves_nothing(tmp_path: Path, hold: HoldUntil) -> None:
+    """When one of two files finds no place, the other one's is given back."""
+    commitment = FileCommitment(tmp_path)
+    await commitment.set_hold(1234.0)
+    (tmp_path / ".hold.reserved").mkdir()
+    with pytest.raises(StoreError, match="cannot write"):
+        await commitment.reserve(Writes(names=("genesis",), sets_hold=True, hold=hold))
+    assert set(files(tmp_path)) == {".hold.reserved", "hold"}

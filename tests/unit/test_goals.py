@@ -56,25 +56,52 @@ def test_who_is_in_the_way(name: str, rivals: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "names", "evicted", "commit"),
+    ("units", "names", "evicted", "restore", "commit"),
     [
-        ({}, ("both",), (), ("both", "shared")),
-        ({"left": UP, "right": UP}, ("both",), ("left", "right"), ("both", "shared")),
-        ({"both": UP}, ("left",), ("both",), ("left", "right", "shared")),
-        ({"right": UP, "shared": UP}, ("left",), (), ("left", "right", "shared")),
-        ({"left": UP}, ("left",), (), ("left", "right", "shared")),
+        ({}, ("both",), (), (), ("both", "shared")),
+        (
+            {"left": UP, "right": UP},
+            ("both",),
+            ("left", "right"),
+            ("left", "right"),
+            ("both", "shared"),
+        ),
+        ({"both": UP}, ("left",), ("both",), ("both",), ("left", "right", "shared")),
+        ({"right": UP, "shared": UP}, ("left",), (), (), ("left", "right", "shared")),
+        ({"left": UP}, ("left",), (), ("left",), ("left", "right", "shared")),
     ],
 )
 def test_a_switch_evicts_and_replaces_what_is_in_the_way(
     units: dict[str, ObservedUnit],
     names: tuple[str, ...],
     evicted: tuple[str, ...],
+    restore: tuple[str, ...],
     commit: tuple[str, ...],
 ) -> None:
     """What runs beside the target keeps running and stays committed."""
     found = goal(Kind.SWITCH, *names, committed=("right", "shared"), units=units)
-    assert (found.stop, found.start, found.restore) == (evicted, names, evicted)
+    assert (found.stop, found.start, found.restore) == (evicted, names, restore)
     assert found.commit == commit
+
+
+@pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.START, Kind.REPAIR])
+@pytest.mark.parametrize(
+    ("unit", "kept", "restore"),
+    [
+        (UP, ("left",), ("left",)),
+        (COMING, ("left",), ()),
+        (QUEUED, ("left",), ()),
+        (STOPPING, (), ()),
+        (PAUSED, (), ()),
+        (ObservedUnit(), (), ()),
+    ],
+)
+def test_what_runs_already_is_kept(
+    kind: Kind, unit: ObservedUnit, kept: tuple[str, ...], restore: tuple[str, ...]
+) -> None:
+    """A failure leaves what ran before the operation alone, and wants back what served."""
+    found = goal(kind, "left", "shared", units={"left": unit})
+    assert (found.kept, found.restore, found.stop) == (kept, restore, ())
 
 
 @pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.RUN])
@@ -102,14 +129,18 @@ def test_only_what_can_serve_together_is_restored(
 @pytest.mark.parametrize(
     ("kind", "names", "expected"),
     [
-        (Kind.START, ("right",), Goal(start=("right",))),
-        (Kind.START, (), Goal(start=("left", "shared"))),
-        (Kind.REPAIR, ("left",), Goal(start=("left",))),
+        (Kind.START, ("right",), Goal(start=("right",), kept=("right",))),
+        (Kind.START, (), Goal(start=("left", "shared"), restore=("left",), kept=("left",))),
+        (Kind.REPAIR, ("shared",), Goal(start=("shared",))),
         (Kind.STOP, ("shared", "left"), Goal(stop=("left", "shared"))),
         (Kind.STOP, (), Goal(stop=("left", "right"))),
         (Kind.RESTART, ("left",), Goal(stop=("left",), start=("left",), restore=("left",))),
         (Kind.RESTART, (), Goal(stop=("left",), start=("left",), restore=("left",))),
-        (Kind.HOLD, (), Goal(stop=("left", "right"), hold_until=FOREVER)),
+        (
+            Kind.HOLD,
+            (),
+            Goal(stop=("left", "right"), restore=("left", "right"), hold_until=FOREVER),
+        ),
     ],
 )
 def test_the_other_kinds_touch_what_they_name(

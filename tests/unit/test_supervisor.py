@@ -8,9 +8,10 @@ import pytest
 
 from appliance.domain.claims import claim_on
 from appliance.domain.gateway import Standing
-from appliance.domain.operations import FOREVER, Kind, Operation, Outcome
+from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark
-from appliance.planning.admission import Presence, ProfileFacts
+from appliance.planning.admission import Presence, ProfileFacts, refusal
+from appliance.planning.commitment import Writes
 from appliance.planning.goals import goal_of
 from appliance.services.supervisor import (
     BusyError,
@@ -374,3 +375,24 @@ async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
     assert outside.gateway.states[0].held == {"aeon", "genesis"}
     assert outside.gateway.states[-1].held == frozenset()
     assert outside.gateway.calls[-1] == "release genesis"
+
+
+async def test_a_rehearsal_tells_of_a_full_disk() -> None:
+    """What would be written is tried and given back, but not while another operation has room."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside) as supervisor:
+        request = Request(kind=Kind.SWITCH, names=("genesis",))
+        _operation, found = await supervisor.rehearse(request)
+        assert (refusal(found), outside.commitment.reserved) == ("", Writes())
+        outside.commitment.full = True
+        _operation, found = await supervisor.rehearse(request)
+        assert "No space left on device" in refusal(found)
+        outside.commitment.full = False
+        running = await supervisor.submit(request)
+        while running.transaction.operation.phase is not Phase.LOAD:
+            await asyncio.sleep(0)
+        reserved = outside.commitment.reserved
+        await supervisor.rehearse(Request(kind=Kind.HOLD, hold_until=FOREVER))
+        assert outside.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
+        await until(outside, "genesis")

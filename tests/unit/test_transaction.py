@@ -12,8 +12,9 @@ from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Operatio
 from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.actions import Finish, Steps, TurnRound
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
+from appliance.planning.commitment import Writes
 from appliance.planning.goals import goal_of
-from appliance.planning.transaction import CANCELLED, next_action
+from appliance.planning.transaction import CANCELLED, next_action, turned_round
 from appliance.services.transaction import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
@@ -198,12 +199,110 @@ async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason
         case "cold":
             outside.backend.cold.add("genesis")
         case _:
-            outside.commitment.full = True
+            outside.commitment.failing = True
     outcome, ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.ROLLED_BACK
     assert reason in ended.message
     assert serving(outside) == ("aeon",)
     assert outside.commitment.names == ("aeon",)
+
+
+NO_ROOM = "cannot write /var/lib/appliance/active: No space left on device"
+
+
+@pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.HOLD])
+async def test_a_full_disk_refuses_before_anything_is_stopped(kind: Kind) -> None:
+    """What the commit will need is reserved by the preflight."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.commitment.full = True
+    names, until = (("genesis",), None) if kind is Kind.SWITCH else ((), FOREVER)
+    outcome, ended, _phases = await run(transaction(outside, kind, *names, hold_until=until))
+    assert (outcome, ended.exit, ended.message) == (Outcome.REFUSED, 1, NO_ROOM)
+    assert (serving(outside), outside.systemd.starts) == (("aeon",), [])
+    assert (outside.commitment.names, outside.commitment.until) == (("aeon",), None)
+
+
+async def test_a_full_disk_is_no_matter_for_what_writes_nothing() -> None:
+    """A switch back to what a boot serves needs no room."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("genesis")
+    outside.commitment.full = True
+    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "aeon"))
+    assert (outcome, serving(outside)) == (Outcome.DONE, ("aeon",))
+
+
+async def test_a_disk_that_fills_up_during_a_switch_does_not_matter() -> None:
+    """The reserved room is there at the commit, and is given back after every operation."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    living = asyncio.create_task(run(running))
+    while running.operation.phase is not Phase.LOAD:
+        await asyncio.sleep(0)
+    outside.commitment.full = True
+    outcome, _ended, _phases = await living
+    assert (outcome, outside.commitment.names) == (Outcome.DONE, ("genesis",))
+    assert outside.commitment.reserved == Writes()
+
+
+@pytest.mark.parametrize("rollback", [True, False])
+async def test_a_failed_commit_stops_nothing_that_served_before(rollback: bool) -> None:  # noqa: FBT001
+    """A switch to what serves uncommitted leaves it serving, and is not asked again."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("genesis")
+    outside.commitment.failing = True
+    switch = transaction(outside, Kind.SWITCH, "genesis", rollback=rollback)
+    outcome, ended, _phases = await run(switch)
+    assert outcome is (Outcome.ROLLED_BACK if rollback else Outcome.FAILED)
+    assert ended.exit == (10 if rollback else 1)
+    assert (ended.message, ended.restored) == (NO_ROOM, ())
+    assert (serving(outside), outside.systemd.starts) == (("genesis",), [])
+    assert (outside.backend.asked, outside.commitment.names) == (["genesis"], ("aeon",))
+
+
+async def test_a_failed_hold_brings_back_what_it_stopped() -> None:
+    """A hold that cannot be written ends with everything serving that served."""
+    outside = FakeOutside(BOX, "left", "right")
+    outside.serve("left", "right", "embedder")
+    outside.commitment.failing = True
+    outcome, ended, _phases = await run(transaction(outside, Kind.HOLD, hold_until=FOREVER))
+    assert (outcome, ended.exit) == (Outcome.ROLLED_BACK, 10)
+    assert ended.restored == serving(outside) == ("embedder", "left", "right")
+    assert not outside.systemd.hold_active
+
+
+async def test_a_failed_start_stops_only_what_it_started() -> None:
+    """Of two profiles one served already: it goes on serving when the other one fails."""
+    outside = FakeOutside(BOX)
+    outside.serve("left")
+    outside.systemd.behaviour["right"].start_result = "exit-code"
+    outcome, ended, _phases = await run(transaction(outside, Kind.START, "left", "right"))
+    assert (outcome, ended.restored) == (Outcome.ROLLED_BACK, ())
+    assert serving(outside) == ("left",)
+    assert outside.systemd.observed(BOX).unit("right").idle
+
+
+async def test_a_failed_commit_is_undone_as_a_whole() -> None:
+    """Names that were written before the hold could not be removed are written back."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.commitment.until = FOREVER
+    outside.systemd.hold_active = True
+    outside.commitment.failing_hold = True
+    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.FAILED
+    assert (outside.commitment.names, outside.commitment.until) == (("aeon",), FOREVER)
+    assert outside.systemd.hold_active
+
+
+def test_what_the_operation_started_again_it_may_stop() -> None:
+    """A profile that ran, ended by itself and was started anew is no longer kept."""
+    outside = FakeOutside(BOX)
+    outside.serve("left")
+    operation = transaction(outside, Kind.START, "left").operation
+    for started, kept in ((frozenset({"left"}), ()), (frozenset[str](), ("left",))):
+        turned = turned_round(operation, Steps(started=started), "why")
+        assert (turned.goal.kept, turned.rolling_back, turned.reason) == (kept, True, "why")
 
 
 @pytest.mark.parametrize(

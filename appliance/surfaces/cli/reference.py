@@ -35,7 +35,7 @@ supervisor is down; what only it knows (marks, operations) is then missing.
 | 2 | the command line is wrong |
 | 3 | `status`: nothing serves |
 | 4 | no such profile |
-| 10 | the switch failed, and what served before serves again |
+| 10 | the operation failed, and what served before serves again |
 | 11 | the switch failed, and nothing serves |
 | 69 | the supervisor, or systemd, does not answer |
 | 75 | another operation is running |

@@ -1,0 +1,115 @@
+"""A disk that refuses writes at random loses nothing that served."""
+
+from typing import Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from appliance.domain.operations import FOREVER, Finished, HoldUntil, Kind, Outcome
+from tests.fakes.cards import NEVER, Cards
+from tests.fakes.disk import Disk
+from tests.fakes.hands import LOOK_AGAIN_S, Hands, KilledError
+from tests.fakes.profiles import applied, catalogue
+from tests.fakes.unit_lives import Life
+from tests.fakes.world import World
+
+BOX: Final = catalogue(
+    applied("both", "gpu-all"),
+    applied("left", "gpu-0"),
+    applied("other", "gpu-all"),
+    applied("right", "gpu-1"),
+    applied("shared"),
+)
+TARGETS: Final = st.sampled_from(
+    [("both",), ("left",), ("other",), ("left", "right"), ("left", "shared"), ("shared",)]
+)
+UNDONE: Final = frozenset({Outcome.REFUSED, Outcome.ROLLED_BACK, Outcome.FAILED})
+NEVER_IN_VAIN: Final = frozenset({Outcome.REFUSED, Outcome.DONE})
+
+
+class Box(RuleBasedStateMachine):
+    """A sound box with an unsound disk: engines start, memory comes back, nobody interferes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(BOX, {}, Cards(16, 2))
+        self.hands = Hands(self.world, Disk(committed=("both", "shared")))
+        self.world.power_up(("both", "shared"), hold=False)
+        self.rest()
+
+    def rest(self) -> None:
+        """Work until no operation runs and nothing moves."""
+        for _ in range(2000):
+            if self.turn():
+                continue
+            if self.hands.operation is None and self.world.next_due_s() == NEVER:
+                return
+            self.world.advance(self.world.now_s + LOOK_AGAIN_S)
+        raise AssertionError(f"it never ends: {self.hands.operation}")
+
+    def turn(self) -> bool:
+        try:
+            self.hands.look()
+            return self.hands.act()
+        except KilledError:
+            self.hands.reborn()
+        return True
+
+    def state(self) -> tuple[list[str], tuple[str, ...], HoldUntil]:
+        """What serves, and what a boot follows."""
+        serving = [name for name, unit in self.world.units.items() if unit.life is Life.SERVING]
+        return sorted(serving), self.hands.disk.committed, self.hands.disk.hold_until
+
+    @rule(
+        kind=st.sampled_from([Kind.SWITCH, Kind.SWITCH, Kind.START, Kind.RESTART, Kind.HOLD]),
+        names=TARGETS,
+        disk=st.sampled_from(["sound", "full", "fills up", "failing"]),
+        turns=st.integers(0, 8),
+        fuse=st.integers(-4, 8),
+    )
+    def operate(self, kind: Kind, names: tuple[str, ...], disk: str, turns: int, fuse: int) -> None:
+        """One operation, the disk's trouble after some of its steps, and perhaps one death."""
+        before, ended = self.state(), len(self.hands.disk.ended)
+        self.hands.disk.full = disk == "full"
+        hold = kind is Kind.HOLD
+        self.hands.submit(kind, () if hold else names, hold_until=FOREVER if hold else None)
+        self.hands.fuse = -1 if disk == "failing" else fuse
+        for _ in range(turns):
+            self.turn()
+        self.hands.disk.full = self.hands.disk.full or disk == "fills up"
+        self.hands.disk.failing = disk == "failing"
+        self.rest()
+        self.hands.disk.full = self.hands.disk.failing = False
+        self.hands.fuse = -1
+        for finished in self.hands.disk.ended[ended : ended + 1]:
+            self.judge(finished, before)
+            # Want of room is noticed while nothing is stopped yet; an error of the disk may not be.
+            assert disk == "failing" or finished.outcome in NEVER_IN_VAIN, finished
+
+    def judge(
+        self, finished: Finished, before: tuple[list[str], tuple[str, ...], HoldUntil]
+    ) -> None:
+        """What failed has changed nothing; what is done has served what it was asked for."""
+        assert self.hands.faults == []
+        serving, committed, hold = self.state()
+        if finished.outcome in UNDONE:
+            assert set(before[0]) <= set(serving), finished
+            assert (committed, hold) == before[1:], finished
+            return
+        goal = finished.operation.goal
+        assert finished.outcome is Outcome.DONE, finished
+        assert set(goal.start) <= set(serving), finished
+        assert (committed, hold) == (goal.commit or before[1], goal.hold_until), finished
+
+    @rule(name=st.sampled_from(sorted(BOX)))
+    def start_by_hand(self, name: str) -> None:
+        """What serves then is not committed."""
+        self.world.start(name)
+        self.rest()
+
+
+TestBox = Box.TestCase
+TestBox.settings = settings(
+    max_examples=2 * settings().max_examples, stateful_step_count=20, deadline=None
+)
