@@ -9,9 +9,14 @@ as apply wrote it, text differs    updated; a running model keeps running, and i
 as apply wrote it, text equal      kept (another release's header alone is no change)
 changed by hand                    left and reported, unless the change is settled
 unit of a broken profile           kept, so that one bad file takes nothing down
-unit without a profile             removed, or kept while it runs
+unit without a profile             removed, or kept while it runs, or while the polkit rule
+                                   is one that was changed by hand
 drop-in of the gateway             as a unit; removed when its settings are the usual ones
 ================================== =========================================================
+
+The polkit rule may at no moment name a unit without a file: under such a name the supervisor's user
+could have systemd make a transient unit, which runs whatever it says as root. So units are written
+before the rule, and removed after it; an apply that is cut short anywhere leaves no such name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,13 +102,20 @@ class ApplyPlan:
 
     @property
     def changes(self) -> tuple[Step, ...]:
-        """The steps that write something."""
-        return tuple(s for s in self.steps if s.action in CHANGES)
+        """The steps that write something, in the order in which they are safe."""
+        return tuple(sorted((s for s in self.steps if s.action in CHANGES), key=_turn))
 
     @property
     def listens_elsewhere(self) -> bool:
         """Whether a drop-in of the gateway changes."""
         return any(s.file in GATEWAY_FILES for s in self.changes)
+
+
+def _turn(step: Step) -> int:
+    """Return when a step is due: what is written, then the polkit rule, then what is removed."""
+    if step.file == RULE_FILE:
+        return 1
+    return 2 if step.action is Action.REMOVE else 0
 
 
 def plan_apply(
@@ -134,11 +146,12 @@ def plan_apply(
     """
     drift = find_drift(installed.files, installed.last_written)
     left = {f: d for f, d in drift.items() if f not in settled or d.kind is Kind.SHARED}
-    stand_ins = _stand_ins(specs, installed, left, broken)
+    wanted = {s.applied.name for s in specs}
+    gone = _irremovable(installed, left) - wanted
+    stand_ins = _stand_ins(installed, left, stay=broken | gone)
     units = unit_files.render(specs, stand_ins, layout)
     catalogue = unit_files.catalogue(specs, stand_ins)
-    wanted = {s.applied.name for s in specs}
-    steps = _steps(units, installed, left, broken=broken, gone=installed.running - wanted)
+    steps = _steps(units, installed, left, broken=broken, gone=gone)
     installed_after = _installed_after(steps, installed)
     kept = {n: a for n, a in catalogue.items() if unit_of(n) in installed_after}
     rule = _step(
@@ -175,30 +188,23 @@ def _gateway_steps(
     )
 
 
+def _irremovable(installed: Installed, left: Mapping[str, Drift]) -> frozenset[str]:
+    """Return the profiles whose units stay where they are, even without a profile."""
+    if RULE_FILE not in left:
+        return installed.running
+    # Nobody can tell which units a rule names that somebody wrote.
+    return frozenset(name for file in installed.files if (name := profile_of(file)) is not None)
+
+
 def _stand_ins(
-    specs: Sequence[UnitSpec],
-    installed: Installed,
-    left: Mapping[str, Drift],
-    broken: frozenset[str],
+    installed: Installed, left: Mapping[str, Drift], *, stay: frozenset[str]
 ) -> tuple[StandIn, ...]:
-    """The units that stay as they are: of broken profiles, hand-edited, or gone but running."""
-    wanted = {s.applied.name for s in specs}
+    """The units that stay as they are: of broken profiles, hand-edited, or gone but kept."""
     return tuple(
         unit_files.stand_in(applied, installed.files[unit_of(name)] or "")
         for name, applied in installed.catalogue.items()
-        if unit_of(name) in installed.files and _stays(name, wanted, installed, left, broken)
+        if unit_of(name) in installed.files and (unit_of(name) in left or name in stay)
     )
-
-
-def _stays(
-    name: str,
-    wanted: set[str],
-    installed: Installed,
-    left: Mapping[str, Drift],
-    broken: frozenset[str],
-) -> bool:
-    gone = name not in wanted
-    return unit_of(name) in left or name in broken or (gone and name in installed.running)
 
 
 def _steps(
@@ -213,7 +219,7 @@ def _steps(
     return tuple(
         _step(file, units[file], installed, left=file in left)
         if file in units
-        else _unwanted(file, left=file in left, broken=broken, gone=gone)
+        else _unwanted(file, installed, left=file in left, broken=broken, gone=gone)
         for file in sorted(present | set(units))
     )
 
@@ -261,13 +267,22 @@ def _same(file: str, text: str, present: str | None) -> bool:
     return text.partition("\n")[2] == present.partition("\n")[2]
 
 
-def _unwanted(file: str, *, left: bool, broken: frozenset[str], gone: frozenset[str]) -> Step:
+def _unwanted(
+    file: str,
+    installed: Installed,
+    *,
+    left: bool,
+    broken: frozenset[str],
+    gone: frozenset[str],
+) -> Step:
     if left:
         return Step(file=file, action=Action.LEAVE)
     name = profile_of(file)
     if name is None or name not in broken | gone:
         return Step(file=file, action=Action.REMOVE)
-    note = f"its profile is gone, but it runs: appliance stop {name}, then appliance apply"
+    note = f"its profile is gone, but {RULE_FILE} was changed by hand and may name it"
+    if name in installed.running:
+        note = f"its profile is gone, but it runs: appliance stop {name}, then appliance apply"
     if name in broken:
         note = "its profile has errors, so it stays as it was"
     return Step(file=file, action=Action.KEEP, note=note)

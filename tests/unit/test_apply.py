@@ -4,6 +4,7 @@ import fcntl
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,13 @@ import pytest
 from appliance.adapters.manifest import MANIFEST, read_manifest
 from appliance.domain.names import unit_of
 from appliance.domain.protocol import Exit
+from appliance.planning.apply_plan import Action, Installed, plan_apply
+from appliance.planning.polkit import RULE_FILE
 from appliance.settings import Settings
 from appliance.surfaces.apply import ApplyOptions, run_apply
+from appliance.surfaces.profile_specs import layout_of, load_specs
 from tests.fakes.service_manager import FakeManager
+from tests.fakes.unit_specs import made
 
 PROFILE = """\
 # what it is for
@@ -212,6 +217,66 @@ def test_a_removed_profile_takes_its_unit_along(box: Box) -> None:
     assert list(read_manifest(box.settings.applied_dir)) == ["b"]
     assert unit_of("a") not in box.settings.polkit_rule.read_text()
     assert unit_of("a") not in box.unit("b").read_text()
+
+
+def test_the_polkit_rule_never_names_a_unit_that_is_not_there(box: Box) -> None:
+    """However far an apply comes, no name in the rule could be taken for a transient unit."""
+    box.profile("a")
+    box.profile("b", port=9001)
+    box.apply()
+    box.profile("b", port=9002)
+    (box.settings.profiles_dir / "a.toml").unlink()
+    box.profile("c")
+    files = {p.name: p.read_text() for p in box.settings.unit_dir.iterdir()}
+    rule = box.settings.polkit_rule.read_text()
+    assert box.apply() == Exit.OK
+    plan = plan_apply(
+        load_specs(box.settings).specs,
+        Installed(
+            files=files | {RULE_FILE: rule},
+            last_written=files | {RULE_FILE: rule},
+            catalogue={"a": made("a", "cpu"), "b": made("b", "cpu")},
+        ),
+        layout_of(box.settings, 252),
+    )
+    assert [s.action for s in plan.changes] == ["update", "create", "update", "remove"]
+    for step in plan.changes:
+        if step.file == RULE_FILE:
+            rule = step.text
+        elif step.action is Action.REMOVE:
+            del files[step.file]
+        else:
+            files[step.file] = step.text
+        assert set(re.findall(r"appliance-backend-\w+\.service", rule)) <= files.keys()
+    assert set(re.findall(r"appliance-backend-\w+\.service", rule)) == files.keys()
+
+
+def test_an_apply_that_cannot_write_the_rule_removes_no_unit(box: Box) -> None:
+    """The order is that of the plan on the disk, too."""
+    box.profile("a")
+    box.apply()
+    (box.settings.profiles_dir / "a.toml").unlink()
+    rules = box.settings.polkit_rule.parent
+    rules.rename(rules.with_name("elsewhere"))
+    rules.symlink_to("/proc")  # nobody, not even root, makes a file there
+    assert box.apply() == Exit.FAILED
+    assert box.unit("a").exists()
+
+
+def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
+    """A rule that somebody wrote may name any unit; dropping the edit removes what is gone."""
+    box.profile("a")
+    box.profile("b", port=9001)
+    box.apply()
+    edit(box.settings.polkit_rule, '"start", ', "")
+    (box.settings.profiles_dir / "a.toml").unlink()
+    assert box.apply() == Exit.FAILED
+    assert f"{RULE_FILE} was changed by hand and may name it" in box.out
+    assert box.unit("a").exists()
+    assert set(read_manifest(box.settings.applied_dir)) == {"a", "b"}
+    assert box.apply(discard=True) == Exit.OK
+    assert not box.unit("a").exists()
+    assert unit_of("a") not in box.settings.polkit_rule.read_text()
 
 
 def test_a_removed_profile_that_runs_keeps_its_unit(box: Box) -> None:
