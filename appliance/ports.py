@@ -173,7 +173,7 @@ class Host(Protocol):
         ...
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
-        """The last lines that the processes of profile `name` logged since then."""
+        """The last lines that the processes of profile `name` logged since then, oldest first."""
         ...
 
 

@@ -4,6 +4,7 @@ Nothing here raises: what this unprivileged process may not see is said to be un
 """
 
 import asyncio
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 RUN_REPORT: Final = Path("/run/appliance-run/last.json")
 _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
+_MAX_LOG_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 _MAX_PROFILE_BYTES: Final = 1 << 20
 
 
@@ -111,24 +114,41 @@ class LinuxHost:
         return read_run_report(self._run_report)
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
-        """The last lines that the processes of profile `name` logged since then."""
+        """The last lines that the processes of profile `name` logged since then, oldest first.
+
+        At most `_MAX_LOG_BYTES` of them, however long each is.
+        """
         # Rounded down: rounded up it would be later than an engine's only line.
         match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{int(since_unix_s)}")
-        argv = ("journalctl", *match, "-n", str(lines), "-o", "cat", "-q")
+        # Newest first: with --since alone systemd 252 counts the lines from the oldest.
+        argv = ("journalctl", *match, "-r", "-n", str(lines), "-o", "cat", "-q", "--no-pager")
         try:
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
-                process = await asyncio.create_subprocess_exec(
-                    *argv,
-                    "--no-pager",
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.DEVNULL,
-                )
-                output, _ = await process.communicate()
+                output = await _output_of(argv, _MAX_LOG_BYTES)
         except (OSError, TimeoutError) as error:
             _log.warning("no log of %s: %s", name, error)
             return ()
-        return tuple(output.decode(errors="replace").splitlines()[-lines:])
+        return tuple(reversed(output.decode(errors="replace").splitlines()[:lines]))
+
+
+async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
+    """What a command prints first; it is killed when it prints more or takes too long."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output = bytearray()
+    try:
+        assert process.stdout is not None  # noqa: S101
+        while len(output) < limit_bytes and (more := await process.stdout.read(_READ_BYTES)):
+            output += more
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    return bytes(output[:limit_bytes])
 
 
 async def _gpus(*, with_holders: bool = False) -> GpuMemory:

@@ -38,6 +38,7 @@ from appliance.planning.actions import (
 from appliance.planning.admission import Finding, Level, findings, refusal
 from appliance.planning.commitment import Writes, writes_of
 from appliance.planning.ended import ended
+from appliance.planning.log_excerpt import LINES_READ, excerpt
 from appliance.planning.placement import misplaced, unlocked
 from appliance.planning.run_admission import run_findings
 from appliance.planning.transaction import next_action, turned_round
@@ -54,7 +55,6 @@ _LOOK_AT_GATE_S = 0.25
 _LOOK_AT_COMMAND_S = 5.0
 """A command may run for days, and its end is signalled: the watchdog is all that looks need."""
 _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
-_LOG_LINES = 5
 T = TypeVar("T")
 
 
@@ -323,9 +323,9 @@ class Transaction:
         for name in self.operation.goal.start:
             if name in self._steps.started:
                 tail = self._out.host.log_tail(
-                    name, _LOG_LINES, since_unix_s=self.operation.began_unix_s
+                    name, LINES_READ, since_unix_s=self.operation.began_unix_s
                 )
-                self._log_lines = tuple(await tail)
+                self._log_lines = excerpt(await tail)
         self._reverse(reason)
 
     def _reverse(self, reason: str) -> None:

@@ -1,11 +1,12 @@
 """The switch on a real systemd: what it ends with, whatever happens on the way."""
 
+import json
 import threading
 import time
 
 import pytest
 
-from tests.system.fleet import Fleet
+from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box
 
 
@@ -67,6 +68,33 @@ def test_failure_shows_the_backends_last_words(fleet: Fleet) -> None:
     fleet.profile("bad", 9003, "--die")
     fleet.apply()
     assert "weights: corrupt" in fleet.cli("switch", "bad").result["log"]
+
+
+CHATTY = """
+for n in $(seq 400); do echo "INFO: layer $n"; done
+printf 'Traceback (most recent call last):\\n  File "x.py", line 1\\nValueError: no cache\\n'
+for n in $(seq 20); do echo "INFO: closing $n"; done
+exit 3
+"""
+
+
+def test_cause_of_a_failed_start_is_found_among_many_lines(fleet: Fleet) -> None:
+    """A failed start is told by the line that names the error; `logs -n` counts from the end."""
+    program = "/usr/local/lib/test-engine/chatty.sh"
+    fleet.box.write(program, CHATTY)
+    argv = json.dumps(["/bin/sh", program, "{port}"])
+    fleet.box.write(
+        f"{PROFILES}/chatty.toml",
+        f'engine = "command"\nport = 9003\ngpus = []\n[command]\nargv = {argv}\nhealth = "/health"\n',
+    )
+    fleet.apply()
+    answer = fleet.cli("switch", "chatty")
+    assert answer.exit == 10, answer
+    assert answer.result["log"] == ["ValueError: no cache"]
+    shown = fleet.box.run("appliance logs chatty --since 1h -n 30").stdout
+    engine = [line.partition("]: ")[2] for line in shown.splitlines() if "INFO: " in line]
+    assert engine[-1] == "INFO: closing 20"
+    assert "INFO: layer 1" not in engine
 
 
 def test_no_rollback_leaves_nothing_serving(fleet: Fleet) -> None:

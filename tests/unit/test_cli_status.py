@@ -563,6 +563,25 @@ def test_logs_become_journalctl(box: CliBox, arguments: tuple[str, ...], command
     assert (ended.status, ended.out) == (0, f"{command}\n")
 
 
+def test_last_logs_of_a_span_are_found_by_their_cursor(box: CliBox) -> None:
+    """With --since, `-n` counts from the newest entry, as systemd 252 does only with -r."""
+    box.program(
+        "journalctl",
+        'case " $* " in *" -r "*) printf \'{"__CURSOR": "s=%s"}\\n\' 3 2;; *) echo "$@";; esac',
+    )
+    ended = box.run("logs", "genesis", "--since", "10m", "-n", "2", "-f")
+    unit = "-u appliance-backend-genesis.service"
+    assert ended.out == f"{unit} --cursor=s=2 --no-tail -f --no-pager\n"
+
+
+def test_logs_of_an_empty_span(box: CliBox) -> None:
+    """Where nothing was logged since then, journalctl says so itself."""
+    box.program("journalctl", 'case " $* " in *" -r "*) ;; *) echo "$@";; esac')
+    ended = box.run("logs", "genesis", "--since", "10m", "-n", "2")
+    unit = "-u appliance-backend-genesis.service"
+    assert ended.out == f"{unit} --since -600s -n 2 --no-pager\n"
+
+
 def test_logs_of_an_unknown_profile(box: CliBox) -> None:
     """A wrong name is told, where journalctl would show an empty log."""
     assert box.run("logs", "genisis").status == 4

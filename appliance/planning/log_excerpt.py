@@ -1,0 +1,100 @@
+"""Excerpt of an engine's log: the lines that say why a start failed.
+
+Engines print a banner, hundreds of informative lines, one cause, and then its consequences: a
+Python traceback from each process that it ended. So lines that name an error are preferred to
+the last ones, and of a traceback only the exception is kept. A line that states a level below
+ERROR names none, whatever its words.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+LINES: Final = 10
+"""At most so many lines are shown."""
+LINES_READ: Final = 1000
+"""Newest lines to choose from; a traceback from each of eight workers takes about 500."""
+_SHOWN_CHARACTERS: Final = 400
+_READ_CHARACTERS: Final = 2000
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+_PROCESS: Final = re.compile(r"\(([A-Za-z]\w* (?:rank=\d+ )?pid=\d+)\) ?|\[(rank\d+)\]: ?")
+"""``(EngineCore pid=7)`` of vLLM, ``[rank0]:`` of PyTorch."""
+_LEVEL: Final = re.compile(
+    r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):? +"
+    r"(?:\d\d-\d\d \d\d:\d\d:\d\d +)?(\[[\w./]+:\d+\])? ?"
+)
+"""``ERROR 11-22 07:00:01 [core.py:1229]`` of vLLM, ``INFO:     `` of uvicorn."""
+_STAMP: Final = re.compile(r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^]]{0,40}\] ?|\d+(?:\.\d+){3} ")
+"""``[2026-08-02 10:11:12 TP0]`` of SGLang, ``0.00.123.456`` of llama-server."""
+_LETTER: Final = re.compile(r"([DIWE]) +(?=\S)")
+"""llama-server's level, after its stamp."""
+_GROUP: Final = re.compile(r" *(?:\| ?|\+ |\+-+)")
+"""Margin of a traceback within an exception group."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_LESSER: Final = frozenset({"DEBUG", "INFO", "WARNING", "D", "I", "W"})
+_ERROR: Final = re.compile(
+    r"(?:^|[\w.])(?:Error|Exception|Interrupt|Exit)(?::|$)"
+    r"|(?i:\b(?:error|fatal|failed|failure|fails|cannot|could not|can't|unable to"
+    r"|out of memory|no such file|not found|denied|refused|abort(?:ed|ing)?|assert(?:ion)?"
+    r"|panic|segmentation fault|killed|invalid|unsupported|unrecogni[sz]ed|not supported"
+    r"|sig(?:kill|segv|abrt|quit))\b)"
+)
+
+
+def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
+    """At most `LINES` of `lines` that best say what went wrong, in their order, none twice.
+
+    The last ones that name an error; where none does, the last ones.
+    """
+    folded = _folded(lines)
+    errors = [text for text, is_error in folded.items() if is_error]
+    chosen = errors or list(folded)
+    return tuple(_shortened(text) for text in chosen[-LINES:])
+
+
+def _folded(lines: Iterable[str]) -> dict[str, bool]:
+    """Texts without tracebacks and without what stands before them; whether each names an error."""
+    found: dict[str, bool] = {}
+    unwinding: set[str] = set()
+    for line in lines:
+        speaker, level, text = _parted(line[:_READ_CHARACTERS])
+        if _TRACEBACK in text:
+            unwinding.add(speaker)
+            continue
+        if speaker in unwinding:
+            # Processes write at once: each has a traceback of its own.
+            if not text or text[0] in " \t":
+                continue
+            unwinding.discard(speaker)
+            level = "ERROR"
+        if text := text.strip():
+            is_error = level not in _LESSER and (level == "CRITICAL" or _names_error(level, text))
+            found[text] = found.get(text, False) or is_error
+    return found
+
+
+def _names_error(level: str, text: str) -> bool:
+    return level in {"ERROR", "E"} or _ERROR.search(text) is not None
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    """Who speaks, at which level (empty: none is stated), and the text."""
+    text = _COLOUR.sub("", line).rstrip()
+    speaker = level = ""
+    if match := _PROCESS.match(text):
+        speaker, text = match[1] or match[2], text[match.end() :]
+    if match := _STAMP.match(text):
+        text = text[match.end() :]
+        if match := _LETTER.match(text):
+            level, text = match[1], text[match.end() :]
+    elif match := _LEVEL.match(text):
+        speaker += match[2] or ""
+        level, text = match[1], text[match.end() :]
+    if match := _GROUP.match(text):
+        text = text[match.end() :]
+    return speaker, level, text
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"

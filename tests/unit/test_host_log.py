@@ -1,0 +1,57 @@
+"""The log of a unit, as the supervisor reads it for an excerpt."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.host import LinuxHost
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> LinuxHost:
+    """A host with nothing on it."""
+    return LinuxHost(gate_dir=tmp_path, unit_dir=tmp_path)
+
+
+def journalctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Have a shell script be journalctl."""
+    program = tmp_path / "journalctl"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+def tail(host: LinuxHost, lines: int) -> list[str]:
+    """The last lines of profile a."""
+    return list(asyncio.run(host.log_tail("a", lines, since_unix_s=100.9)))
+
+
+def test_log_is_read_from_its_end(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is asked for its newest lines first, and they are put in order."""
+    journalctl(tmp_path, monkeypatch, 'echo "$@"; echo older; echo oldest')
+    *before, last = tail(host, 3)
+    assert before == ["oldest", "older"]
+    assert last == (
+        "_SYSTEMD_UNIT=appliance-backend-a.service --since=@100 -r -n 3 -o cat -q --no-pager"
+    )
+
+
+def test_log_without_end_is_read_in_part(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journalctl that never ends costs a megabyte, and is not left behind."""
+    journalctl(tmp_path, monkeypatch, "exec yes 0123456")
+    shown = tail(host, 1 << 20)
+    assert set(shown) == {"0123456"}
+    assert len(shown) == (1 << 20) // 8
+
+
+def test_no_journalctl_is_no_log(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no journalctl, a failure is told without a log."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tail(host, 5) == []
