@@ -7,8 +7,10 @@ systemd's, so neither costs them a token.
 import asyncio
 import contextlib
 import logging
+import pwd
 import signal
 import sys
+from collections.abc import Mapping
 
 from appliance.adapters.backend_http import HttpBackend
 from appliance.adapters.clock import SystemClock
@@ -19,17 +21,18 @@ from appliance.adapters.key_file import FileKeys
 from appliance.adapters.logs import log_to_journal
 from appliance.adapters.manifest import ManifestProfiles
 from appliance.adapters.peaks import FilePeaks
-from appliance.adapters.sd import Readiness, inherited_socket
+from appliance.adapters.sd import Readiness, named_sockets
 from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
 from appliance.domain.errors import ApplianceError, UnitError
+from appliance.domain.names import GATEWAY_USER, REQUEST_SOCKET_UNIT, SUPERVISOR_SOCKET_UNIT
 from appliance.domain.protocol import Exit
 from appliance.services.ledger import LedgerKeeper
 from appliance.services.outside import Outside
 from appliance.services.supervisor import Supervisor
 from appliance.settings import Settings, load_settings
 from appliance.surfaces.box_status import BoxStatus
-from appliance.surfaces.control import ControlServer
+from appliance.surfaces.control import TO_OPERATORS, ControlServer, Offer, to_gateway
 
 _log = logging.getLogger(__name__)
 
@@ -79,23 +82,34 @@ async def run(settings: Settings) -> None:
             keys=FileKeys(settings.state_dir),
             now_unix_s=clock.unix_s,
         )
-        listener = inherited_socket()
+        listeners = named_sockets()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervisor.run())
                 tasks.create_task(ledger.run())
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
-                if listener is None:
-                    _log.warning("no control socket: start appliance-supervisor.socket")
-                else:
-                    tasks.create_task(control.serve(listener))
+                for unit, offer in _offers().items():
+                    if unit in listeners:
+                        tasks.create_task(control.serve(listeners[unit], offer))
+                    else:
+                        _log.warning("nobody can ask through %s: systemctl start %s", unit, unit)
                 readiness.ready()
                 tasks.create_task(_until_told(supervisor, readiness))
         except* _ToldToEndError:
             _log.info("the supervisor ends; models keep running")
         finally:
             await store.close()
+
+
+def _offers() -> Mapping[str, Offer]:
+    """What is offered on each socket, by the name of its unit."""
+    offers = {SUPERVISOR_SOCKET_UNIT: TO_OPERATORS}
+    try:
+        offers[REQUEST_SOCKET_UNIT] = to_gateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
+    except KeyError:
+        _log.error("no user %s, so no request can switch: run install.sh again", GATEWAY_USER)
+    return offers
 
 
 async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:

@@ -180,13 +180,13 @@ class Gateway(BaseModel):
         return self
 
     def compiled(
-        self, *, state_dir: Path, control_socket: Path, log_level: str, loopback_only: bool = False
+        self, *, state_dir: Path, request_socket: Path, log_level: str, loopback_only: bool = False
     ) -> Configuration:
         """What the gateway reads.
 
         Args:
             state_dir: Where the keys are.
-            control_socket: The supervisor's.
+            request_socket: Where the supervisor is asked for a switch.
             log_level: Of what it writes to the journal.
             loopback_only: Leave out what other machines can reach.
         """
@@ -212,7 +212,7 @@ class Gateway(BaseModel):
             names=tuple(self.names),
             origins=tuple(self.origins),
             state_dir=str(state_dir),
-            control_socket=str(control_socket),
+            request_socket=str(request_socket),
             log_level=log_level,
         )
         return found.on_loopback() if loopback_only else found

@@ -34,8 +34,9 @@ readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
-readonly enabled_units=(appliance-supervisor.socket appliance-supervisor.service appliance-boot.service
-  appliance-gateway.socket appliance-gateway.service)
+readonly enabled_units=(appliance-supervisor.socket appliance-request.socket
+  appliance-supervisor.service appliance-boot.service appliance-gateway.socket appliance-gateway.service)
+readonly service_users=(appliance appliance-gateway appliance-backend)
 readonly gateway=appliance-gateway.service
 readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
 
@@ -257,8 +258,10 @@ enable_units() { # those that this release has
 # start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway}.{service,socket} 2>/dev/null || true
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway}.service \
+    appliance-{supervisor,request,gateway}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
+  [[ ! -e $unit_dir/appliance-request.socket ]] || systemctl start appliance-request.socket
   reapply
   start_gateway
   systemctl restart appliance-supervisor.service || {
@@ -362,10 +365,10 @@ purge() {
   rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-backend /var/cache/appliance-backend \
     /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-gateway.*.d ||
     say 'Not all of it could be removed: see above'
-  for name in appliance appliance-backend; do
+  for name in "${service_users[@]}"; do
     ! getent passwd "$name" >/dev/null || userdel "$name"
   done
-  for name in appliance appliance-backend appliance-operators; do
+  for name in "${service_users[@]}" appliance-operators; do
     ! getent group "$name" >/dev/null || groupdel "$name"
   done
 }

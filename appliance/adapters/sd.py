@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import sdnotify
@@ -105,13 +105,17 @@ class Notices:
             _log.warning("systemd was not told (%s)", error)
 
 
-def inherited_socket() -> socket.socket | None:
-    """The listening socket of our .socket unit (sd_listen_fds(3)); None: started by hand."""
-    return next(iter(inherited_sockets()), None)
+def named_sockets() -> Mapping[str, socket.socket]:
+    """The listening socket of each .socket unit, by the unit's name (sd_listen_fds(3)).
+
+    Empty in a process that was started by hand.
+    """
+    names = os.environ.get("LISTEN_FDNAMES", "").split(":")
+    return dict(zip(names, inherited_sockets(), strict=False))
 
 
 def inherited_sockets() -> list[socket.socket]:
-    """All that systemd hands over: those of our .socket unit, and those left with it."""
+    """All that systemd hands over: those of our .socket units, and those left with it."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     return adopted_sockets(range(_FIRST_FD, _FIRST_FD + int(os.environ.get("LISTEN_FDS", "0"))))

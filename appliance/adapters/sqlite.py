@@ -46,6 +46,7 @@ CREATE TABLE marks (
   name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
 ) STRICT;
 """
+_MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
 """A full disk is full for longer; an emptied one is noticed soon enough."""
@@ -261,6 +262,9 @@ class SqliteStore:
             self._try(self._store_waiting)
 
     def _opened_or_anew(self) -> sqlite3.Connection:
+        # SQLite's own further files take the mode of this one.
+        self._path.touch(mode=_MODE)
+        self._path.chmod(_MODE)
         try:
             return _opened(self._path)
         except sqlite3.OperationalError:

@@ -151,7 +151,7 @@ class Configuration:
     """Web pages that may ask without a key, beside those of this machine."""
     state_dir: str = "/var/lib/appliance"
     """The supervisor's, where the keys are."""
-    control_socket: str = "/run/appliance/control.sock"
+    request_socket: str = "/run/appliance/request.sock"
     """Where the supervisor is asked for a switch."""
     log_level: str = "info"
 

@@ -1,4 +1,4 @@
-"""Asks the supervisor for a switch, over the control socket that people's commands use."""
+"""Asks the supervisor for a switch, over the socket that offers it nothing else."""
 
 import asyncio
 import json

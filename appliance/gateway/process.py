@@ -83,7 +83,7 @@ class Gateway:
         )
         self._wanting = Wanting(
             self._table,
-            partial(ask_for_switch, Path(configuration.control_socket)),
+            partial(ask_for_switch, Path(configuration.request_socket)),
             waiting=self._meter.waiting,
             in_flight=self._front.in_flight,
             turns=Turns(residency_s=configuration.min_residency_s),

@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 
+from appliance.launch.names import is_service
 from appliance.launch.processes import PROC, read
 
 _SO_PEERGROUPS = 59
@@ -44,7 +45,7 @@ _LIMIT_COLUMN = 26
 class Caller:
     """The process at the other end of a connection."""
 
-    __slots__ = ("gid", "groups", "name", "pid", "uid")
+    __slots__ = ("gid", "groups", "is_service", "name", "pid", "uid")
 
     def __init__(self, connection: socket.socket) -> None:
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -52,6 +53,7 @@ class Caller:
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_GROUPS_BYTES)
         self.groups = tuple(array.array("I", listed))
         self.name = _user_name(self.uid)
+        self.is_service = is_service(self.name, self.uid, _group_name(self.gid))
 
     def is_in(self, gid: int) -> bool:
         """Whether he is root, or in this group."""
@@ -74,6 +76,15 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def _group_name(gid: int) -> str:
+    import grp  # noqa: PLC0415
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def _limits(text: str) -> dict[int, tuple[int, int]]:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 
-from appliance.launch.names import is_lease_name
+from appliance.launch.names import BACKEND_GROUP, is_lease_name
 from appliance.launch.options import UsageError
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DIRECTORY = "/run/appliance-leases"
-GROUP = "appliance-backend"
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
 _TAKE_TIMEOUT_S = 1.0
@@ -106,6 +105,6 @@ def _group_id() -> int | None:
     import grp  # noqa: PLC0415
 
     try:
-        return grp.getgrnam(GROUP).gr_gid
+        return grp.getgrnam(BACKEND_GROUP).gr_gid
     except KeyError:
         return None

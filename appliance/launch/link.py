@@ -107,7 +107,7 @@ class Link:
 
 
 def await_caller(path: str, *, gid: int, timeout_s: float) -> Link | None:
-    """The first connection of root or of somebody in group `gid`; None: nobody came in time.
+    """The first connection of root or of a person in group `gid`; None: nobody came in time.
 
     The socket is there for exactly that long. Raises OSError when it cannot be made.
     """
@@ -132,9 +132,11 @@ def _admitted(connection: socket.socket, gid: int) -> Link | None:
         say(WARNING, f"a caller cannot be known: {error}")
         connection.close()
         return None
-    if link.caller.is_in(gid):
+    caller = link.caller
+    if caller.is_in(gid) and not caller.is_service:
         return link
-    say(WARNING, f"user {link.caller.name} (uid {link.caller.uid}) is no operator")
+    what = "is a service, whose commands nobody runs" if caller.is_service else "is no operator"
+    say(WARNING, f"user {caller.name} (uid {caller.uid}) {what}")
     link.close()
     return None
 

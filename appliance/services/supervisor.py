@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.errors import ApplianceError, PermissionDeniedError, StoreError
 from appliance.domain.events import Accepted, Ended
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
@@ -59,6 +59,8 @@ class Request:
     """Of a run: the command's name, and nothing of its arguments."""
     claim: Claim = NOTHING
     """Of a run: what the command needs."""
+    on_request: bool = False
+    """The gateway asks, because a client's request needs the profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +142,18 @@ class Supervisor:
 
         Raises:
             BusyError: Another operation runs.
+            PermissionDeniedError: The gateway asks for a profile that no request may switch to.
             UnknownProfileError: A name is not applied.
         """
         async with self._accepting:
             self.check_names(request.names)
+            if request.on_request:
+                self._check_on_request(request.names)
             if self._running is not None:
                 return self._join(request, self._running)
             observed = await self._out.units.observe(self._catalogue)
+            if request.on_request and route_state(self._out, self._catalogue, observed).paused:
+                raise BusyError("people hold the box: appliance status")
             operation = await self._out.store.begin(self._operation(request, observed))
             _log.info(
                 "operation %d: %s %s for %s",
@@ -256,6 +263,13 @@ class Supervisor:
         for name in names:
             if name not in self._catalogue:
                 raise UnknownProfileError(name, self._catalogue)
+
+    def _check_on_request(self, names: Sequence[str]) -> None:
+        for name in names:
+            if not self._catalogue[name].handling.on_request:
+                raise PermissionDeniedError(
+                    f'no request may switch to {name}: its profile lacks switch = "on-request"'
+                )
 
     def _refresh(self) -> None:
         """Go by what is applied: an apply may have ended before its signal is here."""

@@ -1,20 +1,28 @@
-"""The control socket: NDJSON requests from operators to the supervisor (domain.protocol).
+"""The supervisor's sockets: NDJSON requests (domain.protocol), from operators and the gateway.
 
-Who may connect is the socket's mode (0660, group appliance-operators). Who did is logged
-from the kernel's credentials, never from what a client says about itself.
+==============  =======================  ====================================================
+socket          who may connect          what is offered
+==============  =======================  ====================================================
+control.sock    appliance-operators      every verb
+request.sock    appliance-gateway        a switch to a profile that requests may switch to
+==============  =======================  ====================================================
+
+The mode of each socket says who may connect. Who did is logged from the kernel's credentials,
+never from what a client says about itself.
 """
 
 import asyncio
 import dataclasses
 import difflib
+import grp
 import json
 import logging
-import os
 import pwd
 import socket
 import struct
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import appliance
@@ -24,6 +32,7 @@ from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Outcome
 from appliance.domain.profile import Mark
 from appliance.domain.protocol import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.launch.names import is_engine
 from appliance.planning.admission import Level
 from appliance.planning.transaction import CANCELLED
 from appliance.planning.wording import joined, short
@@ -51,6 +60,8 @@ _KINDS: Final = {
     Verb.HOLD: Kind.HOLD,
     Verb.RUN: Kind.RUN,
 }
+_ON_REQUEST: Final = frozenset({"name", "on_behalf"})
+"""Arguments of a switch on request: no deadline for others' requests, nothing left undone."""
 _MOST_GPUS: Final = 256
 _MOST_OPERATIONS: Final = 2**63 - 1
 """As far as SQLite counts."""
@@ -58,8 +69,50 @@ _MOST_OPERATIONS: Final = 2**63 - 1
 Message = Mapping[str, Any]
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What clients of one socket may ask for."""
+
+    verbs: frozenset[Verb] = frozenset(Verb)
+    uid: int | None = None
+    """The only user that is answered; None: everybody whom the socket's mode admits."""
+    on_request: bool = False
+    """Clients ask because of somebody's request: `on_behalf` is believed, and profiles that no
+    request may switch to are refused."""
+
+
+TO_OPERATORS: Final = Offer()
+
+
+def to_gateway(uid: int) -> Offer:
+    """What the gateway, which runs as `uid`, may ask for: a switch on request, nothing else."""
+    return Offer(verbs=frozenset({Verb.SWITCH}), uid=uid, on_request=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """Process at the other end of a connection, as the kernel knew it at connect time."""
+
+    uid: int
+    gid: int
+    pid: int
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether a model's unit is behind it, also one that runs as an operator."""
+        try:
+            group = grp.getgrgid(self.gid).gr_name
+        except KeyError:
+            group = ""
+        return is_engine(self.uid, group)
+
+    def __str__(self) -> str:
+        """As the log names it: "ana (uid 1000, pid 4121)"."""
+        return f"{_user(self.uid)} (uid {self.uid}, pid {self.pid})"
+
+
 class ControlServer:
-    """Serves one supervisor on an inherited or bound listening socket.
+    """Serves one supervisor on inherited or bound listening sockets.
 
     Args:
         supervisor: Does what is asked.
@@ -81,18 +134,20 @@ class ControlServer:
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._now_unix_s = now_unix_s
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(self, listener: socket.socket, offer: Offer = TO_OPERATORS) -> None:
         """Answer for ever. The socket stays open for the next process (it is systemd's)."""
         keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.start_unix_server(
-            self._converse, sock=listener, limit=MAX_LINE_BYTES, **keep
+            partial(self._converse, offer), sock=listener, limit=MAX_LINE_BYTES, **keep
         )
         async with server:
             await server.serve_forever()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, offer: Offer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            async for message in self._answers(reader, _peer(writer)):
+            async for message in self._answers(reader, _peer(writer), offer):
                 writer.write(json.dumps(message).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, asyncio.LimitOverrunError, TimeoutError):
@@ -100,7 +155,9 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answers(self, reader: asyncio.StreamReader, peer: str) -> AsyncIterator[Message]:
+    async def _answers(
+        self, reader: asyncio.StreamReader, peer: Peer, offer: Offer
+    ) -> AsyncIterator[Message]:
         try:
             request = _parsed(await _first_line(reader))
             yield {
@@ -109,14 +166,17 @@ class ControlServer:
                 "version": appliance.__version__,
             }
             verb, args = _verb(request)
-            async for message in self._do(verb, args, peer):
+            _check_offered(offer, verb, args, peer)
+            async for message in self._do(verb, args, _by(args, peer, offer), offer):
                 yield message
         except ApplianceError as error:
             yield _error(error)
 
-    async def _do(self, verb: Verb, args: Message, peer: str) -> AsyncIterator[Message]:
+    async def _do(
+        self, verb: Verb, args: Message, peer: str, offer: Offer
+    ) -> AsyncIterator[Message]:
         if verb in _KINDS:
-            async for message in self._operate(_KINDS[verb], args, peer):
+            async for message in self._operate(_KINDS[verb], args, peer, offer):
                 yield message
         elif verb is Verb.STATUS:
             yield {"event": "result", "exit": Exit.OK, "status": await self._status()}
@@ -135,16 +195,19 @@ class ControlServer:
         else:
             yield _done(f"{self._supervisor.reload()} profiles are applied")
 
-    async def _operate(self, kind: Kind, args: Message, peer: str) -> AsyncIterator[Message]:
+    async def _operate(
+        self, kind: Kind, args: Message, peer: str, offer: Offer
+    ) -> AsyncIterator[Message]:
         request = Request(
             kind=kind,
             names=(_name(args),) if kind is Kind.SWITCH else _names(args),
             command=_command(args) if kind is Kind.RUN else "",
             claim=_claim(args) if kind is Kind.RUN else NOTHING,
-            by=_by(args, peer),
+            by=peer,
             rollback=bool(args.get("rollback", True)),
             drain_s=_seconds(args, "drain_s"),
             hold_until=self._hold_until(args) if kind is Kind.HOLD else None,
+            on_request=offer.on_request,
         )
         if args.get("dry_run"):
             yield await self._rehearsed(request)
@@ -261,12 +324,11 @@ def _error(error: ApplianceError) -> Message:
     return {"event": "error", "exit": status, "message": str(error)}
 
 
-def _peer(writer: asyncio.StreamWriter) -> str:
-    """Who is at the other end: "ana (uid 1000, pid 4121)"."""
-    peer = writer.get_extra_info("socket")
-    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _gid = struct.unpack("3i", raw)
-    return f"{_user(uid)} (uid {uid}, pid {pid})"
+def _peer(writer: asyncio.StreamWriter) -> Peer:
+    connection = writer.get_extra_info("socket")
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, gid = struct.unpack("3i", raw)
+    return Peer(uid=uid, gid=gid, pid=pid)
 
 
 def _user(uid: int) -> str:
@@ -276,12 +338,24 @@ def _user(uid: int) -> str:
         return "unknown"
 
 
-def _by(args: Message, peer: str) -> str:
-    """Who asks. On whose behalf is believed of our own user alone: the gateway asks for others."""
+def _check_offered(offer: Offer, verb: Verb, args: Message, peer: Peer) -> None:
+    """Raises `PermissionDeniedError`."""
+    if offer.uid is not None and peer.uid != offer.uid:
+        raise PermissionDeniedError(f"this socket answers uid {offer.uid} alone, not {peer}")
+    if peer.is_engine:
+        raise PermissionDeniedError(f"{peer} is an engine: none may ask the supervisor")
+    if verb not in offer.verbs:
+        raise PermissionDeniedError(f"this socket does not take {verb}: appliance {verb}")
+    if offer.on_request and (more := sorted(args.keys() - _ON_REQUEST)):
+        raise PermissionDeniedError(f"this socket does not take {short(', '.join(more))}")
+
+
+def _by(args: Message, peer: Peer, offer: Offer) -> str:
+    """Who asks; through the gateway also on whose behalf."""
     behalf = args.get("on_behalf")
-    if isinstance(behalf, str) and peer.startswith(f"{_user(os.geteuid())} (uid {os.geteuid()},"):
-        return f"{short(behalf)} as {peer}"
-    return peer
+    return (
+        f"{short(behalf)} as {peer}" if offer.on_request and isinstance(behalf, str) else str(peer)
+    )
 
 
 async def _first_line(reader: asyncio.StreamReader) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from appliance.adapters.key_file import KEY_FILE, read_keys
 from appliance.adapters.secret_files import certificate_problem, secret_problem
 from appliance.domain.errors import StoreError
+from appliance.domain.names import REQUEST_SOCKET
 from appliance.domain.profile import Catalogue
 from appliance.planning.gateway_units import GatewaySpec
 from appliance.settings import SETTINGS_FILE, Settings
@@ -29,7 +30,7 @@ def front(settings: Settings) -> Front:
     """
     wished = settings.gateway.compiled(
         state_dir=settings.state_dir,
-        control_socket=settings.control_socket,
+        request_socket=settings.control_socket.with_name(REQUEST_SOCKET),
         log_level=settings.log_level,
     )
     errors: tuple[str, ...] = ()

@@ -58,7 +58,7 @@ def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
     """Everything below the prefix belongs to root, and nobody else may write it."""
     find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
     assert installed.run(find).stdout == ""
-    for user in ("appliance", "appliance-backend"):
+    for user in ("appliance", "appliance-gateway", "appliance-backend"):
         probe = f"{PREFIX}/current/bin/python -I -c 'import appliance'"
         assert installed.run(probe, user=user).stdout == ""
         assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
@@ -104,6 +104,49 @@ def test_upgrade_keeps_one_release_before_and_rolls_back(installed: Box) -> None
     assert (installed.root / "opt/appliance/current").readlink().name == old
 
 
+BEFORE = """
+cd /usr/local/lib/systemd/system
+sed -i 's/appliance-gateway$/appliance/' appliance-gateway.service
+sed -i '/^User=/,/^InaccessiblePaths=/s/^SupplementaryGroups=.*/SupplementaryGroups=appliance-operators/' \\
+  appliance-gateway.service
+sed -i 's/ appliance-request.socket//' appliance-supervisor.service
+systemctl -q disable appliance-request.socket
+systemctl -q stop appliance-gateway.socket appliance-supervisor.socket appliance-request.socket
+systemctl -q stop appliance-gateway appliance-supervisor
+rm appliance-request.socket
+systemctl daemon-reload
+userdel appliance-gateway
+rm -rf /run/appliance-gateway
+systemctl start appliance-supervisor.socket appliance-supervisor appliance-gateway.socket
+systemctl start appliance-gateway
+chmod 644 /var/lib/appliance/state.sqlite
+"""
+"""Makes of an installation one of the release whose daemons all ran as `appliance`."""
+
+
+def test_upgrade_gives_the_gateway_its_own_user(installed: Box) -> None:
+    """The new process has the new user, its files with it, and serves those who have a key."""
+    installed.run(BEFORE)
+    owner = "ps -o user:32= -p $(systemctl show -P MainPID appliance-gateway)"
+    assert installed.run(owner).stdout == "appliance\n"
+    key = installed.run("appliance key add phone").stdout.strip()
+    installed.run(change_version(installed), timeout_s=200)
+    assert installed.run(owner).stdout == "appliance-gateway\n"
+    models = "curl -s -o /dev/null -w '%{{http_code}}' http://127.0.0.1:8010/v1/models -H 'x-api-key: {}'"
+    assert installed.run(models.format(key)).stdout == "200"
+    assert installed.run(models.format(f"{key}x")).stdout == "401"
+    files = "/run/appliance-gateway /run/appliance/request.sock /var/lib/appliance/"
+    found = installed.run(f"stat -c '%U:%G %a' {files}{{keys.json,state.sqlite}}").stdout.split(
+        "\n"
+    )
+    assert found[:4] == [
+        "appliance-gateway:appliance-gateway 700",
+        "appliance-gateway:root 600",
+        "appliance:appliance 640",
+        "appliance:appliance 600",
+    ]
+
+
 def test_install_works_where_systemd_does_not_run(rig: type[Box]) -> None:
     """Installed from a chroot, the appliance is enabled there and comes up with the next boot."""
     hide = "mount -t tmpfs tmpfs /run && exec " + OFFLINE
@@ -131,7 +174,9 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
         "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
     )
     assert not installed.run(anywhere, check=False).stdout
-    assert not installed.run("getent passwd appliance appliance-backend", check=False).stdout
+    assert not installed.run(
+        "getent passwd appliance appliance-gateway appliance-backend", check=False
+    ).stdout
     assert not installed.run("getent group appliance-operators", check=False).stdout
 
 

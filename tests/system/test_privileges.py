@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from appliance.domain.names import GATEWAY_USER
 from tests.system.chat import ask
 from tests.system.fleet import OPERATOR, PROFILES, STRANGER, Fleet
 from tests.system.rig import Box, Image
@@ -149,7 +150,7 @@ def test_daemon_touches_nothing_else(fleet: Fleet, command: str) -> None:
     assert state(fleet) == before
 
 
-@pytest.mark.parametrize("user", [BACKEND, OPERATOR, STRANGER])
+@pytest.mark.parametrize("user", [BACKEND, GATEWAY_USER, OPERATOR, STRANGER])
 def test_nobody_else_has_the_daemons_rights(fleet: Fleet, user: str) -> None:
     """Engines, operators and strangers command no unit past the supervisor."""
     before = state(fleet)
@@ -162,7 +163,7 @@ def test_nobody_else_has_the_daemons_rights(fleet: Fleet, user: str) -> None:
     assert state(fleet) == before
 
 
-@pytest.mark.parametrize("user", [DAEMON, BACKEND])
+@pytest.mark.parametrize("user", [DAEMON, GATEWAY_USER, BACKEND])
 @pytest.mark.parametrize(
     "path",
     [
@@ -184,7 +185,7 @@ def test_services_write_nothing_that_root_reads(fleet: Fleet, user: str, path: s
     assert fleet.box.run(try_it, user=user, check=False).returncode != 0
 
 
-@pytest.mark.parametrize("user", [OPERATOR, STRANGER, DAEMON, BACKEND])
+@pytest.mark.parametrize("user", [OPERATOR, STRANGER, DAEMON, GATEWAY_USER, BACKEND])
 def test_only_root_applies(fleet: Fleet, user: str) -> None:
     """Nobody else installs units, with any option, nor edits a profile; 77 and the command to use."""
     before = state(fleet)

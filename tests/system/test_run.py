@@ -232,7 +232,7 @@ def test_a_stranger_is_refused(fleet: Fleet) -> None:
     fleet.box.run("systemctl --no-block start appliance-run")
     fleet.box.wait_for("test -S /run/appliance-run/socket")
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('/run/appliance-run/socket')"
-    for user in (STRANGER, "appliance", "appliance-backend"):
+    for user in (STRANGER, "appliance", "appliance-gateway", "appliance-backend"):
         done = fleet.box.run("/usr/bin/python3", "-c", connect, user=user, check=False)
         assert "PermissionError" in done.stderr
     fleet.box.run("systemctl stop appliance-run")

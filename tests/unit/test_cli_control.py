@@ -5,8 +5,6 @@ What the fake supervisor of the other tests promises is kept here by the real on
 
 import asyncio
 import json
-import os
-import pwd
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +18,6 @@ import pytest
 from appliance import __version__
 from appliance.adapters.key_file import KEY_FILE, FileKeys
 from appliance.domain.profile import Catalogue
-from appliance.gateway.asking import Done, Failed, ask_for_switch
 from appliance.planning.status import build_status
 from appliance.services.supervisor import Supervisor
 from appliance.surfaces.cli.client import Conversation
@@ -198,26 +195,6 @@ async def test_verbs_from_end_to_end(box: CliBox, command: str, status: int, sen
     assert ended.status == status, ended
     assert sentence in ended.out + ended.err
     assert "Traceback" not in ended.err
-
-
-async def test_a_switch_by_the_gateway_from_end_to_end(
-    box: CliBox, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whose key asked for it is told, beside the user who really did."""
-    caplog.set_level("INFO")
-    async with live(box) as there:
-        answer = await ask_for_switch(Path(box.socket), "genesis", "gateway (key ana)")
-        assert answer == Done()
-        assert there.outside.commitment.names == ("genesis",)
-        refused = await ask_for_switch(Path(box.socket), "nobody", "gateway")
-    (operation,) = there.outside.store.rows.values()
-    name = pwd.getpwuid(os.geteuid()).pw_name
-    assert operation.requested_by == (
-        f"gateway (key ana) as {name} (uid {os.geteuid()}, pid {os.getpid()})"
-    )
-    assert operation.requested_by in caplog.text
-    assert isinstance(refused, Failed)
-    assert refused.why.startswith('no profile "nobody"')
 
 
 async def test_keys_from_end_to_end(box: CliBox) -> None:

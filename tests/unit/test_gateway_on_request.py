@@ -1,6 +1,7 @@
-"""A client's request switches the box: relay, table, turns, control socket and supervisor."""
+"""A client's request switches the box: relay, table, turns, request socket and supervisor."""
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -13,18 +14,21 @@ import pytest
 
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
-from appliance.domain.profile import Catalogue, Endpoint
+from appliance.domain.profile import Catalogue, Endpoint, Handling
 from appliance.gateway.asking import ask_for_switch
 from appliance.gateway.wanting import Wanting
 from appliance.planning.routing.turns import Turns
 from appliance.services.supervisor import Request, Supervisor
-from appliance.surfaces.control import ControlServer
+from appliance.surfaces.control import ControlServer, to_gateway
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 from tests.unit.gateway_states import routed
 from tests.unit.test_gateway_switching import Box, Engine, relaying, serving_engines
 
-PROFILES = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+ON_REQUEST = Handling(on_request=True)
+PROFILES = catalogue(
+    *(replace(applied(name, "gpu-all"), handling=ON_REQUEST) for name in ("aeon", "genesis"))
+)
 NOW = Turns(residency_s=0.0, patience_s=0.0)
 
 
@@ -56,7 +60,10 @@ async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterato
         listener.bind(str(path))
         listener.listen()
         listener.settimeout(0)
-        tasks = [asyncio.create_task(w) for w in (supervisor.run(), server.serve(listener))]
+        tasks = [
+            asyncio.create_task(w)
+            for w in (supervisor.run(), server.serve(listener, to_gateway(os.geteuid())))
+        ]
         try:
             yield supervisor
         finally:
@@ -76,7 +83,7 @@ async def willing(
     engines: dict[str, Engine], outside: FakeOutside, directory: Path
 ) -> AsyncIterator[tuple[Box, Supervisor]]:
     """A box on which any request may switch."""
-    path = directory / "control.sock"
+    path = directory / "request.sock"
     async with relaying(engines, directory) as box:
         box.table.adopt(
             {

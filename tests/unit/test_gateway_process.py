@@ -98,7 +98,7 @@ class Systemd:
         self.configuration = Configuration(
             port=self.port,
             state_dir=str(root / "state"),
-            control_socket=str(root / "control"),
+            request_socket=str(root / "request"),
             **changes,  # type: ignore[arg-type]  # a test names real fields
         )
         self.configure(self.configuration)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from appliance.domain import names as domain
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.launch import names
+from appliance.planning.unit_identity import BACKEND_GROUP, own_user
 from tests.unit.launch_rig import ROOT, run
 
 _ALPHABET = "abz019._-AZ/ \n@:%é٣"
@@ -29,6 +30,39 @@ def test_both_rules_agree_at_their_edges(text: str) -> None:
 def test_both_name_the_same_unit() -> None:
     """The gate clears the start limit of the unit that the daemon starts."""
     assert names.unit_of("gemma-4") == domain.unit_of("gemma-4")
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "group", "service", "engine"),
+    [
+        ("ana", 1000, "ana", False, False),
+        ("root", 0, "root", False, False),
+        ("applianceana", 1001, "users", False, False),
+        ("appliance", 990, "appliance", True, False),
+        (domain.GATEWAY_USER, 991, "appliance-gateway", True, False),
+        ("appliance-health", 992, "nogroup", True, False),
+        ("appliance-backend", 993, "appliance-backend", True, True),
+        ("ana", 1000, "appliance-backend", True, True),
+        (own_user("smol"), 61184, "appliance-backend", True, True),
+        ("65519", 65519, "anything", True, True),
+        ("nobody", 65534, "nogroup", False, False),
+    ],
+)
+def test_services_are_no_people(
+    user: str,
+    uid: int,
+    group: str,
+    service: bool,  # noqa: FBT001
+    engine: bool,  # noqa: FBT001
+) -> None:
+    """Daemons by their name, those to come too; engines by their group, or systemd's range."""
+    assert names.is_service(user, uid, group) is service
+    assert names.is_engine(uid, group) is engine
+
+
+def test_engines_have_one_group() -> None:
+    """The unit gives the group that the launch programs know engines by."""
+    assert names.BACKEND_GROUP == BACKEND_GROUP
 
 
 @pytest.mark.parametrize("text", [ALL_GPUS, CPU, "gpu-0", "gpu-15"])

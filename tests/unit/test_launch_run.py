@@ -176,8 +176,9 @@ def calling(
     *options: str,
     groups: Sequence[int] | None = None,
     stdin: bytes | None = None,
+    uid: int = UID,
 ) -> Iterator[Caller]:
-    """Call as an operator who is nobody else, or in these `groups` only."""
+    """Call as an operator who is nobody else, in these `groups` only, or as another user."""
     read, write = os.pipe()
     operators = [grp.getgrnam(GROUP).gr_gid, OTHER_GID]
     process = subprocess.Popen(
@@ -187,7 +188,7 @@ def calling(
         stderr=subprocess.STDOUT,
         pass_fds=[write],
         env={"TELL": str(write)},
-        user=UID,
+        user=uid,
         group=GID,
         extra_groups=operators if groups is None else groups,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (111, 222)),  # noqa: PLW1509
@@ -289,6 +290,19 @@ def test_a_stranger_is_kept_out_twice(box: Box) -> None:
             assert caller.wait_for("ended")["exit"] == 0
         assert launcher.wait(20) == 0
         assert not box.socket.exists()
+
+
+@needs_root
+def test_a_service_is_refused_whatever_its_groups(box: Box) -> None:
+    """A user that systemd made for a unit, among the operators by some mistake, runs nothing."""
+    with box.launcher() as launcher:
+        with calling(box, document("echo", "mine"), uid=61184) as engine:
+            engine.process.wait(20)
+            with pytest.raises(AssertionError, match=r"no 'ready' in \[\]"):
+                engine.wait_for("ready")
+        with calling(box, document("echo", "mine")) as caller:
+            assert caller.wait_for("ended")["exit"] == 0
+        assert launcher.wait(20) == 0
 
 
 @needs_root

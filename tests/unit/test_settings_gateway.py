@@ -20,7 +20,7 @@ def compiled(settings: Settings, *, loopback_only: bool = False) -> Configuratio
     """What the gateway would read."""
     return settings.gateway.compiled(
         state_dir=settings.state_dir,
-        control_socket=settings.control_socket,
+        request_socket=settings.control_socket.with_name("request.sock"),
         log_level=settings.log_level,
         loopback_only=loopback_only,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.domain.names import REQUEST_SOCKET, REQUEST_SOCKET_UNIT
 from appliance.planning.gateway_units import GATEWAY_SOCKET
 from appliance.planning.unit_text import sections_of
 
@@ -33,6 +34,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-gateway.service",
         "appliance-gateway.socket",
         "appliance-hold.service",
+        "appliance-request.socket",
         "appliance-run.service",
         "appliance-supervisor.service",
         "appliance-supervisor.socket",
@@ -103,6 +105,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-boot.service": ["multi-user.target"],
         "appliance-gateway.service": ["multi-user.target"],
         "appliance-gateway.socket": ["sockets.target"],
+        "appliance-request.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
     }
@@ -157,6 +160,7 @@ def test_what_runs_is_remembered_over_the_supervisors_death() -> None:
 
 
 GATEWAY = "appliance-gateway.service"
+SUPERVISOR = "appliance-supervisor.service"
 
 
 def exposure(unit: Path) -> float:
@@ -199,9 +203,22 @@ def test_the_gateways_address_is_loopback_until_settings_say_otherwise() -> None
     socket = "appliance-gateway.socket"
     assert values(socket, "ListenStream", "Socket") == ["127.0.0.1:8010", GATEWAY_SOCKET]
     assert values(socket, "SocketMode", "Socket") == ["0600"]
-    assert values(socket, "SocketUser", "Socket") == values(GATEWAY, "User", "Service")
+    assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
     assert values(socket, "FreeBind", "Socket") == ["yes"]
     assert values(socket, "TriggerLimitIntervalSec", "Socket") == ["0"]
+
+
+def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> None:
+    """One uid for two daemons is one daemon; its own socket offers what it may ask."""
+    users = {n: values(n, "User", "Service") for n in (GATEWAY, SUPERVISOR)}
+    assert users == {GATEWAY: ["appliance-gateway"], SUPERVISOR: ["appliance"]}
+    assert values(GATEWAY, "SupplementaryGroups", "Service") == ["appliance appliance-backend"]
+    request = "appliance-request.socket"
+    assert values(request, "SocketUser", "Socket") == users[GATEWAY]
+    assert values(request, "SocketMode", "Socket") == ["0600"]
+    assert values(request, "Service", "Socket") == [SUPERVISOR]
+    assert request == REQUEST_SOCKET_UNIT
+    assert values(request, "ListenStream", "Socket")[0].endswith(f"/{REQUEST_SOCKET}")
 
 
 def test_the_gateways_memory_outlives_it() -> None:
@@ -228,7 +245,8 @@ def test_users_and_directories_are_made(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     run(tmp_path, "systemd-sysusers", UNITS / "appliance.sysusers.conf")
     names = {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
-    assert {"appliance", "appliance-backend", "appliance-operators", "render", "video"} <= names
+    own = {"appliance", "appliance-gateway", "appliance-backend", "appliance-operators"}
+    assert own | {"render", "video"} <= names
     if not can_chown(tmp_path):
         pytest.skip("not root: that the directories get their owners is not shown")
     run(tmp_path, "systemd-tmpfiles", "--create", UNITS / "appliance.tmpfiles.conf")

@@ -1,5 +1,6 @@
 """Operations and marks in SQLite: kept over a death, never in the way of a switch."""
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -113,6 +114,18 @@ async def test_rows_are_bounded(store: SqliteStore) -> None:
     with sqlite3.connect(store._path) as db:
         assert db.execute("SELECT count(*) FROM operations").fetchone() == (20,)
     db.close()
+
+
+async def test_history_is_the_supervisors_alone(tmp_path: Path) -> None:
+    """No file of the database is readable for others, also one that an older release made."""
+    path = tmp_path / "state.sqlite"
+    path.touch(mode=0o644)
+    store = SqliteStore(path, keep_rows=20)
+    await store.open()
+    await store.begin(OPERATION)
+    modes = {os.stat(file).st_mode & 0o777 for file in os.scandir(tmp_path)}  # noqa: PTH116
+    await store.close()
+    assert modes == {0o600}
 
 
 async def test_damaged_file_is_set_aside(tmp_path: Path) -> None:

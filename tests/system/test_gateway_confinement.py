@@ -1,0 +1,140 @@
+"""A gateway that was taken over: what it can do, in exactly the sandbox of its unit."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.system.fleet import Fleet
+from tests.system.rig import Box, Image
+
+INTRUDER = "/usr/local/lib/intruder.py"
+LAUNCHER = """
+import os, shutil, socket, time
+path = "/run/appliance-run/socket"
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path + ".new")
+shutil.chown(path + ".new", group="appliance-operators")
+os.chmod(path + ".new", 0o660)
+listener.listen()
+os.rename(path + ".new", path)
+time.sleep(60)
+"""
+"""Listens as the program behind `appliance run` does, for longer, and while models serve."""
+ALLOWED = frozenset({"read the keys", "switch on request"})
+NEVER = frozenset(
+    {
+        "write the manifest",
+        "write the settings",
+        "add a lease",
+        "read others' credentials",
+        "write an engine's memory",
+        "signal an engine",
+        "switch to what is not on request",
+        "hold through the request socket",
+    }
+)
+"""Closed to the supervisor's user as well."""
+
+
+@pytest.fixture(scope="module")
+def fleet(image: Image) -> Iterator[Fleet]:
+    """A box on which a serves, a key is kept, and requests may switch to a, not to b."""
+    with Box(image) as box:
+        fleet = Fleet(box)
+        fleet.profile("a", 9001, tables='[gateway]\nswitch = "on-request"\n')
+        fleet.profile("b", 9002)
+        box.write("/etc/appliance/appliance.toml", '[gateway]\nmin_residency = "0s"\n')
+        fleet.apply()
+        fleet.switch("a")
+        box.run("appliance key add phone")
+        box.write(INTRUDER, Path(__file__).with_name("intruder.py").read_text())
+        box.run(
+            "install -d -m 700 /run/credentials/x; install -m 600 /dev/null /run/credentials/x/secret"
+        )
+        yield fleet
+
+
+def intrusion(fleet: Fleet, *settings: str) -> Mapping[str, str]:
+    """What the intruder finds in a copy of the gateway's unit, with further settings."""
+    box = fleet.box
+    supervisor = box.run("systemctl show -P MainPID appliance-supervisor").stdout.strip()
+    drop_in = [
+        "[Service]",
+        "Type=oneshot",
+        "Restart=no",
+        "WatchdogSec=0",
+        # Else the directory of the real one would change hands.
+        "RuntimeDirectory=",
+        "ExecReload=",
+        "ExecStart=",
+        f"ExecStart=/usr/bin/python3 -I {INTRUDER} {supervisor} {fleet.main_pid('a')}",
+        "StandardOutput=truncate:/run/intruder.json",
+        *settings,
+        "",
+    ]
+    units = "/run/systemd/system"
+    box.run(
+        f"cp /usr/local/lib/systemd/system/appliance-gateway.service {units}/intruder.service;"
+        f" mkdir -p {units}/intruder.service.d; cat >{units}/intruder.service.d/intruder.conf;"
+        " systemctl daemon-reload",
+        stdin="\n".join(drop_in),
+    )
+    box.run("rm -f /run/appliance-run/socket")
+    box.run("systemd-run", "-q", "--unit=launcher", "/usr/bin/python3", "-c", LAUNCHER)
+    box.wait_for("test -S /run/appliance-run/socket")
+    box.run("systemctl start intruder; systemctl stop launcher")
+    found: Mapping[str, str] = json.loads(box.run("cat /run/intruder.json").stdout)
+    return found
+
+
+def test_a_taken_over_gateway_stays_in_its_sandbox(fleet: Fleet) -> None:
+    """It reads hashes of keys and asks for switches on request: no other way leads out."""
+    found = intrusion(fleet)
+    assert {way for way, how in found.items() if how == "done"} == ALLOWED, "\n".join(
+        map(str, found.items())
+    )
+
+
+def test_with_the_supervisors_user_every_way_was_open(fleet: Fleet) -> None:
+    """The same program as the supervisor's user and an operator shows that it can succeed."""
+    found = intrusion(
+        fleet,
+        "User=appliance",
+        "Group=appliance",
+        "SupplementaryGroups=appliance-operators",
+        "InaccessiblePaths=",
+        "ProtectSystem=no",
+        "ProtectProc=default",
+        "SystemCallFilter=",
+    )
+    closed = {way for way, how in found.items() if how != "done"}
+    # The request socket knows its one client by the uid.
+    assert closed == NEVER | {"switch on request"}, "\n".join(map(str, found.items()))
+
+
+def test_what_it_is_for_still_works(fleet: Fleet) -> None:
+    """A request of a client with a key switches the box, and the key is named."""
+    fleet.switch("b")
+    key = fleet.box.run("appliance key add tablet --may-switch").stdout.strip()
+    body = '{"model": "a", "prompt": "x"}'
+    ask = f"curl -sf -m 20 http://127.0.0.1:8010/v1/completions -H 'x-api-key: {key}' -d '{body}'"
+    fleet.box.wait_for(ask, timeout_s=20)
+    assert fleet.active() == ["a"]
+    told = "switch a for gateway (key tablet) as appliance-gateway (uid "
+    assert told in fleet.box.journal("-u", "appliance-supervisor")
+
+
+def test_the_launcher_refuses_services(fleet: Fleet) -> None:
+    """A daemon's user that became an operator by some mistake gets no command run."""
+    become = "setpriv --reuid appliance --regid appliance --groups appliance-operators"
+    call = "import socket; c = socket.socket(1); c.connect('/run/appliance-run/socket')"
+    fleet.box.run("rm -f /run/appliance-run/socket; systemctl --no-block start appliance-run")
+    fleet.box.wait_for("test -S /run/appliance-run/socket")
+    hung_up = fleet.box.run(f'{become} python3 -c "{call}; print(c.recv(1))"').stdout
+    assert hung_up == "b''\n"
+    fleet.box.run("systemctl stop appliance-run")
+    journal = fleet.box.journal("-u", "appliance-run")
+    assert "user appliance (uid " in journal
+    assert "is a service" in journal

@@ -1,0 +1,176 @@
+"""The gateway's socket to the supervisor: a switch on request, and nothing else."""
+
+import asyncio
+import json
+import os
+import pwd
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.adapters.key_file import FileKeys
+from appliance.domain.operations import Kind
+from appliance.domain.profile import Catalogue, Handling
+from appliance.domain.protocol import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.gateway.asking import Busy, Done, Failed, ask_for_switch
+from appliance.services.supervisor import Request, Supervisor
+from appliance.surfaces.control import TO_OPERATORS, ControlServer, to_gateway
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(
+    applied("aeon", "gpu-all"),
+    replace(applied("genesis", "gpu-all"), handling=Handling(on_request=True)),
+)
+UID = os.geteuid()
+WHO = f"{pwd.getpwuid(UID).pw_name} (uid {UID}, pid {os.getpid()})"
+
+
+class FakeProfiles:
+    """The port `Profiles`."""
+
+    def load(self) -> Catalogue:
+        return BOX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sockets:
+    """A supervised box, aeon serving, with the operators' socket and the gateway's."""
+
+    supervisor: Supervisor
+    outside: FakeOutside
+    control: Path
+    request: Path
+
+    async def ask(self, path: Path, verb: str, **args: object) -> Mapping[str, Any]:
+        """The closing event of one conversation."""
+        reader, writer = await asyncio.open_unix_connection(path)
+        protocol = {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX}
+        request = {"protocol": protocol, "verb": verb, "args": args}
+        writer.write(json.dumps(request).encode() + b"\n")
+        closing: Mapping[str, Any] = json.loads((await reader.read()).splitlines()[-1])
+        writer.close()
+        return closing
+
+    @property
+    def targets(self) -> list[tuple[str, ...]]:
+        """Of every operation that was begun."""
+        return [row.target for row in self.outside.store.rows.values()]
+
+
+@asynccontextmanager
+async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterator[Sockets]:
+    """Both sockets of a supervisor, served."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.units.patience = sys.maxsize
+    outside.serve("aeon")
+    supervisor = Supervisor(
+        outside.ports(), FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None
+    )
+
+    async def nothing() -> dict[str, object]:
+        return {}
+
+    server = ControlServer(
+        supervisor, status=nothing, keys=FileKeys(directory), now_unix_s=outside.clock.unix_s
+    )
+    tasks = [asyncio.create_task(supervisor.run())]
+    listeners = []
+    for name, offer in (("control", TO_OPERATORS), ("request", to_gateway(gateway_uid))):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(directory / name))
+        listener.listen()
+        listener.settimeout(0)
+        listeners.append(listener)
+        tasks.append(asyncio.create_task(server.serve(listener, offer)))
+    try:
+        yield Sockets(
+            supervisor=supervisor,
+            outside=outside,
+            control=directory / "control",
+            request=directory / "request",
+        )
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for listener in listeners:
+            listener.close()
+
+
+async def test_the_gateway_switches_on_behalf_of_a_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Log and history name the key beside the user that really asked."""
+    caplog.set_level("INFO")
+    async with supervised(tmp_path) as box:
+        assert await ask_for_switch(box.request, "genesis", "gateway (key ana)") == Done()
+        assert box.outside.commitment.names == ("genesis",)
+        refused = await ask_for_switch(box.request, "nobody", "gateway")
+    (operation,) = box.outside.store.rows.values()
+    assert operation.requested_by == f"gateway (key ana) as {WHO}"
+    assert operation.requested_by in caplog.text
+    assert isinstance(refused, Failed)
+    assert refused.why.startswith('no profile "nobody"')
+
+
+async def test_a_profile_that_is_not_on_request_is_refused(tmp_path: Path) -> None:
+    """Whoever took over the gateway cannot choose among the other profiles."""
+    async with supervised(tmp_path) as box:
+        answer = await ask_for_switch(box.request, "aeon", "gateway")
+        assert isinstance(answer, Failed)
+        assert answer.why.startswith("no request may switch to aeon")
+        assert box.targets == []
+
+
+@pytest.mark.parametrize("verb", [v for v in Verb if v is not Verb.SWITCH])
+async def test_every_other_verb_is_refused(tmp_path: Path, verb: Verb) -> None:
+    """Run, hold, keys, even the status: nothing but a switch."""
+    async with supervised(tmp_path) as box:
+        refused = await box.ask(box.request, verb, name="genesis", names=["genesis"], action="ls")
+        assert refused["exit"] == Exit.PERMISSION
+        assert box.targets == []
+
+
+@pytest.mark.parametrize("more", [{"drain_s": 0}, {"rollback": False}, {"dry_run": True}])
+async def test_further_arguments_are_refused(tmp_path: Path, more: Mapping[str, object]) -> None:
+    """Nobody's request is cut, and nothing is left undone, because a request asked for it."""
+    async with supervised(tmp_path) as box:
+        refused = await box.ask(box.request, Verb.SWITCH, name="genesis", **more)
+        assert (refused["exit"], next(iter(more)) in refused["message"]) == (Exit.PERMISSION, True)
+        assert box.targets == []
+
+
+async def test_another_user_is_refused(tmp_path: Path) -> None:
+    """The kernel's word on who connected counts beside the socket's mode."""
+    async with supervised(tmp_path, gateway_uid=UID + 1) as box:
+        refused = await box.ask(box.request, Verb.SWITCH, name="genesis")
+        assert refused["exit"] == Exit.PERMISSION
+        assert str(UID + 1) in refused["message"]
+        assert box.targets == []
+
+
+async def test_a_hold_is_not_ended_through_this_socket(tmp_path: Path) -> None:
+    """People's hold stays, whatever the gateway makes of it; a person may end it."""
+    async with supervised(tmp_path) as box:
+        held = await box.supervisor.submit(Request(kind=Kind.HOLD, hold_until="forever"))
+        async for _ in held.transaction.feed.follow():
+            pass
+        assert await ask_for_switch(box.request, "genesis", "gateway") == Busy()
+        assert len(box.targets) == 1
+        assert (await box.ask(box.control, Verb.SWITCH, name="genesis"))["exit"] == Exit.OK
+
+
+async def test_operators_ask_for_themselves(tmp_path: Path) -> None:
+    """On the control socket nobody's word on somebody else is believed, and every profile goes."""
+    async with supervised(tmp_path) as box:
+        done = await box.ask(box.control, Verb.SWITCH, name="genesis", on_behalf="the queen")
+        assert done["exit"] == Exit.OK
+        assert (await box.ask(box.control, Verb.SWITCH, name="aeon"))["exit"] == Exit.OK
+    assert {row.requested_by for row in box.outside.store.rows.values()} == {WHO}
