@@ -1,21 +1,74 @@
-"""[unit] overrides of a profile: what may be replaced or added, and what the appliance promises.
+"""[unit] overrides of a profile: which keys may be set, and where any other setting belongs.
 
-A profile may set any ``Section.Key`` of its unit, in systemd's own syntax, except those that
-would undo a promise: one owner of a device, loopback only, never root, a stop that empties
-the control group. The refusals say where the setting belongs instead.
+A profile may set the keys of `ALLOWED`, each to a value of its form. Everything else could undo a
+promise (one owner of a device, loopback only, never root, a stop that empties the control group),
+so it is refused, with the way to do it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.domain.errors import ProfileError
 from appliance.domain.spec import Override
+from appliance.planning import override_values as form
 from appliance.planning.unit_text import Section
 
-_KEY: Final = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_KEY: Final = re.compile(r"[A-Z][A-Za-z0-9]*\Z")
 _SECTIONS: Final = ("Unit", "Service")
+_MOST_SHOWN: Final = 60
+
+ALLOWED: Final[Mapping[str, form.Form]] = {
+    "Unit.After": form.UNITS,
+    "Unit.Documentation": form.DOCUMENTATION,
+    "Unit.OnFailure": form.REPORTERS,
+    "Unit.StartLimitBurst": form.whole_number(1, 100),
+    "Unit.Wants": form.UNITS,
+    "Service.AllowedCPUs": form.INDEXES,
+    "Service.AllowedMemoryNodes": form.INDEXES,
+    "Service.BindPaths": form.PATHS,
+    "Service.BindReadOnlyPaths": form.PATHS,
+    "Service.CPUAffinity": form.INDEXES,
+    "Service.CPUQuota": form.CPU_SHARE,
+    "Service.CPUSchedulingPolicy": form.one_of("other", "batch", "idle"),
+    "Service.CPUWeight": form.WEIGHT,
+    "Service.DeviceAllow": form.DEVICE,
+    "Service.ExecStartPost": form.COMMAND,
+    "Service.ExecStop": form.COMMAND,
+    "Service.ExecStopPost": form.COMMAND,
+    "Service.IOSchedulingClass": form.one_of("best-effort", "idle"),
+    "Service.IOSchedulingPriority": form.whole_number(0, 7),
+    "Service.IOWeight": form.WEIGHT,
+    "Service.KillMode": form.one_of("mixed", "control-group"),
+    "Service.KillSignal": form.one_of("SIGTERM", "SIGINT"),
+    "Service.LimitMEMLOCK": form.SIZE_LIMIT,
+    "Service.LimitNOFILE": form.COUNT_LIMIT,
+    "Service.LimitNPROC": form.COUNT_LIMIT,
+    "Service.LoadCredential": form.CREDENTIAL,
+    "Service.LogRateLimitBurst": form.whole_number(0, 1_000_000),
+    "Service.LogRateLimitIntervalSec": form.DURATION,
+    "Service.MemoryHigh": form.MEMORY,
+    "Service.MemoryLow": form.MEMORY,
+    "Service.MemoryMax": form.MEMORY,
+    "Service.MemoryMin": form.MEMORY,
+    "Service.MemorySwapMax": form.MEMORY,
+    "Service.NUMAMask": form.INDEXES,
+    "Service.NUMAPolicy": form.one_of("default", "preferred", "bind", "interleave", "local"),
+    # Not below the machine's own services, which must answer while a model computes.
+    "Service.Nice": form.whole_number(-5, 19),
+    "Service.OOMPolicy": form.one_of("stop", "kill"),
+    # The daemons have -500: memory is taken from the model, and from users' programs, before.
+    "Service.OOMScoreAdjust": form.whole_number(0, 1000),
+    "Service.ReadWritePaths": form.PATHS,
+    "Service.Restart": form.one_of(
+        "no", "always", "on-failure", "on-abnormal", "on-abort", "on-watchdog"
+    ),
+    "Service.RestartSec": form.DURATION,
+    "Service.SystemCallFilter": form.SYSTEM_CALLS,
+    "Service.TasksMax": form.TASKS,
+}
+"""``Section.Key`` to the form of its values. A key that is not here is refused."""
 
 ADDED: Final = frozenset(
     {
@@ -29,101 +82,84 @@ ADDED: Final = frozenset(
         "Service.DeviceAllow",
         "Service.ReadWritePaths",
         "Service.SupplementaryGroups",
+        "Service.SystemCallFilter",
     }
 )
 """Keys whose values join ours: replacing them would take away what the unit needs."""
 
+_ROOT_MAY: Final = "root can, in a drop-in for all backends (appliance-backend-.service.d), and then answers for it"
+_DEADLINES: Final = "set it under [deadlines]"
+_ENVIRONMENT: Final = "set it under [env]"
+_FILES: Final = "the wrapper and the leases must stay visible: add paths with BindReadOnlyPaths"
+_IDENTITY: Final = 'choose the user with user = "…", and its groups with usermod; root is refused'
+_LIMITED: Final = "a backend has no capabilities: LimitMEMLOCK and Nice need none"
+_LOOPBACK: Final = "a backend is reached from this machine only: expose the front instead"
+_OUTPUT: Final = "a start is judged by its lines in the journal"
+_READINESS: Final = "readiness is told by the wrapper"
+_RESTARTS: Final = "how an engine ends decides whether it is started again: set Restart"
+_STOPS: Final = "a stop must end, and leave no process behind: set stop under [deadlines]"
+_TOGETHER: Final = "no other unit may start or stop with a model: use Wants and After"
 
-Rule = Callable[[str], str | None]
-"""A value's refusal; None: allowed."""
-
-
-def _never(reason: str) -> Rule:
-    return lambda _: reason
-
-
-def _unless(allowed: Iterable[str], reason: str) -> Rule:
-    values = frozenset(allowed)
-    return lambda value: None if value in values else reason
-
-
-def _not_ours(value: str) -> str | None:
-    ours = any(w.startswith("appliance-") and w != "appliance-boot.service" for w in value.split())
-    return "the order among the appliance's own units is fixed" if ours else None
-
-
-def _no_privilege(value: str) -> str | None:
-    marks = value[: len(value) - len(value.lstrip("@-:+!|"))]
-    return "a command of a backend never runs as root" if {"+", "!"} & set(marks) else None
-
-
-_GATE_ORDER: Final = _never("what runs before the engine, and in which order, is the appliance's")
-_LOOPBACK: Final = _never("a backend is reached from this machine only: expose the front instead")
-_DEADLINES: Final = _never("set it under [deadlines]")
-_ENVIRONMENT: Final = _never("set it under [env]")
-_IDENTITY: Final = _never('choose the user with user = "…"; root is refused')
-
-_REFUSED: Final[Mapping[str, Rule]] = {
-    **dict.fromkeys(
-        ("Unit.After", "Unit.Before", "Unit.Wants", "Unit.Requires", "Unit.Requisite"), _not_ours
-    ),
-    **dict.fromkeys(
-        ("Unit.BindsTo", "Unit.PartOf", "Unit.Upholds", "Unit.OnSuccess", "Unit.OnFailure"),
-        _not_ours,
-    ),
-    "Unit.Conflicts": _not_ours,
-    "Unit.SourcePath": _never("it always names the profile"),
-    "Unit.DefaultDependencies": _never("a backend must stop before the machine does"),
-    "Unit.RefuseManualStart": _never("a switch starts the unit by hand"),
-    "Unit.RefuseManualStop": _never("a switch stops the unit by hand"),
-    "Service.Type": _never("readiness is told by the wrapper"),
-    "Service.NotifyAccess": _never("readiness is told by the wrapper"),
-    "Service.ExecStart": _never("change the engine's own keys, or extra_args"),
-    "Service.ExecCondition": _GATE_ORDER,
-    "Service.ExecStartPre": _GATE_ORDER,
-    "Service.ExecStartPost": _no_privilege,
-    "Service.ExecStop": _no_privilege,
-    "Service.ExecStopPost": _no_privilege,
-    "Service.ExecReload": _no_privilege,
-    "Service.RemainAfterExit": _never("an engine that has ended no longer serves"),
-    "Service.RestartPreventExitStatus": _never("a refused start must not be tried again"),
-    "Service.Restart": _unless(
-        ("always", "no", "on-failure", "on-abnormal", "on-abort", "on-watchdog"),
-        "an engine that ends has crashed: always, or no",
-    ),
-    "Service.KillMode": _unless(
-        ("mixed", "control-group"), "workers would outlive the engine: mixed, or control-group"
-    ),
-    "Service.SendSIGKILL": _never("a stop must end, and leave no process behind"),
-    "Service.TimeoutSec": _DEADLINES,
-    "Service.TimeoutStartSec": _DEADLINES,
-    "Service.TimeoutStopSec": _DEADLINES,
-    "Service.TimeoutStartFailureMode": _DEADLINES,
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "Unit.Before": "give the other unit After=",
+    "Unit.BindsTo": _TOGETHER,
+    "Unit.Conflicts": "name the unit in foreign_units of the settings",
+    "Unit.DefaultDependencies": "a backend must stop before the machine does",
+    "Unit.Description": "set description",
+    "Unit.PartOf": _TOGETHER,
+    "Unit.RefuseManualStart": "a switch starts the unit by hand",
+    "Unit.RefuseManualStop": "a switch stops the unit by hand",
+    "Unit.Requires": _TOGETHER,
+    "Unit.RequiresMountsFor": "set mounts under [order]",
+    "Unit.Requisite": _TOGETHER,
+    "Unit.SourcePath": "it always names the profile",
+    "Unit.Upholds": _TOGETHER,
+    "Service.AmbientCapabilities": _LIMITED,
+    "Service.CapabilityBoundingSet": _LIMITED,
+    "Service.DynamicUser": _IDENTITY,
     "Service.Environment": _ENVIRONMENT,
     "Service.EnvironmentFile": _ENVIRONMENT,
-    "Service.PassEnvironment": _ENVIRONMENT,
-    "Service.UnsetEnvironment": _ENVIRONMENT,
-    "Service.User": _IDENTITY,
+    "Service.ExecCondition": "what runs before the engine, and in which order, is the appliance's",
+    "Service.ExecReload": "appliance restart starts the engine with what has changed",
+    "Service.ExecStart": "change the engine's own keys, or extra_args",
+    "Service.ExecStartPre": "set command under [patch]: it runs before every start",
+    "Service.FinalKillSignal": _STOPS,
     "Service.Group": _IDENTITY,
-    "Service.DynamicUser": _IDENTITY,
-    "Service.NoNewPrivileges": _unless(
-        ("yes", "true", "on", "1"), "a backend never gains privileges"
-    ),
-    "Service.AmbientCapabilities": _unless(
-        ("", "CAP_IPC_LOCK", "CAP_SYS_NICE"), "only CAP_IPC_LOCK or CAP_SYS_NICE can be granted"
-    ),
+    "Service.IPAccounting": _LOOPBACK,
     "Service.IPAddressAllow": _LOOPBACK,
     "Service.IPAddressDeny": _LOOPBACK,
-    "Service.IPIngressFilterPath": _LOOPBACK,
-    "Service.IPEgressFilterPath": _LOOPBACK,
-    "Service.IPAccounting": _LOOPBACK,
-    "Service.RootDirectory": _never("the wrapper and the leases must stay visible"),
-    "Service.RootImage": _never("the wrapper and the leases must stay visible"),
-    "Service.PrivateNetwork": _unless(
-        ("no", "false", "off", "0"), "nobody could reach the port; loopback only is enforced anyway"
-    ),
-    "Service.Sockets": _never("a backend listens by itself"),
+    "Service.LimitCORE": "prompts and answers are never written to disk",
+    "Service.NoNewPrivileges": "a backend never gains privileges",
+    "Service.NotifyAccess": _READINESS,
+    "Service.PAMName": _IDENTITY,
+    "Service.PassEnvironment": _ENVIRONMENT,
+    "Service.PermissionsStartOnly": "a command of a backend never runs as root",
+    "Service.PrivateNetwork": "nobody could reach the port; only loopback is reached anyway",
+    "Service.RemainAfterExit": "an engine that has ended no longer serves",
+    "Service.RestartForceExitStatus": _RESTARTS,
+    "Service.RestartPreventExitStatus": _RESTARTS,
+    "Service.RootDirectory": _FILES,
+    "Service.RootImage": _FILES,
+    "Service.SendSIGKILL": _STOPS,
+    "Service.Sockets": "a backend listens by itself: set port or socket",
+    "Service.StandardError": _OUTPUT,
+    "Service.StandardOutput": _OUTPUT,
+    "Service.SuccessExitStatus": _RESTARTS,
+    "Service.SupplementaryGroups": _IDENTITY,
+    "Service.TemporaryFileSystem": _FILES,
+    "Service.TimeoutAbortSec": _DEADLINES,
+    "Service.TimeoutSec": _DEADLINES,
+    "Service.TimeoutStartFailureMode": _DEADLINES,
+    "Service.TimeoutStartSec": _DEADLINES,
+    "Service.TimeoutStopFailureMode": _DEADLINES,
+    "Service.TimeoutStopSec": _DEADLINES,
+    "Service.Type": _READINESS,
+    "Service.UnsetEnvironment": _ENVIRONMENT,
+    "Service.User": _IDENTITY,
+    "Service.WatchdogSec": _READINESS,
+    "Service.WorkingDirectory": "it is the backend's own: give the engine absolute paths",
 }
+"""Where what people want from a refused key belongs, or what speaks against it."""
 
 
 def refusals(overrides: Iterable[Override]) -> tuple[str, ...]:
@@ -133,29 +169,30 @@ def refusals(overrides: Iterable[Override]) -> tuple[str, ...]:
 
 def refusal(override: Override) -> str | None:
     """Why `override` is not accepted, as one sentence; None: it is."""
-    reason = _misplaced(override)
-    if reason is None:
-        reason = next((r for v in override.values if (r := _bad_value(override, v))), None)
-    return None if reason is None else f"{override.name}: {reason}"
+    allowed = ALLOWED.get(override.name)
+    if allowed is None:
+        return f"{override.name}: {_misplaced(override)}"
+    for value in override.values:
+        # systemd takes off the blanks around a value, too.
+        if _CONTROL.search(value) or not allowed.accepts(value.strip(" ")):
+            return f'{override.name}: "{_shown(value)}" is not {allowed.text}'
+    return None
 
 
-def _misplaced(override: Override) -> str | None:
+def _misplaced(override: Override) -> str:
     if override.section == "Install":
         return "who starts at boot is decided by appliance switch, not by [Install]"
     if override.section not in _SECTIONS:
         return "a backend has the sections Unit and Service only"
     if not _KEY.match(override.key):
         return "write it as Section.Key, such as Service.Nice"
-    return None
+    return _ELSEWHERE.get(override.name, f"a profile cannot set it: {_ROOT_MAY}")
 
 
-def _bad_value(override: Override, value: str) -> str | None:
-    if _CONTROL.search(value) or value.endswith("\\"):
-        return "a value is one line without control characters or a final backslash"
-    if not value and override.name in ADDED:
-        return "an empty value would clear what the appliance sets"
-    rule = _REFUSED.get(override.name)
-    return rule(value) if rule is not None else None
+def _shown(value: str) -> str:
+    """`value` on one line of bounded length."""
+    line = _CONTROL.sub(" ", value)
+    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…"
 
 
 def check(overrides: Sequence[Override], source: str) -> None:

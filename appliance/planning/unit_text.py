@@ -81,8 +81,9 @@ def words_of(value: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-_PART: Final = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?:[^\s"'\\]|\\.)+)""")
-_WORD: Final = re.compile(rf"\s*({_PART.pattern}+)(?=\s|\Z)")
+_PART: Final = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?:[^\s"'\\]|\\.)++)""")
+# Possessive: giving back characters finds nothing new, and takes exponential time.
+_WORD: Final = re.compile(rf"\s*({_PART.pattern}++)(?=\s|\Z)")
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.)")
 _MEANINGS: Final = {"n": "\n", "t": "\t", "r": "\r", "s": " "}
 

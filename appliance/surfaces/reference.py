@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from appliance.adapters.profile_files.fields import Kind
 from appliance.adapters.profile_files.schema import ProfileFile
 from appliance.adapters.toml.faults import table_model
+from appliance.planning.overrides import ADDED, ALLOWED
 from appliance.settings import ENVIRONMENT_PREFIX, Settings
 
 _NOTE: Final = (
@@ -78,7 +79,7 @@ such as `"18.6GiB"`.
 {tables}
 ## [unit]
 
-Any `Section.Key` of the generated unit, in one of three spellings:
+A few settings of the generated unit may be changed, in one of three spellings:
 
 ```toml
 [unit]
@@ -90,9 +91,17 @@ Documentation = ["man:llama-server(1)", "file:/models/README"]
 ```
 
 A value is text, a number, true or false, or a list of these, which repeats the key. It replaces
-the appliance's own value, or joins it for lists such as `Unit.After` and `Service.ReadWritePaths`.
-Refused, with the reason, is what would break a promise: one owner of a device, loopback only,
-never root, readiness told by the wrapper, a stop that leaves nothing behind.
+the appliance's own value, or joins it where the table says so. It is read as systemd reads it, but
+has no quotes (except in the arguments of a command), no variables and no `%` specifiers beyond those
+shown, and is never empty: an empty value would take away what the unit needs.
+
+| Key | Value | |
+| --- | --- | --- |
+{overrides}
+Every other key is refused, with where it belongs: another key of the profile, `[env]`,
+`[deadlines]`, `[patch]`, or the settings. What has no other place can be set by root in a drop-in for all
+backends, `/etc/systemd/system/appliance-backend-.service.d/NAME.conf`; what it breaks of one owner,
+loopback only, never root, readiness and a stop that leaves nothing behind is then root's own to answer for.
 
 ## What the keys become
 
@@ -136,7 +145,17 @@ def profiles_page() -> str:
     tables = [
         f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _inner(ProfileFile)
     ]
-    return _PROFILES.format(note=_NOTE, top=_table(ProfileFile), tables="".join(tables))
+    return _PROFILES.format(
+        note=_NOTE, top=_table(ProfileFile), tables="".join(tables), overrides=_override_rows()
+    )
+
+
+def _override_rows() -> str:
+    """The keys of [unit], a row each."""
+    return "".join(
+        f"| `{name}` | {form.text} | {'joins' if name in ADDED else ''} |\n"
+        for name, form in ALLOWED.items()
+    )
 
 
 def _title(name: str, model: type[BaseModel]) -> str:

@@ -297,7 +297,7 @@ class ProfileFile(Table):
     order: OrderTable | None = Field(default=None, description="see below")
     unit: UnitOverrides = Field(
         default=(),
-        description="`Service.Nice = 5`: any Section.Key of the unit that breaks no promise",
+        description="`Service.Nice = 5`: settings of the unit, see [[unit]](#unit)",
     )
     llama_server: LlamaServerTable | None = Field(
         default=None, alias="llama-server", description="see below"
