@@ -33,6 +33,8 @@ class ObservedUnit:
     exit_status: int = 0
     since_unix_s: float = 0.0
     """When it last became active; 0: never in this boot."""
+    changed_s: float = 0.0
+    """When its state last changed, on the monotonic clock; 0: never in this boot, or forgotten."""
     loaded: bool = True
     """False: the unit file is missing."""
     needs_reload: bool = False

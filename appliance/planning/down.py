@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.observed import ObservedUnit
+from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.planning.endings import clean_end
 
 _BY_HAND: Final = "stopped by hand"
@@ -26,6 +26,11 @@ def ending(unit: ObservedUnit) -> str:
         "start-limit-hit": "failed too often",
         "watchdog": "stopped answering its watchdog",
     }.get(unit.result, f"ended with {unit.result}")
+
+
+def lost(rival: ObservedUnit) -> str:
+    """How a unit was lost that had evicted another one, after its name."""
+    return ending(rival) if rival.active is ActiveState.FAILED else "the gate refused"
 
 
 def why_stopped(

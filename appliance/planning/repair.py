@@ -5,13 +5,18 @@ a committed profile that is idle           what follows
 =========================================  ==========================================
 crashed until systemd gave up              repaired, with a growing pause
 its start was refused by the gate          repaired, with a growing pause
-stopped by hand, or evicted by hand        left alone until a switch, a start or a boot
+stopped by hand                            left alone until a switch, a start or a boot
+evicted by a rival that then was stopped   left alone, likewise
+evicted by a rival that then crashed for   brought back, as after a crash
+good, or that the gate refused
+left down by ``--no-rollback``             left alone, likewise
 a rival runs                               left alone
 during a hold, while a command runs        left alone
 left down by a timed hold that is over     brought back, as after a crash
 =========================================  ==========================================
 
-systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
+The last deliberate act decides: who starts a rival by hand wants the box to serve, and when that rival
+is lost by accident the box serves what is committed. systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
 exits with an error on SIGTERM) is not a crash, hence the exact results below.
 """
 
@@ -19,12 +24,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import Finished, Outcome
 from appliance.domain.profile import Catalogue
 from appliance.planning.goals import in_the_way
 
 PAUSES_S: Final[Sequence[float]] = (5.0, 30.0, 60.0, 300.0, 900.0)
 """Pause after the n-th repair within `WINDOW_S`; the last one repeats."""
 WINDOW_S: Final = 3600.0
+EXIT_UNFIT: Final = 78
+"""The wrapper's exit status when no restart helps (launch.backend)."""
 EXIT_LEASE_HELD: Final = 79
 """The wrapper's exit status when another process holds the claim (launch.backend)."""
 
@@ -48,7 +56,7 @@ def to_repair(
         refusals: The gate's last refusals by profile.
         attempts: Unix seconds of earlier repairs, by profile.
         now_unix_s: Unix seconds.
-        left: What a hold that is over has left down (`left_by_hold`).
+        left: What comes back although it has not crashed (`left_by_hold`, `evicted_in_vain`).
     """
     if observed.hold_active or observed.going_down or not observed.run.idle:
         return ()
@@ -82,6 +90,49 @@ def left_by_hold(
         and _is_left(observed.unit(name), attempts.get(name, ()), until_unix_s)
         and all(_is_down(observed.unit(rival)) for rival in in_the_way(name, catalogue))
     )
+
+
+def evicted_in_vain(
+    *,
+    committed: Iterable[str],
+    observed: Observed,
+    catalogue: Catalogue,
+    refusals: Mapping[str, str],
+) -> Mapping[str, str]:
+    """Stopped committed profiles whose rival came later and was lost by accident, with that rival.
+
+    Times of the units are needed (`ObservedUnit.changed_s`). A profile whose end systemd has
+    forgotten is not among them: nobody knows whether the rival came after it.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(committed):
+        unit = observed.unit(name)
+        if name not in catalogue or not unit.idle or not unit.changed_s:
+            continue
+        rivals = {r: observed.unit(r) for r in in_the_way(name, catalogue)}
+        last = max(rivals, key=lambda r: (rivals[r].changed_s, r), default=None)
+        if last is None or not all(rival.idle for rival in rivals.values()):
+            continue
+        is_later = rivals[last].changed_s > unit.changed_s
+        if is_later and _is_lost(rivals[last], refused=last in refusals):
+            found[name] = last
+    return found
+
+
+def left_by_choice(last: Finished | None, boot_id: str) -> frozenset[str]:
+    """What the last operation, one without roll-back that failed in this boot, has stopped."""
+    if last is None or last.outcome is not Outcome.FAILED:
+        return frozenset()
+    operation = last.operation
+    if operation.rollback or operation.boot_id != boot_id:
+        return frozenset()
+    return frozenset(operation.goal.stop)
+
+
+def _is_lost(unit: ObservedUnit, *, refused: bool) -> bool:
+    unfit = unit.result == "exit-code" and unit.exit_status == EXIT_UNFIT
+    failed = unit.active is ActiveState.FAILED
+    return (failed and unfit) or _has_crashed(unit, refused=refused)
 
 
 def _is_left(unit: ObservedUnit, attempts: Sequence[float], until_unix_s: float) -> bool:

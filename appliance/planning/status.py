@@ -24,8 +24,9 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.domain.protocol import Exit
-from appliance.planning.down import ending, why_stopped
+from appliance.planning.down import ending, lost, why_stopped
 from appliance.planning.goals import in_the_way
+from appliance.planning.repair import evicted_in_vain
 from appliance.planning.status_document import (
     ENDED_BADLY,
     GatewayRow,
@@ -99,6 +100,10 @@ def build_status(
     run = _run_row(observed.run)
     alone = hold is None and hold_until is None and operation is None and run is None
     busy = frozenset(observed.busy())
+    refusals = refusals or {}
+    evicted = evicted_in_vain(
+        committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
+    )
     rows = [
         _profile_row(
             applied,
@@ -106,11 +111,17 @@ def build_status(
             mark=None if marks is None else marks.get(name, applied.first_mark),
             committed=name in wanted,
             edited=name in edited,
-            refusal=(refusals or {}).get(name),
+            refusal=refusals.get(name),
             memory=(memory_of or {}).get(name),
-            alone=alone and not busy & in_the_way(name, catalogue),
-            last=last_operation,
-            watched=supervisor["state"] == "up",
+            missed=_why_missed(
+                name,
+                observed,
+                evicted.get(name),
+                last=last_operation,
+                watched=supervisor["state"] == "up",
+            )
+            if name in wanted and alone and not busy & in_the_way(name, catalogue)
+            else None,
         )
         for name, applied in sorted(catalogue.items())
     ]
@@ -189,9 +200,7 @@ def _profile_row(
     edited: bool,
     refusal: str | None,
     memory: Mapping[str, object] | None,
-    alone: bool,
-    last: Mapping[str, object] | None,
-    watched: bool,
+    missed: str | None,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
     changed = edited or unit.needs_reload
@@ -211,16 +220,22 @@ def _profile_row(
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
         memory=memory,
-        note=_note(
-            unit,
-            state,
-            missed=why_stopped(applied.name, unit, last, watched=watched)
-            if committed and alone
-            else None,
-            changed=changed,
-            refusal=refusal,
-        ),
+        note=_note(unit, state, missed=missed, changed=changed, refusal=refusal),
     )
+
+
+def _why_missed(
+    name: str,
+    observed: Observed,
+    rival: str | None,
+    *,
+    last: Mapping[str, object] | None,
+    watched: bool,
+) -> str | None:
+    """Why a committed profile that nothing keeps from running is stopped; `rival` evicted it."""
+    if rival is not None:
+        return f"evicted by {rival}, which {lost(observed.unit(rival))}"
+    return why_stopped(name, observed.unit(name), last, watched=watched)
 
 
 def _claim_words(claim: Claim) -> list[str]:

@@ -6,18 +6,28 @@ what it finds                           what it does
 a timed hold that has passed            ends it and starts the committed profiles
 a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
 a committed profile that crashed        starts it, with growing pauses (planning.repair)
+one evicted by hand by a rival that is  likewise
+lost by accident
 anything started or stopped by hand     nothing
 a command of an operator runs           nothing until it has ended
 ======================================  =============================================
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 
 from appliance.domain.errors import StoreError
-from appliance.domain.observed import Observed
+from appliance.domain.observed import ActiveState, Observed
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Catalogue
-from appliance.planning.repair import WINDOW_S, left_by_hold, to_repair
+from appliance.planning.goals import in_the_way
+from appliance.planning.repair import (
+    WINDOW_S,
+    evicted_in_vain,
+    left_by_choice,
+    left_by_hold,
+    to_repair,
+)
 from appliance.services.outside import Outside
 
 _log = logging.getLogger(__name__)
@@ -51,15 +61,38 @@ class Tender:
             await self._keep_hold(observed, until)
         if not committed:
             return ()
+        refusals = await self._out.host.refusals()
+        evicted = await self._evicted(committed, observed, catalogue, refusals)
         return to_repair(
             committed=committed,
             observed=observed,
             catalogue=catalogue,
-            refusals=await self._out.host.refusals(),
+            refusals=refusals,
             attempts=await self._out.store.repairs(now - WINDOW_S),
             now_unix_s=now,
-            left=left,
+            left=(*left, *evicted),
         )
+
+    async def _evicted(
+        self,
+        committed: Sequence[str],
+        observed: Observed,
+        catalogue: Catalogue,
+        refusals: Mapping[str, str],
+    ) -> tuple[str, ...]:
+        """Committed profiles that a rival has evicted in vain; the units are looked at closely."""
+        idle = [name for name in committed if observed.unit(name).idle]
+        rivals = frozenset[str]().union(*(in_the_way(name, catalogue) for name in idle))
+        if not any(n in refusals or observed.unit(n).active is ActiveState.FAILED for n in rivals):
+            return ()
+        found = evicted_in_vain(
+            committed=idle,
+            observed=await self._out.units.observe((*idle, *rivals), full=True),
+            catalogue=catalogue,
+            refusals=refusals,
+        )
+        by_choice = left_by_choice(await self._out.store.last(), self._out.units.boot_id)
+        return tuple(name for name in found if name not in by_choice)
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
         """Make the hold's unit and its file agree: what people did by hand wins."""

@@ -104,7 +104,7 @@ class Director:
         self._check_words(world.clients.told[told_before:])
         self._lift_obstacles()
         if judged.rest is Rest.SERVING:
-            world.may_be_held = world.may_be_stopped = False
+            world.may_be_held = world.may_be_stopped = world.may_be_evicted = False
 
     def _lift_obstacles(self) -> None:
         world = self._world
@@ -142,7 +142,7 @@ class Director:
         if document is None or document["operation"] or not idle:
             return
         name = world.rng.choice(idle)
-        world.may_be_stopped = True
+        world.may_be_evicted = True
         # Whoever does this by hand clears the start limit too, should it have been hit.
         world.run(f"systemctl reset-failed {unit(name)}; systemctl start --no-block {unit(name)}")
         self._count("rival at rest", f"systemctl start {name}, and nothing else")

@@ -84,7 +84,7 @@ def rival(world: World, *, ignoring: bool = False) -> str | None:
     name = world.rng.choice(idle)
     how = ["--job-mode=ignore-dependencies"] if ignoring else []
     world.run("systemctl", "start", "--no-block", *how, unit(name))
-    world.may_be_stopped = True  # whoever is evicted by hand stays down
+    world.may_be_evicted = True
     return f"systemctl start {' '.join([*how, name])}"
 
 
@@ -96,7 +96,7 @@ def rivals_at_once(world: World) -> str:
     world.rng.shuffle(names)
     jobs = "--job-mode=ignore-dependencies"
     world.run("systemctl", "start", "--no-block", jobs, *(unit(n) for n in names))
-    world.may_be_stopped = True
+    world.may_be_evicted = True
     return f"kill -9 the owner, systemctl start {jobs} {' '.join(names)}"
 
 

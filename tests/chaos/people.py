@@ -11,6 +11,7 @@ Act = Callable[[World], str]
 
 def switch(world: World, *options: str) -> str:
     """A switch to any of the models, also to the one that serves."""
+    world.may_be_stopped |= "--no-rollback" in options
     return _ask(world, "switch", world.rng.choice(sorted(MODELS)), *options)
 
 

@@ -23,11 +23,13 @@ JOURNAL: Final = "/run/appliance-supervisor/operation.json"
 NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
 """What a refusal has to say: who, or how much of what is missing."""
 NAMES_AN_ENDING: Final = re.compile(
-    r"exited with status \d+|killed by|crashed|no progress|failed too often|want of memory"
+    r"exited with status \d+|ended by itself|killed by|crashed|no progress|failed too often|want of memory"
 )
 ENDED_BY_SOMEBODY: Final = re.compile(
     r"^stopped by hand$|, then stopped$|: cancelled$|^not started since the supervisor began$"
 )
+FORGOTTEN: Final = re.compile(r"^not started since the supervisor began$")
+EVICTED: Final = re.compile(r"^evicted by \S+, which ")
 NAMES_A_FAILURE: Final = re.compile(r"^start (failed|refused): .+")
 
 
@@ -108,9 +110,21 @@ def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -
     reason = {"failed": NAMES_AN_ENDING, "stopped": NAMES_A_FAILURE}.get(state)
     if reason is not None and reason.search(note):
         return Judged(Rest.FAILED, why)
-    if by_hand and state == "stopped":
+    if state == "stopped" and by_hand:
         return Judged(Rest.BY_HAND, why)
-    return Judged(Rest.UNCLEAR, f"{name} is {state} ({note}): {why}")
+    evicted = state == "stopped" and world.may_be_evicted and _is_repaired(world, name, note)
+    return Judged(Rest.FAILED if evicted else Rest.UNCLEAR, f"{name} is {state} ({note}): {why}")
+
+
+def _is_repaired(world: World, name: str, note: str) -> bool:
+    """Whether a repair has been tried of a model that nobody stopped: after one there are pauses.
+
+    Only one whose end systemd has forgotten, because no supervisor ran then, may be left alone.
+    """
+    if not EVICTED.search(note):
+        return FORGOTTEN.search(note) is not None
+    repairs = (row["target"] for row in rows_of(world).values() if row["kind"] == "repair")
+    return any(name in json.loads(target) for target in repairs)
 
 
 def unlocked(world: World) -> Iterator[str]:

@@ -57,6 +57,8 @@ class World:
     """Allocations of our backends that did not fit."""
     may_be_held: bool = False
     may_be_stopped: bool = False
+    may_be_evicted: bool = False
+    """Somebody started a rival by hand: what it evicted stays down while it serves, no longer."""
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _oom_lines: int = 0

@@ -47,6 +47,7 @@ class FakeSystemd:
         self.slots = {name: _Slot() for name in catalogue}
         self.starts: list[str] = []
         self.command = FakeCommand()
+        self._changes = 0
 
     def observed(self, names: Iterable[str]) -> Observed:
         """What D-Bus would say."""
@@ -56,6 +57,11 @@ class FakeSystemd:
             going_down=self.going_down,
             run=self.command.unit,
         )
+
+    def _at_rest(self, unit: ObservedUnit | None = None) -> ObservedUnit:
+        """A unit that has come to rest just now, later than all that came before."""
+        self._changes += 1
+        return replace(unit or ObservedUnit(), changed_s=self.now_s + self._changes / 1e6)
 
     def owners(self) -> list[str]:
         """Profiles that have a process."""
@@ -87,7 +93,8 @@ class FakeSystemd:
         slot = self.slots[name]
         slot.wants_start = False
         if not slot.unit.main_pid:
-            slot.unit = ObservedUnit()
+            was_idle = slot.unit.active is ActiveState.INACTIVE and not slot.unit.has_job
+            slot.unit = slot.unit if was_idle else self._at_rest()
             slot.due_s = NEVER
         elif slot.unit.active is not ActiveState.DEACTIVATING:
             slot.unit = replace(
@@ -130,7 +137,9 @@ class FakeSystemd:
     def give_up(self, name: str) -> None:
         """The start limit is hit."""
         self.slots[name] = _Slot(
-            unit=ObservedUnit(active=ActiveState.FAILED, sub="failed", result="start-limit-hit")
+            unit=self._at_rest(
+                ObservedUnit(active=ActiveState.FAILED, sub="failed", result="start-limit-hit")
+            )
         )
 
     def next_due_s(self) -> float:
@@ -160,11 +169,13 @@ class FakeSystemd:
         match slot.unit.active:
             case ActiveState.DEACTIVATING:
                 failed = how.stops_badly
-                slot.unit = ObservedUnit(
-                    active=ActiveState.FAILED if failed else ActiveState.INACTIVE,
-                    sub="failed" if failed else "dead",
-                    result="exit-code" if failed else "success",
-                    exit_status=1 if failed else 0,
+                slot.unit = self._at_rest(
+                    ObservedUnit(
+                        active=ActiveState.FAILED if failed else ActiveState.INACTIVE,
+                        sub="failed" if failed else "dead",
+                        result="exit-code" if failed else "success",
+                        exit_status=1 if failed else 0,
+                    )
                 )
             case ActiveState.ACTIVATING if slot.unit.waits_to_restart:
                 slot.wants_start = True
@@ -201,7 +212,7 @@ class FakeSystemd:
                 continue
             slot.wants_start = False
             if refusal := self.behaviour[name].refusal or self._command_has(name):
-                slot.unit, slot.due_s = ObservedUnit(), NEVER
+                slot.unit, slot.due_s = self._at_rest(), NEVER
                 self.refusals[name] = refusal
                 continue
             self.refusals.pop(name, None)

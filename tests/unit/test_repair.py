@@ -1,9 +1,18 @@
 """Which committed profiles come back by themselves, and when."""
 
+from dataclasses import replace
+
 import pytest
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.planning.repair import PAUSES_S, left_by_hold, to_repair
+from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.planning.repair import (
+    PAUSES_S,
+    evicted_in_vain,
+    left_by_choice,
+    left_by_hold,
+    to_repair,
+)
 from tests.fakes.profiles import applied, catalogue
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder"))
@@ -131,3 +140,71 @@ def test_what_a_hold_leaves_down(
     assert names == (("aeon",) if is_left else ())
     assert repaired(IDLE, left=names) is is_left
     assert not repaired(STOPPING, left=names)
+
+
+STOPPED = replace(IDLE, changed_s=50.0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "rival", "refused", "lost"),
+    [
+        (STOPPED, replace(CRASHED, changed_s=60.0), False, True),
+        (STOPPED, replace(LEASE_HELD, changed_s=60.0), False, True),
+        (STOPPED, replace(PATCH_FAILED, changed_s=60.0), False, True),
+        (STOPPED, replace(IDLE, changed_s=60.0), True, True),
+        (STOPPED, replace(IDLE, changed_s=60.0), False, False),  # somebody stopped it
+        (STOPPED, replace(CRASHED, changed_s=40.0), False, False),  # before the profile's end
+        (STOPPED, replace(IDLE, changed_s=40.0), True, False),
+        (STOPPED, replace(UP, changed_s=60.0), False, False),
+        (STOPPED, replace(COMING, changed_s=60.0), True, False),
+        (IDLE, replace(CRASHED, changed_s=60.0), False, False),  # systemd has forgotten its end
+        (replace(UP, changed_s=50.0), replace(CRASHED, changed_s=60.0), False, False),
+    ],
+)
+def test_evicted_profile_comes_back_when_its_rival_is_lost(
+    unit: ObservedUnit,
+    rival: ObservedUnit,
+    refused: bool,  # noqa: FBT001
+    lost: bool,  # noqa: FBT001
+) -> None:
+    """The last that happened decides: a rival that crashed for good or was refused was no stop."""
+    found = evicted_in_vain(
+        committed=("aeon", "embedder", "gone"),
+        observed=Observed(
+            units={"aeon": unit, "genesis": rival, "embedder": replace(IDLE, changed_s=1.0)}
+        ),
+        catalogue=BOX,
+        refusals={"genesis": "held"} if refused else {},
+    )
+    assert found == ({"aeon": "genesis"} if lost else {})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rollback", "boot_id", "left"),
+    [
+        (Outcome.FAILED, False, "now", True),
+        (Outcome.FAILED, True, "now", False),
+        (Outcome.FAILED, False, "before", False),
+        (Outcome.DONE, False, "now", False),
+    ],
+)
+def test_what_was_given_up_without_roll_back_is_left(
+    outcome: Outcome,
+    rollback: bool,  # noqa: FBT001
+    boot_id: str,
+    left: bool,  # noqa: FBT001
+) -> None:
+    """Only a failed operation of this boot that was told not to roll back leaves things down."""
+    operation = Operation(
+        id=1,
+        kind=Kind.SWITCH,
+        target=("genesis",),
+        goal=Goal(stop=("aeon",), start=("genesis",)),
+        boot_id=boot_id,
+        requested_by="ana",
+        began_unix_s=0.0,
+        rollback=rollback,
+    )
+    last = Finished(operation=operation, outcome=outcome, message="", finished_unix_s=1.0)
+    assert left_by_choice(last, "now") == ({"aeon"} if left else set())
+    assert left_by_choice(None, "now") == set()

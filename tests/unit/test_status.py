@@ -25,6 +25,8 @@ from tests.fakes.profiles import applied, catalogue
 NOW = 1_000_000.0
 UP = ObservedUnit(active=ActiveState.ACTIVE, sub="running", main_pid=42, since_unix_s=NOW - 60)
 STOPPED = ObservedUnit(since_unix_s=NOW - 900)
+EVICTED = ObservedUnit(since_unix_s=NOW - 900, changed_s=8.0)
+LIMIT = "start-limit-hit"
 NEVER_RAN = ObservedUnit()
 FAILED = ObservedUnit(active=ActiveState.FAILED, sub="failed", result="exit-code", exit_status=3)
 LOADING = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", status_text="loading 3 of 9 GiB")
@@ -285,6 +287,21 @@ def test_an_empty_box_says_how_to_begin() -> None:
         (
             status({"genesis": ObservedUnit(result="timeout")}, "genesis"),
             "showed no progress in time, then stopped",
+        ),
+        (
+            status(
+                {"genesis": EVICTED, "aeon": replace(FAILED, result=LIMIT, changed_s=9.0)},
+                "genesis",
+            ),
+            "evicted by aeon, which failed too often",
+        ),
+        (
+            status(
+                {"genesis": EVICTED, "aeon": replace(NEVER_RAN, changed_s=9.0)},
+                "genesis",
+                refusals={"aeon": "held by ana"},
+            ),
+            "evicted by aeon, which the gate refused",
         ),
         (status({"genesis": STOPPED, "aeon": UP}, "genesis"), None),
         (status({"genesis": STOPPED}, "genesis", hold=FOREVER), None),

@@ -153,6 +153,48 @@ async def test_rival_started_by_hand_is_not_evicted() -> None:
     assert outside.commitment.names == ("aeon",)
 
 
+@pytest.mark.parametrize("lost", ["gives up", "refused"])
+async def test_evicted_profile_is_repaired_when_its_rival_is_lost(lost: str) -> None:
+    """Who starts a rival by hand and loses it by accident gets the committed profile back."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].refusal = "held by ana" if lost == "refused" else ""
+    async with supervising(outside):
+        outside.systemd.start("genesis", by_hand=True)
+        if lost == "gives up":
+            await until(outside, "genesis")
+            outside.systemd.give_up("genesis")
+            outside.units.version += 1
+        await until(outside)
+        await until(outside, "aeon")
+    assert [row.kind for row in outside.store.rows.values()] == [Kind.REPAIR]
+
+
+async def test_evicted_profile_stays_down_when_its_rival_is_stopped() -> None:
+    """The last deliberate act was a stop."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside):
+        outside.systemd.start("genesis", by_hand=True)
+        await until(outside, "genesis")
+        outside.systemd.stop("genesis")
+        await turns()
+        assert outside.systemd.observed(BOX).serving() == ()
+    assert outside.store.rows == {}
+
+
+async def test_a_switch_without_roll_back_is_not_undone_by_a_repair() -> None:
+    """Nothing is restored, also when the target was refused and what served was evicted in vain."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].refusal = "held by ana"
+    async with supervising(outside) as supervisor:
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",), rollback=False))
+        await until(outside)
+        await turns()
+        assert outside.systemd.observed(BOX).serving() == ()
+
+
 async def test_timed_hold_ends_by_itself() -> None:
     """After its time a hold is over and the committed profiles serve again."""
     outside = FakeOutside(BOX, "aeon")
