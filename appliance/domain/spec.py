@@ -208,7 +208,8 @@ class Profile:
     assume_free: bool = False
     """Start it also on GPUs whose memory cannot be read."""
     deadlines: Deadlines = field(default_factory=Deadlines)
-    warm_up: WarmUp = WarmUp.COMPLETION
+    warm_up: WarmUp | None = None
+    """None: by what the engine serves (`planning.engines.tasks`)."""
     user: str | None = None
     """None: the backend user of the settings."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile, locks_memory
 from appliance.planning import engines
 from appliance.planning.engines.rendering import LaunchContext, hf_cache_path, hf_repository
+from appliance.planning.engines.tasks import warm_up_of
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.headers import Fault, LookAtModel, ModelReference, Unread
 from appliance.planning.fingerprint import fingerprint
@@ -64,7 +65,7 @@ def compile_applied(
         claim=claim_of(profile),
         need=profile.need,
         deadlines=profile.deadlines,
-        warm_up=profile.warm_up,
+        warm_up=warm_up_of(profile, found.weights),
         first_mark=profile.mark,
         source_path=source.path,
         source_sha256=source.sha256,

@@ -8,6 +8,7 @@ from appliance.domain.spec import CommandOptions, Profile
 from appliance.planning import engines
 from appliance.planning.engines.arguments import variable_problems
 from appliance.planning.engines.rendering import HF_SCHEME
+from appliance.planning.engines.tasks import task_problems
 from appliance.planning.engines.xllamacpp import PACKAGED_MODEL
 from appliance.planning.handling import handling_problems
 from appliance.planning.overrides import refusal
@@ -32,6 +33,7 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
         *_overrides(profile),
         *variable_problems(profile),
         *engines.problems(profile),
+        *task_problems(profile),
     )
 
 

@@ -21,6 +21,7 @@ from appliance.domain.spec import (
 )
 from appliance.planning.compile import Source, claim_of, compile_applied
 from appliance.planning.engines import LaunchContext
+from appliance.planning.engines.tasks import warm_up_of
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
@@ -237,7 +238,7 @@ def test_what_is_compiled_is_what_runs() -> None:
 def test_an_embedder_is_warmed_up_by_an_embedding() -> None:
     """A server of embeddings answers no completion."""
     found = profile(MINIMAL["llama-server"] + "[llama-server]\nembedding = true\n")
-    assert found.warm_up is WarmUp.EMBEDDING
+    assert warm_up_of(found, None) is WarmUp.EMBEDDING
 
 
 def test_windows_line_ends_are_accepted() -> None:

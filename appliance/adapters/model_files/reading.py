@@ -17,6 +17,8 @@ from appliance.planning.estimates.headers import (
     Unread,
 )
 
+_POOLING: Final = "modules.json"
+"""Of sentence-transformers; vLLM pools with every model that has it."""
 _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
 _MOST_SHARDS: Final = 4096
@@ -127,4 +129,5 @@ def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
         _check_whole(path, file.end, file.file_bytes)
         weights += file.weights_bytes
         size += file.file_bytes
-    return Safetensors(config=config, weights_bytes=weights, file_bytes=size)
+    pools = any((path.parent / _POOLING).exists() for path in files[:1])
+    return Safetensors(config=config, weights_bytes=weights, file_bytes=size, pools=pools)

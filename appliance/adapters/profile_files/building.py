@@ -57,7 +57,7 @@ def build(name: str, file: ProfileFile) -> Profile:
         need=_need(file.need or NeedTable()),
         assume_free=(file.need or NeedTable()).assume_free,
         deadlines=_deadlines(file.deadlines or DeadlinesTable()),
-        warm_up=_warm_up(file, options),
+        warm_up=None if file.warm_up is None else WarmUp(file.warm_up),
         user=file.user,
         env=dict(file.env),
         patch=_patch(file.patch),
@@ -73,13 +73,6 @@ def _gpus(file: ProfileFile) -> Gpus:
     if file.gpus is not None:
         return file.gpus
     return () if file.engine == "xllamacpp" else "all"
-
-
-def _warm_up(file: ProfileFile, options: EngineOptions) -> WarmUp:
-    if file.warm_up is not None:
-        return WarmUp(file.warm_up)
-    embeds = isinstance(options, LlamaServerOptions) and options.embedding
-    return WarmUp.EMBEDDING if embeds else WarmUp.COMPLETION
 
 
 def _speculative(table: SpeculativeTable | None) -> Speculative | None:

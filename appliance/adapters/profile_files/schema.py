@@ -283,8 +283,8 @@ class ProfileFile(Table):
     need: NeedTable | None = Field(default=None, description="see below")
     warm_up: Literal["completion", "chat", "embedding", "none"] | None = Field(
         default=None,
-        description="the request that proves a start; unset: `embedding` where the engine serves "
-        "embeddings only, else `completion`",
+        description="the request that proves a start; unset: `embedding` where the engine embeds "
+        "or ranks, by its options or its model, `none` where it classifies, else `completion`",
     )
     user: User | None = Field(default=None, description="instead of the settings' backend_user")
     extra_args: Words = Field(default=[], description="further arguments of the engine")

@@ -35,6 +35,8 @@ class Estimated:
     """Why there is no estimate, as a phrase."""
     file_bytes: int | None = None
     """Of the model's files; None: not known."""
+    weights: Safetensors | None = None
+    """The headers of a model that is in safetensors files."""
 
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
@@ -66,10 +68,12 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
     if isinstance(model, Unread):
         missing = model.fault is Fault.MISSING
         return Estimated(problem=_NOT_THERE if missing else model.problem)
+    weights = model.main if isinstance(model.main, Safetensors) else None
     try:
-        return Estimated(estimate=_estimate(profile, model), file_bytes=model.file_bytes)
+        estimate = _estimate(profile, model)
     except UnknownError as error:
-        return Estimated(problem=str(error), file_bytes=model.file_bytes)
+        return Estimated(problem=str(error), file_bytes=model.file_bytes, weights=weights)
+    return Estimated(estimate=estimate, file_bytes=model.file_bytes, weights=weights)
 
 
 def _estimate(profile: Profile, model: Model) -> Estimate:

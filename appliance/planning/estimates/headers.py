@@ -35,6 +35,8 @@ class Safetensors:
     weights_bytes: int
     """As stored, hence quantised where they are."""
     file_bytes: int
+    pools: bool = False
+    """It comes with the modules of sentence-transformers (``modules.json``)."""
 
 
 class Fault(StrEnum):
