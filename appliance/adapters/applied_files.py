@@ -8,20 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.errors import StoreError
 
 T = TypeVar("T")
 
 
 def read_applied(path: Path, most_bytes: int) -> bytes | None:
-    """A file's content, at most so much of it; None: nothing was ever applied.
+    """A file's content; None: nothing was ever applied.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: it cannot be read, is no file or is larger than `most_bytes`.
     """
     try:
-        with path.open("rb") as file:
-            return file.read(most_bytes)
+        return read_small_file(path, most_bytes)
     except FileNotFoundError:
         return None
     except OSError as error:

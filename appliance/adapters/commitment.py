@@ -22,8 +22,9 @@ from appliance.adapters.durable_files import (
     reserve_file,
     write_file,
 )
+from appliance.adapters.regular_files import OddFileError, read_small_file
 from appliance.domain.errors import StoreError
-from appliance.domain.operations import HoldUntil
+from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.commitment import Writes
 from appliance.planning.status import parse_committed, parse_hold
 
@@ -40,13 +41,18 @@ class FileCommitment:
     def committed(self) -> tuple[str, ...]:
         """Names to serve after a boot, sorted. Lines that are no profile name are left out."""
         try:
-            return parse_committed(_content(self._active).decode())
-        except UnicodeDecodeError:
+            return parse_committed(read_small_file(self._active, _MOST_BYTES).decode())
+        except (OSError, UnicodeDecodeError):
             return ()
 
     def hold_until(self) -> HoldUntil:
         """The hold that a boot shall keep. A damaged file holds: it was written to hold."""
-        return parse_hold(_content(self._hold).decode(errors="replace"))
+        try:
+            return parse_hold(read_small_file(self._hold, _MOST_BYTES).decode(errors="replace"))
+        except OddFileError:
+            return FOREVER
+        except OSError:
+            return None
 
     async def reserve(self, writes: Writes) -> None:
         """Write beside the files what `writes` will put in their place. Raises `StoreError`."""
@@ -95,12 +101,3 @@ def _names_text(names: Iterable[str]) -> str:
 
 def _hold_text(until: float | str) -> str:
     return f"{until}\n" if isinstance(until, str) else f"{until:.0f}\n"
-
-
-def _content(path: Path) -> bytes:
-    """The beginning of a small file; nothing when there is none."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_MOST_BYTES)
-    except OSError:
-        return b""

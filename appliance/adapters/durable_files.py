@@ -3,11 +3,11 @@
 import contextlib
 import errno
 import os
-import stat
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Final
 
+from appliance.adapters.regular_files import OddFileError, open_regular, read_small_file
 from appliance.domain.errors import StoreError
 
 MAX_BYTES = 1 << 20
@@ -74,11 +74,9 @@ def put_reserved(path: Path, text: str) -> bool:
     Another process may have reserved it, and may have died before it was on the disk.
     """
     reserved = _reserved(path)
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(reserved, flags), "rb") as file:
-            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            if not is_file or file.read(MAX_BYTES) != text.encode():
+        with os.fdopen(open_regular(reserved), "rb") as file:
+            if file.read(MAX_BYTES) != text.encode():
                 return False
             os.fsync(file.fileno())
         reserved.replace(path)
@@ -123,7 +121,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def read_regular(path: Path) -> str | None:
-    """The text of a regular file; None for a link, a directory, a device or a huge file.
+    """The text of a regular file; None: it is missing, a link, a directory, a device or huge.
 
     Bytes that are not UTF-8 survive a round trip through `write_file`.
 
@@ -131,8 +129,8 @@ def read_regular(path: Path) -> str | None:
         StoreError: it cannot be read.
     """
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
-            return None
-        return path.read_bytes().decode(errors="surrogateescape")
+        return read_small_file(path, MAX_BYTES).decode(errors="surrogateescape")
+    except (FileNotFoundError, OddFileError):
+        return None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.names import is_profile_name
 
 _ADMITTED: Final = "admitted"
@@ -47,10 +48,9 @@ def admissions_in(directory: Path) -> Mapping[str, str]:
 def _word(file: Path) -> GateWord | None:
     """None: the gate has replaced or removed it meanwhile."""
     try:
-        with file.open("rb") as content:
-            document = json.loads(content.read(_MOST_BYTES))
+        document = json.loads(read_small_file(file, _MOST_BYTES))
         reason = document["reason"]
         admitted = document.get("verdict") == _ADMITTED
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return GateWord(admitted=admitted, reason=reason) if isinstance(reason, str) else None

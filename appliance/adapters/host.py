@@ -5,7 +5,6 @@ Nothing here raises: what this unprivileged process may not see is said to be un
 
 import asyncio
 import contextlib
-import hashlib
 import importlib.util
 import json
 import logging
@@ -18,12 +17,14 @@ from typing import Final
 
 from appliance.adapters.gate_words import admissions_in, refusals_in
 from appliance.adapters.host_memory import group_memory, read_host_memory
+from appliance.adapters.manifest import is_edited
 from appliance.adapters.model_files.checking import ModelChecks
 from appliance.adapters.nvml import read_gpus
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
-from appliance.domain.profile import Applied, Catalogue
+from appliance.domain.profile import Applied
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.estimates.headers import Fault
@@ -36,7 +37,7 @@ _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
-_MAX_PROFILE_BYTES: Final = 1 << 20
+_MOST_REPORT_BYTES: Final = 64 << 10
 
 
 class LinuxHost:
@@ -156,27 +157,12 @@ async def _gpus(*, with_holders: bool = False) -> GpuMemory:
     return await asyncio.to_thread(read_gpus, with_holders=with_holders)
 
 
-def is_edited(applied: Applied) -> bool:
-    """Whether the profile's file is not the one that was applied; False when unreadable."""
-    try:
-        with Path(applied.source_path).open("rb") as file:
-            text = file.read(_MAX_PROFILE_BYTES)
-    except OSError:
-        return False
-    return hashlib.sha256(text).hexdigest() != applied.source_sha256
-
-
-def edited_profiles(catalogue: Catalogue) -> frozenset[str]:
-    """Profiles whose file changed since it was applied."""
-    return frozenset(name for name, applied in catalogue.items() if is_edited(applied))
-
-
 def read_run_report(path: Path) -> RunReport | None:
     """How the last command ended, from its launcher; None: it did not say."""
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(read_small_file(path, _MOST_REPORT_BYTES))
         return RunReport(ran=bool(document["ran"]), text=str(document["text"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

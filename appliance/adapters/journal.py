@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from appliance.adapters.regular_files import read_small_file, replace_volatile
+
 _log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 100
+_MOST_BYTES: Final = 4 << 20
+"""Forty times what so many operations take."""
 Row = dict[str, Any]
 """Columns of an operation, its id among them (operation_rows)."""
 
@@ -39,7 +43,7 @@ class Journal:
         if self.path is None:
             return
         try:
-            document = json.loads(self.path.read_text("utf-8"))
+            document = json.loads(read_small_file(self.path, _MOST_BYTES))
             rows = [document["open"] or {"id": 0}, *document["waiting"]]
             if not all(isinstance(row["id"], int) for row in rows):
                 raise TypeError("an operation without a number")  # noqa: TRY301 - damaged too
@@ -47,7 +51,7 @@ class Journal:
             self.open, self.waiting, self.known = document["open"], document["waiting"], True
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             _log.warning("%s is damaged: %s", self.path, error)
 
     def keep(self, row: Row | None, *, finished: Sequence[Row] = ()) -> None:
@@ -67,9 +71,7 @@ class Journal:
         if self.path is None:
             return
         document = {"open": self.open, "waiting": self.waiting, "last_id": self.last_id}
-        temporary = self.path.with_suffix(".new")
         try:
-            temporary.write_text(json.dumps(document), "utf-8")
-            temporary.replace(self.path)
+            replace_volatile(self.path, self.path.with_suffix(".new"), json.dumps(document))
         except OSError as error:
             _log.warning("the running operation is not kept in %s: %s", self.path, error)

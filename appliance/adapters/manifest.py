@@ -8,10 +8,12 @@ every `appliance status`.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from appliance.adapters.applied_files import decoded, read_applied
+from appliance.adapters.regular_files import OddFileError, read_small_file
 from appliance.adapters.stamps import Stamp, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.names import is_profile_name
@@ -30,6 +32,7 @@ from appliance.domain.profile import (
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
+_MAX_PROFILE_BYTES: Final = 1 << 20
 _SHARED_USER: Final = "appliance-backend"
 """Who every engine ran as when the manifest did not say."""
 
@@ -62,6 +65,22 @@ def read_manifest(directory: Path) -> Catalogue:
     path = directory / MANIFEST
     content = read_applied(path, _MAX_BYTES)
     return {} if content is None else decode(content, str(path))
+
+
+def is_edited(applied: Applied) -> bool:
+    """Whether the profile's file is not the one that was applied; False when unreadable."""
+    try:
+        content = read_small_file(applied.source_path, _MAX_PROFILE_BYTES, follow_links=True)
+    except OddFileError:
+        return True
+    except OSError:
+        return False
+    return sha256(content).hexdigest() != applied.source_sha256
+
+
+def edited_profiles(catalogue: Catalogue) -> frozenset[str]:
+    """Profiles whose file changed since it was applied."""
+    return frozenset(name for name, applied in catalogue.items() if is_edited(applied))
 
 
 def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:

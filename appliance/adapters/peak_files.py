@@ -12,12 +12,11 @@ A file that cannot be read, or says what no machine has, is as if absent.
 """
 
 import json
-import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Peak, with_allowance
 
@@ -50,7 +49,7 @@ def read_peak(directory: Path, name: str) -> Peak | None:
     if not is_profile_name(name):
         return None
     try:
-        return _parsed(json.loads(_content(directory / f"{name}.json")))
+        return _parsed(json.loads(read_small_file(directory / f"{name}.json", _MOST_BYTES)))
     except _DISTRUSTED:
         return None
 
@@ -59,19 +58,6 @@ def read_peaks(directory: Path, names: Iterable[str]) -> Mapping[str, Peak]:
     """Those of `names` that have one."""
     found = {name: read_peak(directory, name) for name in names}
     return {name: peak for name, peak in found.items() if peak is not None}
-
-
-def _content(path: Path) -> bytes:
-    """A small regular file, and nothing that blocks or leads elsewhere."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-            raise ValueError("no file of ours")
-        return os.read(descriptor, _MOST_BYTES)
-    finally:
-        os.close(descriptor)
 
 
 def _parsed(document: Any) -> Peak:

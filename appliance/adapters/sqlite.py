@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import stat
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +263,7 @@ class SqliteStore:
             self._try(self._store_waiting)
 
     def _opened_or_anew(self) -> sqlite3.Connection:
+        _set_odd_aside(self._path)
         # SQLite's own further files take the mode of this one.
         self._path.touch(mode=_MODE)
         self._path.chmod(_MODE)
@@ -314,6 +316,16 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _set_odd_aside(path: Path) -> None:
+    """Rename what is no file where SQLite expects one: a pipe would keep it waiting. Raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file = path.with_name(f"{path.name}{suffix}")
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(file.stat().st_mode):
+                _log.warning("%s is no file: set aside, begun anew", file)
+                file.replace(file.with_name(f"{file.name}.damaged"))
 
 
 def _checked_version(db: sqlite3.Connection, path: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from appliance.adapters.gateway_file import read_configuration
 from appliance.adapters.manifest import read_manifest
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.gateway import Configuration, Routed
 from appliance.planning.gateway_units import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
 from appliance.planning.handling import routed
@@ -65,7 +66,7 @@ class Places:
         if self.credentials is None:
             return None
         try:
-            text = (self.credentials / f"{ENGINE_KEY}{profile}").read_bytes()[:_MOST_KEY_BYTES]
+            text = read_small_file(self.credentials / f"{ENGINE_KEY}{profile}", _MOST_KEY_BYTES)
         except OSError:
             return None
         key = text.decode("latin-1").strip()

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from appliance.adapters.regular_files import read_small_file, replace_volatile
+
 _PREFIX: Final = "ending."
 _MAX_BYTES: Final = 1 << 20
+_UNREADABLE: Final = (OSError, ValueError, AttributeError, TypeError, RecursionError)
 _LOOK_EVERY_S: Final = 0.1
 
 
@@ -42,8 +45,7 @@ class Remainder:
         self._told = dict(counts)
         new = self._own.with_name(f".{self._own.name}")
         with contextlib.suppress(OSError):
-            new.write_text(json.dumps(self._told), encoding="utf-8")
-            new.replace(self._own)
+            replace_volatile(self._own, new, json.dumps(self._told))
 
     def withdraw(self) -> None:
         """This process has nothing under way any more."""
@@ -62,10 +64,11 @@ class Remainder:
     def _counts(self) -> Iterator[list[tuple[str, int]]]:
         for path in self._directory.glob(f"{_PREFIX}*"):
             if not _lives(path.name.removeprefix(_PREFIX)):
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
                 continue
-            with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-                counts = json.loads(path.read_bytes()[:_MAX_BYTES])
+            with contextlib.suppress(*_UNREADABLE):
+                counts = json.loads(read_small_file(path, _MAX_BYTES))
                 yield [(str(name), int(n)) for name, n in counts.items()]
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.regular_files import read_small_file, replace_volatile
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.planning.gateway_state import decode_state, encode_state
 from appliance.planning.routing.models import entry, listing
@@ -172,8 +173,7 @@ class Table:
         if self._file is None:
             return None
         try:
-            with self._file.open("rb") as file:
-                return decode_state(json.loads(file.read(_MAX_BYTES)))
+            return decode_state(json.loads(read_small_file(self._file, _MAX_BYTES)))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -187,8 +187,7 @@ class Table:
         # At a hand-over two processes write, each its own.
         new = self._file.with_name(f".{STATE_FILE}.{os.getpid()}")
         try:
-            new.write_text(json.dumps(encode_state(state)), encoding="utf-8")
-            new.replace(self._file)
+            replace_volatile(self._file, new, json.dumps(encode_state(state)))
         except OSError as error:
             _log.warning("the state is not kept: %s", error)
 

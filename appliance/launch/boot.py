@@ -16,15 +16,14 @@ anything else             ``appliance-hold.service``: somebody meant to hold
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import sys
 import time
 
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.names import is_profile_name, unit_of
 from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.regular_files import Unreadable, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,39 +39,9 @@ _MAX_NAMES = 64
 _SHOWN_CHARACTERS = 60
 
 
-class Unreadable(Exception):  # noqa: N818
-    """There is something, but no small regular text file; `str()` says what."""
-
-
 def read_lines(path: str) -> list[str]:
-    """The lines of a small text file, stripped, without empty ones; none when there is no file.
-
-    Raises:
-        Unreadable: it is a link, a pipe, a directory, too large, not text, or forbidden.
-    """
-    # Without O_NONBLOCK the open of a FIFO would wait for a writer, and the boot with it.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        reason = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise Unreadable(f"{path}: {reason}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Unreadable(f"{path}: not a regular file")
-        content = os.read(descriptor, _MAX_BYTES + 1)
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    if len(content) > _MAX_BYTES:
-        raise Unreadable(f"{path}: larger than {_MAX_BYTES} bytes")
-    try:
-        text = content.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{path}: not a text file") from error
+    """The lines of a small text file, stripped, without empty ones. Raises `Unreadable`."""
+    text = read_text(path, _MAX_BYTES) or ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -12,10 +12,8 @@ start go ahead too early, or have it wait in vain for a GPU without a byte in us
 
 from __future__ import annotations
 
-import os
-import stat
-
 from appliance.launch.demand import Seen
+from appliance.launch.regular_files import Unreadable, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,32 +32,12 @@ class _Malformed(Exception):  # noqa: N818
 
 def read(path: str, fingerprint: str) -> Seen | None:
     """What was seen of the configuration `fingerprint`; None: nothing that could be believed."""
-    text = _text(path)
-    if not text or not fingerprint:
-        return None
     try:
-        return _seen(_parsed(text), fingerprint)
+        text = read_text(path, _MAX_BYTES)
+        return _seen(_parsed(text), fingerprint) if text and fingerprint else None
     # Nesting without end, or digits without end, are errors of the parser's own.
-    except (_Malformed, ValueError, StopIteration, RecursionError):
+    except (Unreadable, _Malformed, ValueError, StopIteration, RecursionError):
         return None
-
-
-def _text(path: str) -> str:
-    # Without O_NONBLOCK the open of a FIFO would wait for a writer, and the model with it.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags)
-    except OSError:
-        return ""
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        content = os.read(descriptor, _MAX_BYTES + 1)
-        return "" if len(content) > _MAX_BYTES else content.decode("ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""
-    finally:
-        os.close(descriptor)
 
 
 class _Grammar:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import appliance
-from appliance.adapters.host import edited_profiles
+from appliance.adapters.manifest import edited_profiles
 from appliance.domain.need import Peak
 from appliance.domain.operations import Finished
 from appliance.planning.gateway_row import gateway_row

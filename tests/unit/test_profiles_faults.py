@@ -307,7 +307,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         "loop": "loop.toml: cannot be read: a loop of symbolic links",
         "dead": "dead.toml: cannot be read: No such file or directory",
         "device": "device.toml: is a device, not a file",
-        "short": "short.toml: cannot be read: No such device or address",
+        "short": "short.toml: is a socket, not a file",
     }
 
 

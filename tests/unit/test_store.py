@@ -292,11 +292,11 @@ async def test_full_disk_is_no_damaged_database(tmp_path: Path) -> None:
     await store.open()
     await store.set_mark("genesis", Mark.LIVE, by="ana")
     await store.close()
-    (tmp_path / "state.sqlite-wal").mkdir()  # SQLite can not open it either
+    (tmp_path / "state.sqlite-wal").symlink_to("state.sqlite-wal")  # SQLite cannot open it either
     blocked = SqliteStore(path, keep_rows=20, retry_after_s=0.0)
     await blocked.open()
     assert not path.with_suffix(".damaged").exists()
-    (tmp_path / "state.sqlite-wal").rmdir()
+    (tmp_path / "state.sqlite-wal").unlink()
     assert await blocked.marks() == {"genesis": Mark.LIVE}
     await blocked.close()
 

@@ -1,11 +1,12 @@
 """A file read from its start, no further than it must be, and never beyond a limit."""
 
 import os
-import stat
 from pathlib import Path
 from struct import Struct
 from types import TracebackType
 from typing import Final, Self
+
+from appliance.adapters.regular_files import OddFileError, open_regular
 
 LARGEST_HEADER_BYTES: Final = 64 << 20
 """Four times that of the largest vocabularies."""
@@ -32,14 +33,11 @@ class BoundedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        # A pipe or a device must not make us wait.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        self._descriptor = os.open(path, flags)
-        status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise HeaderError(f"{path.name} is no file")
-        self.file_bytes: int = status.st_size
+        try:
+            self._descriptor = open_regular(path, follow_links=True)
+        except OddFileError as error:
+            raise HeaderError(f"{path.name} is no file") from error
+        self.file_bytes: int = os.fstat(self._descriptor).st_size
         self.buffer: bytearray = bytearray()
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.model_files.bounded import HeaderError
+from appliance.adapters.regular_files import read_small_file
 
 PACKAGED: Final = "smollm2"
 _HF_SCHEME: Final = "hf:"
@@ -55,8 +56,8 @@ def _packaged(model: str) -> Path:
 
 def snapshot(repository: Path) -> Path:
     """The directory of a repository in the Hugging Face cache that ``main`` points to."""
-    with (repository / "refs" / "main").open("rb") as file:
-        commit = file.read(_LONGEST_REFERENCE).decode("ascii", "replace").strip()
+    reference = read_small_file(repository / "refs" / "main", _LONGEST_REFERENCE, follow_links=True)
+    commit = reference.decode("ascii", "replace").strip()
     if _COMMIT.match(commit) is None:
         raise HeaderError("its cache names no version")
     return repository / "snapshots" / commit

@@ -1,9 +1,7 @@
 """A TOML file read with suspicion: its size, its encoding, its depth, and where its keys stand."""
 
 import errno
-import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from appliance.adapters.regular_files import OddFileError, read_small_file
 from appliance.adapters.toml.lines import Where, key_lines
 from appliance.adapters.toml.tokens import tokens, too_deep
 
@@ -19,13 +18,6 @@ MAX_BYTES: Final = 256 << 10
 _TOO_LARGE: Final = f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings"
 _MAX_DEPTH: Final = 8
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)\Z")
-_KINDS: Final = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,30 +97,15 @@ def _faulty(text: str, line: int | None = None) -> FaultyFileError:
 
 def _read(path: Path) -> bytes:
     try:
-        # Never wait for the other end of a pipe that somebody put here.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        return read_small_file(path, MAX_BYTES, follow_links=True)
+    except OddFileError as error:
+        text = _TOO_LARGE if error.errno == errno.EFBIG else str(error.strerror)
+        raise _faulty(text) from error
     except OSError as error:
-        reason = "a loop of symbolic links" if error.errno == errno.ELOOP else error.strerror
+        reason = "a loop of symbolic links" if error.errno == errno.ELOOP else str(error.strerror)
         raise _faulty(f"cannot be read: {reason}") from error
     except ValueError as error:
         raise _faulty("cannot be read: its name is not a file name") from error
-    try:
-        _check_kind(os.fstat(descriptor).st_mode)
-        with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise _faulty(f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_BYTES:
-        raise _faulty(_TOO_LARGE)
-    return content
-
-
-def _check_kind(mode: int) -> None:
-    for is_kind, kind in _KINDS:
-        if is_kind(mode):
-            raise _faulty(f"is {kind}, not a file")
 
 
 def _decoded(content: bytes) -> str:

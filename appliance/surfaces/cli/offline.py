@@ -3,25 +3,22 @@
 What only the supervisor knows (marks, operations) is unknown here, and said to be.
 """
 
-import hashlib
 import socket
 import time
 from pathlib import Path
-from typing import Final
 
 from appliance import __version__
+from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gate_words import refusals_in
+from appliance.adapters.manifest import edited_profiles
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
-from appliance.planning.status import build_status, parse_committed, parse_hold
+from appliance.planning.status import build_status
 from appliance.planning.status_document import StatusDocument, SupervisorRow
 from appliance.surfaces.cli.catalogue import catalogue_of
 from appliance.surfaces.cli.failure import CliError
 from appliance.surfaces.cli.places import Places
 from appliance.surfaces.cli.systemctl import Blocks, observed_from, show_units, unit_from
-
-_MOST_BYTES: Final = 65_536
-"""Of a state file; they are a few lines."""
 
 
 def status_without(places: Places, reason: CliError) -> StatusDocument:
@@ -45,11 +42,12 @@ def status_without(places: Places, reason: CliError) -> StatusDocument:
 def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
     blocks = show_units(catalogue, places.unit_dir)
     now = time.time()
+    commitment = FileCommitment(Path(places.state_dir))
     return build_status(
         catalogue=catalogue,
         observed=observed_from(blocks),
-        committed=parse_committed(_text(Path(places.state_dir, "active"))),
-        hold_until=parse_hold(_text(Path(places.state_dir, "hold"))),
+        committed=commitment.committed(),
+        hold_until=commitment.hold_until(),
         marks=None,
         operation=None,
         last_operation=None,
@@ -58,7 +56,7 @@ def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         host=socket.gethostname(),
         version=__version__,
         now=now,
-        edited=_edited(catalogue),
+        edited=edited_profiles(catalogue),
         refusals=refusals_in(Path(places.gate_dir)),
     )
 
@@ -71,20 +69,10 @@ def _supervisor(blocks: Blocks, now: float) -> SupervisorRow:
     return SupervisorRow(state="up", uptime_s=uptime)
 
 
-def _edited(catalogue: Catalogue) -> frozenset[str]:
-    return frozenset(n for n, a in catalogue.items() if _differs(a.source_path, a.source_sha256))
-
-
-def _differs(path: str, sha256: str) -> bool:
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest() != sha256
-    except OSError:
-        return False  # gone, or not for this user: unknown
-
-
 def _host_memory() -> dict[str, object]:
     """Host RAM, as /proc/meminfo has it (proc(5)); the GPUs are the supervisor's to ask."""
-    fields = dict(line.partition(":")[::2] for line in _text(Path("/proc/meminfo")).splitlines())
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    fields = dict(line.partition(":")[::2] for line in lines)
 
     def kibibytes(key: str) -> int:
         words = fields.get(key, "").split()
@@ -98,11 +86,3 @@ def _host_memory() -> dict[str, object]:
         "gpu_error": "not asked: the supervisor reads the GPUs",
         "sampled_unix_s": None,
     }
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.errors import SettingsError
 
 _DEFAULTS: Final = {
@@ -17,6 +18,10 @@ _DEFAULTS: Final = {
     "unit_dir": "/etc/systemd/system",
     "gate_dir": "/run/appliance-gate",
 }
+
+
+_MOST_BYTES: Final = 256 << 10
+"""Of the settings file."""
 
 
 class Places(NamedTuple):
@@ -51,8 +56,7 @@ def find_places(*, socket: str | None = None) -> Places:
 def _settings_table() -> Mapping[str, object]:
     path = settings_path()
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - see above
-            raw = file.read()
+        raw = read_small_file(path, _MOST_BYTES, follow_links=True)
     except OSError:
         return {}
     if not any(line.strip() and not line.lstrip().startswith(b"#") for line in raw.splitlines()):

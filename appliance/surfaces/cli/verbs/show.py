@@ -6,8 +6,10 @@ import time
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from appliance.adapters.peak_files import NEEDS, read_peak
+from appliance.adapters.regular_files import read_small_file
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.domain.protocol import Exit
@@ -21,6 +23,9 @@ from appliance.surfaces.cli.places import Places
 from appliance.surfaces.cli.reading import number_in, objects_in, text_in
 from appliance.surfaces.cli.screens import show_one
 from appliance.surfaces.cli.terminal import Streams, Terminal
+
+_MOST_BYTES: Final = 1 << 20
+"""Of a unit or a profile."""
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
@@ -46,7 +51,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_small_file(path, _MOST_BYTES, follow_links=True).decode(errors="replace")
     except FileNotFoundError as error:
         raise CliError(f"{path} is missing: sudo appliance apply", Exit.FAILED) from error
     except PermissionError as error:
