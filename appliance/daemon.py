@@ -11,11 +11,14 @@ import pwd
 import signal
 import sys
 from collections.abc import Mapping
+from functools import partial
+from typing import Final
 
 from appliance.adapters.backend_http import HttpBackend
 from appliance.adapters.clock import SystemClock
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gateway import SocketGateway
+from appliance.adapters.gateway_file import configuration_damage
 from appliance.adapters.host import LinuxHost
 from appliance.adapters.key_file import FileKeys
 from appliance.adapters.logs import log_to_journal
@@ -24,9 +27,10 @@ from appliance.adapters.peaks import FilePeaks
 from appliance.adapters.sd import Readiness, named_sockets
 from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
-from appliance.domain.errors import ApplianceError, UnitError
+from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import GATEWAY_USER, REQUEST_SOCKET_UNIT, SUPERVISOR_SOCKET_UNIT
 from appliance.domain.protocol import Exit
+from appliance.ports import Profiles
 from appliance.services.ledger import LedgerKeeper
 from appliance.services.outside import Outside
 from appliance.services.supervisor import Supervisor
@@ -36,6 +40,9 @@ from appliance.surfaces.control import TO_OPERATORS, ControlServer, Offer, to_ga
 
 _log = logging.getLogger(__name__)
 
+_MANIFEST_EVERY_S: Final = 1.0
+"""Between two looks at a manifest that is damaged."""
+
 
 class _ToldToEndError(Exception):
     """SIGTERM or SIGINT."""
@@ -44,6 +51,8 @@ class _ToldToEndError(Exception):
 async def run(settings: Settings) -> None:
     """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
+    profiles = ManifestProfiles(settings.applied_dir)
+    await _until_readable(profiles, readiness)
     host = LinuxHost(
         gate_dir=settings.gate_dir,
         unit_dir=settings.unit_dir,
@@ -70,12 +79,14 @@ async def run(settings: Settings) -> None:
         )
         supervisor = Supervisor(
             outside,
-            ManifestProfiles(settings.applied_dir),
+            profiles,
             look_every_s=settings.look_every_s,
             on_look=readiness.alive,
         )
         ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
-        status = BoxStatus(supervisor, ledger, outside)
+        status = BoxStatus(
+            supervisor, ledger, outside, partial(configuration_damage, settings.applied_dir)
+        )
         control = ControlServer(
             supervisor,
             status=status.document,
@@ -110,6 +121,27 @@ def _offers() -> Mapping[str, Offer]:
     except KeyError:
         _log.error("no user %s, so no request can switch: run install.sh again", GATEWAY_USER)
     return offers
+
+
+async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:
+    """Wait while neither the manifest nor its copy can be read.
+
+    Without them nothing may be decided, and an end would only be a start over and over. Models and
+    gateway go on as they are; a signal ends the process, as always.
+    """
+    said = ""
+    while True:
+        try:
+            profiles.load()
+        except StoreError as error:
+            if said != str(error):
+                said = str(error)
+                _log.error("%s", said)
+            readiness.ready()
+            readiness.alive(said)
+        else:
+            return
+        await asyncio.sleep(_MANIFEST_EVERY_S)
 
 
 async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:

@@ -268,6 +268,11 @@ class Peaks(Protocol):
 class Profiles(Protocol):
     """The applied profiles."""
 
+    @property
+    def damage(self) -> str | None:
+        """Why `load` last read a copy of the manifest, for root; None: it read the manifest."""
+        ...
+
     def load(self) -> Catalogue:
-        """Read the manifest. Raises `StoreError` on a damaged one; none yet is empty."""
+        """Read the manifest, or its copy. Raises `StoreError` if both are damaged; none is empty."""
         ...

@@ -1,17 +1,70 @@
 """What `appliance apply` compiled, read by those who act on it: JSON with a format and a version.
 
+Apply writes each file twice. The copy is read where the file itself is damaged or missing, so that
+what was applied last holds until the next apply writes both anew.
+
 Standard library only: `appliance status` and the gateway read such files at every start.
 """
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from appliance.adapters.regular_files import read_small_file
 from appliance.domain.errors import StoreError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered(Generic[T]):
+    """What was applied last."""
+
+    content: T
+    damage: str | None = None
+    """Why it was read from the copy, as a sentence for root; None: it was not."""
+
+
+def copy_of(path: Path) -> Path:
+    """Return where the copy of an applied file lies."""
+    return path.with_name(f"{path.name}.copy")
+
+
+def recover(
+    path: Path, most_bytes: int, decode: Callable[[bytes, str], T], nothing: T
+) -> Recovered[T]:
+    """Return what a file says, or what its copy says.
+
+    Args:
+        path: Of the file.
+        most_bytes: Of it that are read.
+        decode: Makes its content of its bytes and of what to call it; may raise `StoreError`.
+        nothing: Its content while nothing was ever applied.
+
+    Raises:
+        StoreError: both are damaged; the error tells of the file.
+    """
+    copy = copy_of(path)
+    try:
+        content = read_applied(path, most_bytes)
+        if content is not None:
+            return Recovered(content=decode(content, str(path)))
+        if not copy.exists():
+            return Recovered(content=nothing)
+        damage = StoreError(f"{path} is missing: sudo appliance apply")
+    except StoreError as error:
+        damage = error
+    try:
+        content = read_applied(copy, most_bytes)
+        if content is not None:
+            return Recovered(
+                content=decode(content, str(copy)), damage=f"{damage}; its copy is used"
+            )
+    except StoreError:
+        pass  # what is wrong with the file itself is what has to be mended
+    raise damage
 
 
 def read_applied(path: Path, most_bytes: int) -> bytes | None:

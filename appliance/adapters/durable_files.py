@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path
-from tempfile import mkstemp
+from tempfile import mkdtemp, mkstemp
 from typing import Final
 
 from appliance.adapters.regular_files import OddFileError, open_regular, read_small_file
@@ -21,7 +21,8 @@ def write_file(
     """Replace `path`: temporary file, fsync, rename, fsync of the directory.
 
     Args:
-        path: Its directory must exist. A symbolic link is replaced, not followed.
+        path: Its directory must exist. A symbolic link is replaced, not followed; a directory in
+            its place is moved aside, under a name that begins with a dot.
         text: The new content.
         mode: Permissions, whatever the umask.
         like: Take owner and permissions from this instead.
@@ -39,7 +40,7 @@ def write_file(
                 os.fchown(file.fileno(), like.st_uid, like.st_gid)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        _put(Path(temporary), path)
         sync_directory(path.parent)
     except OSError as error:
         if temporary:
@@ -100,6 +101,15 @@ def _reserved(path: Path) -> Path:
 def _not_written(path: Path, error: OSError) -> StoreError:
     advice = f": make room, see df -h {path.parent}" if error.errno in _NO_ROOM else ""
     return StoreError(f"cannot write {path}: {error.strerror}{advice}")
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Rename a file to `path`, whatever is there."""
+    try:
+        temporary.replace(path)
+    except IsADirectoryError:
+        path.replace(mkdtemp(prefix=f".{path.name}.directory-", dir=path.parent))
+        temporary.replace(path)
 
 
 def remove_file(path: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.applied_files import decoded, read_applied
+from appliance.adapters.applied_files import Recovered, decoded, recover
+from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Limits
 
 GATEWAY_FILE: Final = "gateway.json"
@@ -18,15 +19,27 @@ _MAX_BYTES: Final = 1 << 20
 _LISTS: Final = frozenset({"addresses", "interfaces", "allow_paths", "names", "origins"})
 
 
-def read_configuration(directory: Path) -> Configuration:
+def recover_configuration(directory: Path) -> Recovered[Configuration]:
     """What was applied last; the defaults when nothing ever was.
 
     Raises:
-        StoreError: the file cannot be read, is damaged, or was written by a newer release.
+        StoreError: the file and its copy cannot be read, are damaged, or were written by a newer
+            release.
     """
-    path = directory / GATEWAY_FILE
-    content = read_applied(path, _MAX_BYTES)
-    return Configuration() if content is None else decode(content, str(path))
+    return recover(directory / GATEWAY_FILE, _MAX_BYTES, decode, Configuration())
+
+
+def read_configuration(directory: Path) -> Configuration:
+    """The same, for those who need not know from which of the two files. Raises `StoreError`."""
+    return recover_configuration(directory).content
+
+
+def configuration_damage(directory: Path) -> str | None:
+    """What root should know about the file and its copy; None: nothing."""
+    try:
+        return recover_configuration(directory).damage
+    except StoreError as error:
+        return str(error)
 
 
 def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from appliance.adapters.applied_files import decoded, read_applied
+from appliance.adapters.applied_files import Recovered, copy_of, decoded, recover
 from appliance.adapters.regular_files import OddFileError, read_small_file
 from appliance.adapters.stamps import Stamp, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
@@ -33,6 +33,7 @@ MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
 _MAX_PROFILE_BYTES: Final = 1 << 20
+_Stamps = tuple[Stamp | None, Stamp | None]
 _SHARED_USER: Final = "appliance-backend"
 """Who every engine ran as when the manifest did not say."""
 
@@ -42,29 +43,39 @@ class ManifestProfiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._read: tuple[Stamp | None, Catalogue] | None = None
+        self._read: tuple[_Stamps, Recovered[Catalogue]] | None = None
+
+    @property
+    def damage(self) -> str | None:
+        """Why the copy of the manifest was read last, for root; None: it was not."""
+        return None if self._read is None else self._read[1].damage
 
     def load(self) -> Catalogue:
         """Read the manifest, if it has changed.
 
         Raises:
-            StoreError: it is damaged; none yet is empty.
+            StoreError: it and its copy are damaged; none yet is empty.
         """
-        seen = stamp(self._directory / MANIFEST)
+        path = self._directory / MANIFEST
+        seen = stamp(path), stamp(copy_of(path))
         if self._read is None or self._read[0] != seen:
-            self._read = seen, read_manifest(self._directory)
-        return self._read[1]
+            self._read = seen, recover_manifest(self._directory)
+        return self._read[1].content
 
 
-def read_manifest(directory: Path) -> Catalogue:
+def recover_manifest(directory: Path) -> Recovered[Catalogue]:
     """Every applied profile by name; none when nothing was ever applied.
 
     Raises:
-        StoreError: the file cannot be read, is damaged, or was written by a newer release.
+        StoreError: the file and its copy cannot be read, are damaged, or were written by a newer
+            release.
     """
-    path = directory / MANIFEST
-    content = read_applied(path, _MAX_BYTES)
-    return {} if content is None else decode(content, str(path))
+    return recover(directory / MANIFEST, _MAX_BYTES, decode, {})
+
+
+def read_manifest(directory: Path) -> Catalogue:
+    """The same, for those who need not know from which of the two files. Raises `StoreError`."""
+    return recover_manifest(directory).content
 
 
 def is_edited(applied: Applied) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.applied_files import Recovered, copy_of
 from appliance.adapters.durable_files import read_regular, remove_file, write_file
-from appliance.adapters.gateway_file import GATEWAY_FILE, read_configuration
+from appliance.adapters.gateway_file import GATEWAY_FILE, recover_configuration
 from appliance.adapters.gateway_file import encode as encode_configuration
-from appliance.adapters.manifest import MANIFEST, encode, read_manifest
+from appliance.adapters.manifest import MANIFEST, encode, recover_manifest
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
@@ -94,35 +95,37 @@ class UnitStore:
         if copy.exists():
             remove_file(copy)
 
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> Recovered[Catalogue]:
         """The profiles as last applied. Raises `StoreError` for a damaged manifest."""
-        return read_manifest(self.applied_dir)
+        return recover_manifest(self.applied_dir)
 
-    def configuration(self) -> Configuration:
+    def configuration(self) -> Recovered[Configuration]:
         """What the gateway was told last. Raises `StoreError` for a damaged file."""
-        return read_configuration(self.applied_dir)
+        return recover_configuration(self.applied_dir)
 
     def write_configuration(self, configuration: Configuration, version: str) -> None:
         """Tell the gateway. Raises `StoreError`."""
-        path = self.applied_dir / GATEWAY_FILE
-        text = encode_configuration(configuration, version)
-        if not path.exists() or read_regular(path) != text:
-            write_file(path, text)
+        _write_twice(self.applied_dir / GATEWAY_FILE, encode_configuration(configuration, version))
 
     def write_manifest(self, catalogue: Catalogue, version: str) -> bool:
         """Replace the manifest; False: it already said so. Raises `StoreError`."""
-        path = self.applied_dir / MANIFEST
-        text = encode(catalogue, version)
-        if path.exists() and read_regular(path) == text:
-            return False
-        write_file(path, text)
-        return True
+        return _write_twice(self.applied_dir / MANIFEST, encode(catalogue, version))
 
     def _copy(self, file: str) -> Path:
         return self.applied_dir / "units" / file.replace("/", _SLASH)
 
     def _path(self, file: str) -> Path:
         return self.rule if file == RULE_FILE else self.unit_dir / file
+
+
+def _write_twice(path: Path, text: str) -> bool:
+    """Write a file and its copy where they differ; returns whether the file did."""
+    changed = read_regular(path) != text
+    # The file first: between the two writes either says what was applied or what is.
+    for target in (path, copy_of(path)):
+        if read_regular(target) != text:
+            write_file(target, text)
+    return changed
 
 
 def _make(directory: Path) -> None:

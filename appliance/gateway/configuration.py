@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.gateway_file import read_configuration
-from appliance.adapters.manifest import read_manifest
+from appliance.adapters.applied_files import Recovered
+from appliance.adapters.gateway_file import recover_configuration
+from appliance.adapters.manifest import recover_manifest
 from appliance.adapters.regular_files import read_small_file
 from appliance.domain.gateway import Configuration, Routed
 from appliance.planning.gateway_units import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
@@ -40,13 +41,16 @@ class Places:
             credentials=Path(credentials) if credentials else None,
         )
 
-    def configuration(self) -> Configuration:
+    def configuration(self) -> Recovered[Configuration]:
         """The settings. Raises `StoreError`."""
-        return read_configuration(self.applied)
+        return recover_configuration(self.applied)
 
     def catalogue(self) -> dict[str, Routed]:
         """The profiles by name. Raises `StoreError`."""
-        return {n: routed(a, self._engine_key(n)) for n, a in read_manifest(self.applied).items()}
+        found = recover_manifest(self.applied)
+        if found.damage is not None:
+            _log.error("%s", found.damage)
+        return {n: routed(a, self._engine_key(n)) for n, a in found.content.items()}
 
     def tls(self) -> ssl.SSLContext | None:
         """For places beyond loopback; None: there is no certificate that can be used."""

@@ -270,11 +270,14 @@ def main(arguments: Sequence[str]) -> int:
     before = predecessor(arguments)
     places = Places.of(os.environ)
     try:
-        configuration = places.configuration()
+        found = places.configuration()
     except StoreError as error:
         sys.stderr.write(f"<3>{error}\n")
         return Exit.CONFIG
+    configuration = found.content
     log_to_journal(configuration.log_level)
+    if found.damage is not None:
+        _log.error("%s", found.damage)
     status = Exit.OK
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

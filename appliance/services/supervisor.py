@@ -81,6 +81,8 @@ class State:
     hold_until: HoldUntil
     running: Transaction | None
     last: Finished | None
+    damage: str | None
+    """What is wrong with the manifest, for root; None: nothing."""
 
 
 class Supervisor:
@@ -105,7 +107,8 @@ class Supervisor:
         self._profiles = profiles
         self._look_every_s = look_every_s
         self._on_look = on_look
-        self._catalogue: Catalogue = profiles.load()
+        self._damage: str | None = None
+        self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._tender = Tender(outside)
@@ -246,11 +249,12 @@ class Supervisor:
             hold_until=self._out.commitment.hold_until(),
             running=self._running,
             last=await self._out.store.last(),
+            damage=self._damage,
         )
 
     def reload(self) -> int:
         """Read the applied profiles again; returns how many there are. Raises `StoreError`."""
-        self._catalogue = self._profiles.load()
+        self._catalogue = self._load()
         self._out.gateway.reload()
         _log.info("%d profiles are applied", len(self._catalogue))
         return len(self._catalogue)
@@ -275,7 +279,14 @@ class Supervisor:
         """Go by what is applied: an apply may have ended before its signal is here."""
         # A damaged manifest is the reload's to report: what was read before still holds.
         with contextlib.suppress(StoreError):
-            self._catalogue = self._profiles.load()
+            self._catalogue = self._load()
+
+    def _load(self) -> Catalogue:
+        catalogue, damage = self._profiles.load(), self._profiles.damage
+        if damage is not None and damage != self._damage:
+            _log.error("%s", damage)
+        self._damage = damage
+        return catalogue
 
     def _join(self, request: Request, running: Transaction) -> Running:
         operation = running.operation

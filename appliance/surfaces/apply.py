@@ -174,7 +174,10 @@ def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, tuple[str
     catalogue: Catalogue = {}
     warnings: list[str] = []
     try:
-        catalogue = store.catalogue()
+        recovered = store.catalogue()
+        catalogue = recovered.content
+        if recovered.damage is not None:
+            warnings.append(recovered.damage)
     except StoreError as error:
         # The units themselves are the truth; only what stands in for a broken profile is lost.
         warnings.append(f"{error}; it is written anew")
@@ -191,9 +194,10 @@ def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, tuple[str
 def _told(store: UnitStore) -> Configuration | None:
     """What the gateway was told last; None: nobody can tell any more."""
     try:
-        return store.configuration()
+        found = store.configuration()
     except StoreError:
         return None
+    return found.content if found.damage is None else None
 
 
 def _settle(

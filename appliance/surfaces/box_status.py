@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import appliance
@@ -23,11 +23,19 @@ from appliance.services.transaction import Transaction
 class BoxStatus:
     """Builds the document that `appliance status` and the API show."""
 
-    def __init__(self, supervisor: Supervisor, ledger: LedgerKeeper, outside: Outside) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        ledger: LedgerKeeper,
+        outside: Outside,
+        gateway_damage: Callable[[], str | None],
+    ) -> None:
         self._engines = EngineLoads(outside)
         self._supervisor = supervisor
         self._ledger = ledger
         self._out = outside
+        self._gateway_damage = gateway_damage
+        """What is wrong with the gateway's file, for root; None: nothing."""
         self._began_s = outside.clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
@@ -41,7 +49,7 @@ class BoxStatus:
             self._out.store.marks(),
             self._gateway(state),
         )
-        return build_status(
+        document = build_status(
             catalogue=state.catalogue,
             observed=state.observed,
             committed=state.committed,
@@ -59,6 +67,9 @@ class BoxStatus:
             memory_of=profile_memory(state.catalogue, ledger, self._peaks(state.catalogue)),
             gateway=gateway,
         )
+        damages = (state.damage, await asyncio.to_thread(self._gateway_damage))
+        document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
+        return document
 
     async def _gateway(self, state: State) -> GatewayRow:
         stats, loads = await asyncio.gather(

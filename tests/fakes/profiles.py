@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from appliance.domain.claims import ALL_GPUS, CPU, Claim
-from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Applied, Catalogue, Deadlines, Endpoint, Mark, Need, WarmUp
 
 
 def applied(
@@ -47,3 +47,14 @@ def _gpus(devices: Sequence[str]) -> Literal["all"] | tuple[int, ...]:
 def catalogue(*profiles: Applied) -> Mapping[str, Applied]:
     """Profiles by name."""
     return {profile.name: profile for profile in profiles}
+
+
+class FakeProfiles:
+    """The port `Profiles`."""
+
+    def __init__(self, applied: Catalogue, damage: str | None = None) -> None:
+        self.applied = applied
+        self.damage = damage
+
+    def load(self) -> Catalogue:
+        return self.applied

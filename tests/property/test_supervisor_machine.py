@@ -11,11 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.domain.claims import claim_on
 from appliance.domain.operations import FOREVER, Kind
-from appliance.domain.profile import Catalogue
 from appliance.planning.goals import in_the_way, in_the_way_of
 from appliance.services.supervisor import BusyError, Request, Supervisor
 from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
 BOX = catalogue(
     applied("both", "gpu-all"),
@@ -24,11 +23,6 @@ BOX = catalogue(
     applied("embedder"),
 )
 NAMES = st.sampled_from(sorted(BOX))
-
-
-class _Profiles:
-    def load(self) -> Catalogue:
-        return BOX
 
 
 class Box(RuleBasedStateMachine):
@@ -49,7 +43,7 @@ class Box(RuleBasedStateMachine):
 
     def boot_supervisor(self) -> None:
         self.supervisor = Supervisor(
-            self.outside.ports(), _Profiles(), look_every_s=10.0, on_look=lambda _: None
+            self.outside.ports(), FakeProfiles(BOX), look_every_s=10.0, on_look=lambda _: None
         )
         self.task = self.loop.create_task(self.supervisor.run())
         self.turns(3)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance.adapters.applied_files import copy_of
+from appliance.adapters.gateway_file import GATEWAY_FILE
 from appliance.adapters.manifest import MANIFEST, read_manifest
 from appliance.domain.names import unit_of
 from appliance.domain.protocol import Exit
@@ -141,6 +143,7 @@ def test_only_what_changed_is_written(box: Box) -> None:
         f"units/{unit_of('b')}",
         f"applied/units/{unit_of('b')}",
         f"applied/{MANIFEST}",
+        f"applied/{MANIFEST}.copy",
     }
     assert box.manager.calls == ["daemon-reload", "reload supervisor"]
 
@@ -318,6 +321,44 @@ def test_a_broken_profile_keeps_its_unit_without_a_manifest(box: Box) -> None:
     (box.settings.applied_dir / MANIFEST).unlink()
     assert box.apply() == Exit.CONFIG
     assert box.unit("a").exists()
+
+
+@pytest.mark.parametrize("file", [MANIFEST, GATEWAY_FILE, f"{MANIFEST}.copy", "units/COPY"])
+def test_a_directory_in_the_place_of_a_file_does_not_survive(box: Box, file: str) -> None:
+    """It is moved aside with all that is in it, and the file is written."""
+    box.profile("a")
+    box.apply()
+    place = box.settings.applied_dir / file.replace("COPY", unit_of("a"))
+    place.unlink()
+    place.mkdir()
+    (place / "something").write_text("of somebody")
+    box.profile("a", port=9001)
+    assert box.apply(discard=True) == Exit.OK, box.err
+    assert place.is_file()
+    (aside,) = place.parent.glob(f".{place.name}.directory-*")
+    assert (aside / "something").read_text() == "of somebody"
+    assert read_manifest(box.settings.applied_dir)["a"].endpoint.port == 9001
+    assert box.apply() == Exit.OK
+    assert "nothing to change" in box.out
+
+
+def test_each_applied_file_has_a_copy(box: Box) -> None:
+    """Also where an older release, or somebody, left none: the next apply writes it."""
+    box.profile("a")
+    box.apply()
+    for file in (MANIFEST, GATEWAY_FILE):
+        path = box.settings.applied_dir / file
+        assert copy_of(path).read_text() == path.read_text()
+        copy_of(path).unlink()
+    assert box.apply() == Exit.OK
+    for file in (MANIFEST, GATEWAY_FILE):
+        path = box.settings.applied_dir / file
+        assert copy_of(path).read_text() == path.read_text()
+    (box.settings.applied_dir / MANIFEST).write_text("{")
+    (box.settings.profiles_dir / "a.toml").write_text("broken")
+    assert box.apply() == Exit.CONFIG
+    assert "its copy is used" in box.err
+    assert set(read_manifest(box.settings.applied_dir)) == {"a"}
 
 
 def test_a_damaged_manifest_is_written_anew(box: Box) -> None:

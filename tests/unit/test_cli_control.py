@@ -17,7 +17,6 @@ import pytest
 
 from appliance import __version__
 from appliance.adapters.key_file import KEY_FILE, FileKeys
-from appliance.domain.profile import Catalogue
 from appliance.planning.status import build_status
 from appliance.services.supervisor import Supervisor
 from appliance.surfaces.cli.client import Conversation
@@ -26,18 +25,11 @@ from appliance.surfaces.cli.resuming import find_again
 from appliance.surfaces.control import ControlServer
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
 AEON = applied("aeon", "gpu-all", port=8023)
 GENESIS = applied("genesis", "gpu-all", port=8022)
 BOX = catalogue(AEON, GENESIS)
-
-
-class FakeProfiles:
-    """The port `Profiles`."""
-
-    def load(self) -> Catalogue:
-        return BOX
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
     supervisor = Supervisor(
-        outside.ports(), FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None
+        outside.ports(), FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None
     )
     server = ControlServer(
         supervisor,

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.adapters.gateway_file import GATEWAY_FILE, decode, encode, read_configuration
+from appliance.adapters.applied_files import copy_of
+from appliance.adapters.gateway_file import (
+    GATEWAY_FILE,
+    configuration_damage,
+    decode,
+    encode,
+    read_configuration,
+)
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Limits
 
@@ -79,3 +86,17 @@ def test_what_other_machines_reach() -> None:
         interfaces=("tailscale0",),
     )
     assert configuration.beyond_loopback() == ("10.10.10.1", "fd00::1", "tailscale0")
+
+
+def test_the_last_good_configuration_is_used_and_said_so(tmp_path: Path) -> None:
+    """A gateway that asks for keys, or listens elsewhere, does so also from the copy."""
+    configured = Configuration(port=9999, keys_always=True)
+    path = tmp_path / GATEWAY_FILE
+    path.write_text(encode(configured, "1"))
+    copy_of(path).write_text(encode(configured, "1"))
+    assert configuration_damage(tmp_path) is None
+    path.write_text("{")
+    assert read_configuration(tmp_path) == configured
+    assert "sudo appliance apply; its copy is used" in str(configuration_damage(tmp_path))
+    copy_of(path).write_text("{")
+    assert str(configuration_damage(tmp_path)).endswith("sudo appliance apply")

@@ -14,14 +14,14 @@ import pytest
 
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
-from appliance.domain.profile import Catalogue, Endpoint, Handling
+from appliance.domain.profile import Endpoint, Handling
 from appliance.gateway.asking import ask_for_switch
 from appliance.gateway.wanting import Wanting
 from appliance.planning.routing.turns import Turns
 from appliance.services.supervisor import Request, Supervisor
 from appliance.surfaces.control import ControlServer, to_gateway
 from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.unit.gateway_states import routed
 from tests.unit.test_gateway_switching import Box, Engine, relaying, serving_engines
 
@@ -32,20 +32,15 @@ PROFILES = catalogue(
 NOW = Turns(residency_s=0.0, patience_s=0.0)
 
 
-class FakeProfiles:
-    """The port `Profiles`."""
-
-    def load(self) -> Catalogue:
-        return PROFILES
-
-
 @asynccontextmanager
 async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterator[Supervisor]:
     """A supervisor that tells this gateway what serves, and can be asked by it."""
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
     ports = replace(outside.ports(), gateway=box.supervisor)
-    supervisor = Supervisor(ports, FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None)
+    supervisor = Supervisor(
+        ports, FakeProfiles(PROFILES), look_every_s=1.0, on_look=lambda _line: None
+    )
 
     async def nothing() -> dict[str, object]:
         return {}

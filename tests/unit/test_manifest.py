@@ -1,12 +1,14 @@
 """The manifest: what was applied comes back as it was, and damage is said."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.adapters.applied_files import copy_of
 from appliance.adapters.manifest import MANIFEST, ManifestProfiles, decode, encode, read_manifest
 from appliance.domain.errors import StoreError
 from appliance.domain.need import Estimate
@@ -172,3 +174,43 @@ def test_an_unreadable_manifest_is_an_error(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).mkdir()
     with pytest.raises(StoreError, match="cannot read"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["damaged", "empty", "missing", "a directory", "newer"])
+def test_the_last_good_manifest_is_used_and_said_so(tmp_path: Path, damage: str) -> None:
+    """Whatever happened to the manifest, its copy holds until it is whole again."""
+    manifest, good = tmp_path / MANIFEST, encode({"a": made("a", "cpu")}, "1")
+    copy_of(manifest).write_text(good)
+    match damage:
+        case "damaged":
+            manifest.write_text(good[:-30])
+        case "empty":
+            manifest.write_text("")
+        case "a directory":
+            manifest.mkdir()
+        case "newer":
+            manifest.write_text('{"format": 9, "version": "9"}')
+        case _:
+            pass
+    profiles = ManifestProfiles(tmp_path)
+    assert set(profiles.load()) == {"a"} == set(read_manifest(tmp_path))
+    assert str(profiles.damage).startswith(("cannot read", str(manifest)))
+    assert str(profiles.damage).endswith("; its copy is used")
+    if manifest.is_dir():
+        manifest.rmdir()
+    manifest.write_text(encode({"b": made("b", "cpu")}, "1"))
+    assert set(profiles.load()) == {"b"}
+    assert profiles.damage is None
+
+
+def test_where_the_copy_is_damaged_too_the_manifest_is_named(tmp_path: Path) -> None:
+    """Root mends the file that is read, not the one beside it."""
+    manifest = tmp_path / MANIFEST
+    manifest.write_text("{")
+    copy_of(manifest).write_text("{")
+    with pytest.raises(StoreError, match=f"{re.escape(str(manifest))} is damaged"):
+        read_manifest(tmp_path)
+    manifest.unlink()
+    with pytest.raises(StoreError, match="is missing: sudo appliance apply"):
+        read_manifest(tmp_path)
+    assert ManifestProfiles(tmp_path).damage is None

@@ -16,13 +16,13 @@ import pytest
 
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
-from appliance.domain.profile import Catalogue, Handling
+from appliance.domain.profile import Handling
 from appliance.domain.protocol import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
 from appliance.gateway.asking import Busy, Done, Failed, ask_for_switch
 from appliance.services.supervisor import Request, Supervisor
 from appliance.surfaces.control import TO_OPERATORS, ControlServer, to_gateway
 from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
 BOX = catalogue(
     applied("aeon", "gpu-all"),
@@ -30,13 +30,6 @@ BOX = catalogue(
 )
 UID = os.geteuid()
 WHO = f"{pwd.getpwuid(UID).pw_name} (uid {UID}, pid {os.getpid()})"
-
-
-class FakeProfiles:
-    """The port `Profiles`."""
-
-    def load(self) -> Catalogue:
-        return BOX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +64,7 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
     supervisor = Supervisor(
-        outside.ports(), FakeProfiles(), look_every_s=1.0, on_look=lambda _line: None
+        outside.ports(), FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None
     )
 
     async def nothing() -> dict[str, object]:

@@ -9,7 +9,7 @@ import pytest
 from appliance.domain.claims import claim_on
 from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Catalogue, Mark
+from appliance.domain.profile import Mark
 from appliance.planning.admission import Presence, ProfileFacts, refusal
 from appliance.planning.commitment import Writes
 from appliance.planning.goals import goal_of
@@ -20,21 +20,11 @@ from appliance.services.supervisor import (
     UnknownProfileError,
 )
 from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
 BOX = catalogue(
     applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder", port=9001)
 )
-
-
-class FakeProfiles:
-    """The port `Profiles`."""
-
-    def __init__(self, applied: Catalogue = BOX) -> None:
-        self.applied = applied
-
-    def load(self) -> Catalogue:
-        return self.applied
 
 
 @asynccontextmanager
@@ -44,7 +34,7 @@ async def supervising(
     """A running supervisor; ends with the block."""
     supervisor = Supervisor(
         outside.ports(),
-        profiles or FakeProfiles(),
+        profiles or FakeProfiles(BOX),
         look_every_s=10.0,
         on_look=lambda _line: None,
     )

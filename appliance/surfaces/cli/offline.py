@@ -10,12 +10,11 @@ from pathlib import Path
 from appliance import __version__
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gate_words import refusals_in
-from appliance.adapters.manifest import edited_profiles
+from appliance.adapters.manifest import edited_profiles, recover_manifest
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.planning.status import build_status
 from appliance.planning.status_document import StatusDocument, SupervisorRow
-from appliance.surfaces.cli.catalogue import catalogue_of
 from appliance.surfaces.cli.failure import CliError
 from appliance.surfaces.cli.places import Places
 from appliance.surfaces.cli.systemctl import Blocks, observed_from, show_units, unit_from
@@ -32,7 +31,10 @@ def status_without(places: Places, reason: CliError) -> StatusDocument:
         UnitError: systemd does not answer.
         StoreError: the manifest is damaged.
     """
-    document = _from_systemd(places, catalogue_of(places))
+    found = recover_manifest(Path(places.applied_dir))
+    document = _from_systemd(places, found.content)
+    if found.damage is not None:
+        document["verdict"]["why"].insert(0, found.damage)
     if document["supervisor"]["state"] == "up":
         hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
         document["verdict"]["why"].insert(0, hint)
