@@ -63,8 +63,11 @@ Otherwise both are refused, as is a profile on a port of the gateway or the stat
 
 What is always the appliance's: host (loopback), port, metrics on, no fitting of context or layers
 behind your back, offline, no CORS. So these are refused in `extra_args` and `[env]`: another
-address, port reuse, keys on a command line, files of options, tools and other listeners,
-`LLAMA_ARG_*` variables, and whatever a key of the profile writes already.
+address or path prefix, port reuse, keys on a command line, files of options, tools and other
+listeners, other machines, logs or files of prompts, endpoints that change a running server,
+`LLAMA_ARG_*` variables, and whatever a key of the profile writes already. Every spelling counts that
+the engine takes for the option: abbreviations, `--a_b`, `--a.key=value`, `-n2`, `--no-a`. The first of
+`extra_args` is an option.
 
 Text is one line without control characters. `%` and `$` mean themselves everywhere, except in
 `[unit]`, whose values are systemd's.

@@ -1,9 +1,15 @@
 """What an owner may not add to an engine's arguments and environment."""
 
+import argparse
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
+from appliance.planning.engines import sglang, vllm
+from appliance.planning.engines.arguments import ArgumentRules
 from tests.fakes.profile_texts import MINIMAL
 
 
@@ -66,6 +72,45 @@ def test_no_engine_is_moved_off_its_address(engine: str, arguments: tuple[str, .
         ("sglang", "--admin-api-key"),
         ("sglang", "--tp-size"),
         ("xllamacpp", "--anything"),
+        ("llama-server", "--api-prefix"),
+        ("llama-server", "--slot-save-path"),
+        ("llama-server", "--lookup_cache_dynamic"),
+        ("llama-server", "-lcd"),
+        ("llama-server", "--props"),
+        ("llama-server", "--verbose"),
+        ("llama-server", "--gpt-oss-20b-default"),
+        ("llama-server", "--cors-anything-new"),
+        ("vllm", "--root-path"),
+        ("vllm", "--root_p"),
+        ("vllm", "--kv-transfer-config.kv_connector=NixlConnector"),
+        ("vllm", "--kv_transfer_config.kv_connector"),
+        ("vllm", "--kv-tr.kv_connector"),
+        ("vllm", "-sc.method=ngram"),
+        ("vllm", "-s"),
+        ("vllm", "--spec-method"),
+        ("vllm", "--spec-m"),
+        ("vllm", "-n"),
+        ("vllm", "-n2"),
+        ("vllm", "-r"),
+        ("vllm", "-r0"),
+        ("vllm", "-sc"),
+        ("vllm", "--device-memory-utilization"),
+        ("vllm", "--grpc-port"),
+        ("vllm", "-dpb"),
+        ("vllm", "-dp"),
+        ("vllm", "--data-parallel-size"),
+        ("vllm", "--data_parallel_backend=ray"),
+        ("vllm", "--otlp-traces-endpoint"),
+        ("vllm", "--device-ids"),
+        ("vllm", "--enable-scale-out"),
+        ("vllm", "--no-enforce-eager"),
+        ("vllm", "--no-enf"),
+        ("vllm", "--trust-request-chat-template"),
+        ("vllm", "--logging-config.version=1"),
+        ("sglang", "--grpc-port"),
+        ("sglang", "--smg-grpc-port"),
+        ("sglang", "--fastapi-root-path"),
+        ("sglang", "--log-requests-level"),
     ],
 )
 def test_what_opens_or_hides_something_is_refused(engine: str, argument: str) -> None:
@@ -84,6 +129,14 @@ def test_what_opens_or_hides_something_is_refused(engine: str, argument: str) ->
         ("vllm", "--seed"),
         ("vllm", "--hf-overrides"),
         ("vllm", "--max-logprobs"),
+        ("vllm", "-cc.mode"),
+        ("vllm", "-O3"),
+        ("vllm", "--compilation-config.max_cudagraph_capture_size=512"),
+        ("vllm", "--override-generation-config"),
+        ("vllm", "--config-format"),
+        ("vllm", "-ep"),
+        ("llama-server", "--no-host"),
+        ("llama-server", "--spec-draft-model"),
         ("sglang", "--random-seed"),
     ],
 )
@@ -92,17 +145,85 @@ def test_other_arguments_pass(engine: str, argument: str) -> None:
     assert not refused(engine, argument, "v")
 
 
-def test_thinking_and_its_option_exclude_each_other() -> None:
+@pytest.mark.parametrize("form", ['-template-kwargs={"a":1}', "-template-kwargs.a=1", "={}"])
+def test_thinking_and_its_option_exclude_each_other(form: str) -> None:
     """The chat template's switches come from the key, or from the owner, never from both."""
-    argument = """extra_args = ['--default-chat-template-kwargs={"a":1}']\n"""
+    argument = f"extra_args = ['--default-chat{form}']\n"
     parse_profile("x", (MINIMAL["vllm"] + argument).encode())
     with pytest.raises(ProfileError, match="key thinking"):
         parse_profile("x", (MINIMAL["vllm"] + argument + 'thinking = "off"\n').encode())
 
 
+def test_further_arguments_begin_with_an_option() -> None:
+    """A word before the first option would be one more value of the appliance's last option."""
+    assert refused("vllm", "another-name", "--seed", "7")
+
+
+KNOWN_RULES = {"vllm": vllm.RULES, "sglang": sglang.RULES}
+STARTS = sorted(
+    {
+        o
+        for rules in KNOWN_RULES.values()
+        for o in (*rules.refused, *rules.keys, *rules.families, "--seed", "--no-", "-q", "--")
+    }
+)
+
+
+def engines_parser(rules: ArgumentRules) -> argparse.ArgumentParser:
+    """A parser as the engine has it: all refused options, one a family, and two that are free."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    options = {*rules.refused, *rules.keys, *(f"{family}x" for family in rules.families)}
+    for place, option in enumerate(sorted(options)):
+        parser.add_argument(option, dest=f"refused{place}", nargs="?", const=True)
+    parser.add_argument("--seed", dest="free", nargs="?")
+    parser.add_argument("--hf-overrides", dest="other", nargs="?")
+    return parser
+
+
+@given(
+    st.sampled_from(sorted(KNOWN_RULES)),
+    st.sampled_from(STARTS),
+    st.integers(2, 40),
+    st.sampled_from(["", "=1", "1", ".a=1", ".a", "_x", "x"]),
+    st.booleans(),
+)
+def test_no_accepted_spelling_means_a_refused_option(
+    engine: str,
+    start: str,
+    length: int,
+    end: str,
+    low: bool,  # noqa: FBT001  drawn by hypothesis
+) -> None:
+    """Whatever beginning, value or dotted key argparse takes for a refused option is refused."""
+    argument = (start[:2] + start[2:].replace("-", "_") if low else start)[:length] + end
+    rules = KNOWN_RULES[engine]
+    if rules.refusal(argument) is not None or argument in {"-", "--"}:
+        return
+    # vLLM's parser rewrites dotted keys and underscores before argparse reads the arguments.
+    name, equals, value = argument.partition("=")
+    plain = name.partition(".")[0]
+    plain = plain.replace("_", "-") if plain.startswith("--") else plain
+    for form in {argument, plain, plain + equals + value}:
+        try:
+            found, _ = engines_parser(rules).parse_known_args([form])
+        except argparse.ArgumentError:
+            continue
+        assert not [k for k, v in vars(found).items() if k.startswith("refused") and v], form
+
+
 @pytest.mark.parametrize(
     "name",
     [
+        "SGLANG_GRPC_PORT",
+        "VLLM_DEBUG_LOG_API_SERVER_RESPONSE",
+        "VLLM_DP_SIZE",
+        "VLLM_USE_RUST_FRONTEND",
+        "VLLM_NO_USAGE_STATS",
+        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "XDG_CONFIG_HOME",
+        "PYTHONNOUSERSITE",
+        "LISTEN_FDS",
         "LLAMA_ARG_HOST",
         "LLAMA_ARG_CTX_SIZE",
         "LLAMA_API_KEY",
@@ -133,6 +254,8 @@ def test_variables_that_would_override_us_are_refused(name: str) -> None:
         '["/c", "tcp://0.0.0.0:{port}"]',
         '["/c", "{port}", "--host", "::"]',
         '["/c", "{port}", "--api-key", "x"]',
+        '["/c", "{port}", "--api-prefix", "/x"]',
+        '["/c", "{port}", "--root_path=/x"]',
         '["/c", "{port}", "{socket}"]',
         '["/c", "{port}", "{model}"]',
     ],

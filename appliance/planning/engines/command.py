@@ -13,7 +13,10 @@ _PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model)\}")
 _ANYWHERE: Final = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])|\[::\]|\A::\Z|=::\Z")
 _HOST_OPTIONS: Final = frozenset({"--host", "--hostname", "--listen", "--bind", "--address", "-H"})
 _LOCAL: Final = frozenset({LOOPBACK, "localhost", "::1", "[::1]", "{host}", "{socket}"})
-_SECRET_OPTIONS: Final = frozenset({"--api-key", "--api-token", "--token", "--password"})
+_REFUSED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--api-key", "--api-token", "--token", "--password"), why.KEY),
+    **dict.fromkeys(("--api-prefix", "--fastapi-root-path", "--root-path"), why.PREFIX),
+}
 
 
 def render(profile: Profile, options: CommandOptions, context: LaunchContext) -> Launch:
@@ -69,9 +72,8 @@ def _refusal(word: str, following: str) -> str | None:
         if address in _LOCAL:
             return None
         return f'"{option} {address}" is refused: {why.HOST}; write {{host}}'
-    if option in _SECRET_OPTIONS:
-        return f'"{option}" is refused: {why.KEY}'
-    return None
+    reason = _REFUSED.get(option.replace("_", "-"))
+    return None if reason is None else f'"{option}" is refused: {reason}'
 
 
 _UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative", "ctx", "parallel")

@@ -1,6 +1,7 @@
 """vLLM, started as ``vllm serve``."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from appliance.domain.spec import Profile, Thinking, VllmOptions
@@ -108,54 +109,71 @@ def _ours(profile: Profile) -> Iterator[str]:
         yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
 
 
+# The options of vLLM 0.32 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).
 RULES: Final = why.ArgumentRules(
-    abbreviates=True,
+    argparse=True,
+    families={
+        "--allow-": why.CORS,
+        "--allowed-": why.CORS,
+        "--data-parallel-": why.SHARDS,
+        "-dp": why.SHARDS,
+        "--dp-supervisor-": why.LISTENER,
+        "--ec-": why.LISTENER,
+        "--elastic-ep-": why.ENDPOINTS,
+        "--enable-log-": why.PRIVATE,
+        "--fault-tolerance-": why.ENDPOINTS,
+        "--grpc": why.LISTENER,
+        "--kv-events-": why.LISTENER,
+        "--kv-transfer-": why.LISTENER,
+        "--master-": why.OTHER_BOXES,
+        "--otlp-": why.LISTENER,
+        "--ray-": why.OTHER_BOXES,
+        "--ssl-": why.TLS,
+        "--trust-request-": why.CLIENTS,
+        "--weight-transfer-": why.LISTENER,
+    },
     refused={
-        "--allow-credentials": why.CORS,
-        "--allowed-headers": why.CORS,
         "--allowed-local-media-path": "requests would read this machine's files",
-        "--allowed-methods": why.CORS,
-        "--allowed-origins": why.CORS,
         "--api-key": why.KEY,
+        "--collect-detailed-traces": why.LISTENER,
         "--config": why.CONFIG,
-        "--data-parallel-address": why.LISTENER,
-        "-dpa": why.LISTENER,
-        "--data-parallel-rpc-port": why.LISTENER,
-        "-dpp": why.LISTENER,
-        "--data-parallel-supervisor-port": why.LISTENER,
         "--disable-log-stats": why.METRICS,
         "--distributed-executor-backend": "workers outside the unit would outlive a stop",
-        "--ec-transfer-config": why.LISTENER,
-        "--enable-log-outputs": why.PRIVATE,
-        "--enable-log-requests": why.PRIVATE,
+        "--enable-elastic-ep": why.ENDPOINTS,
+        "--enable-fault-tolerance": why.ENDPOINTS,
+        "--enable-scale-out": why.ENDPOINTS,
         "--enable-ssl-refresh": why.TLS,
         "--fd": why.LISTENER,
-        "--grpc": why.LISTENER,
         "--headless": "the process would serve nobody",
         "--hf-token": why.KEY,
         "--host": why.HOST,
         "-H": why.HOST,
-        "--kv-events-config": why.LISTENER,
-        "--kv-transfer-config": why.LISTENER,
-        "--master-addr": why.LISTENER,
-        "--master-port": why.LISTENER,
+        "--log-config-file": why.CONFIG,
+        "--logging-config": why.CONFIG,
         "--middleware": "it changes what the server answers",
-        "--nnodes": why.LISTENER,
+        "--nnodes": why.OTHER_BOXES,
+        "-n": why.OTHER_BOXES,
+        "--node-rank": why.OTHER_BOXES,
+        "-r": why.OTHER_BOXES,
         "--port": why.PORT,
+        "--prefill-context-parallel-size": why.SHARDS,
+        "-pcp": why.SHARDS,
+        "--profiler-config": why.ENDPOINTS,
         "--root-path": why.PREFIX,
-        "--ssl-ca-certs": why.TLS,
-        "--ssl-cert-reqs": why.TLS,
-        "--ssl-certfile": why.TLS,
-        "--ssl-ciphers": why.TLS,
-        "--ssl-keyfile": why.TLS,
+        "--tokens-only": why.ENDPOINTS,
         "--tool-server": why.TOOLS,
         "--uds": why.PORT,
+        "--uvicorn-log-level": why.PRIVATE,
     },
     keys={
         "--chat-template": "[vllm] chat_template",
+        "--device-ids": "gpus",
+        "--device-memory-utilization": "[vllm] gpu_memory_utilization",
         "--disable-custom-all-reduce": "[vllm] disable_custom_all_reduce",
         "--dtype": "[vllm] dtype",
         "--enable-auto-tool-choice": "tool_parser",
+        "--enable-chunked-prefill": "[vllm] chunked_prefill",
+        "--enable-prefix-caching": "[vllm] prefix_caching",
         "--enforce-eager": "[vllm] enforce_eager",
         "--gpu-memory-utilization": "[vllm] gpu_memory_utilization",
         "--kv-cache-dtype": "kv",
@@ -170,7 +188,11 @@ RULES: Final = why.ArgumentRules(
         "-q": "[vllm] quantization",
         "--reasoning-parser": "[vllm] reasoning_parser",
         "--served-model-name": "served",
+        "--spec-method": "speculative",
+        "--spec-model": "speculative",
+        "--spec-tokens": "speculative",
         "--speculative-config": "speculative",
+        "-sc": "speculative",
         "--tensor-parallel-size": "[vllm] tensor_parallel",
         "-tp": "[vllm] tensor_parallel",
         "--tool-call-parser": "tool_parser",
@@ -181,16 +203,14 @@ RULES: Final = why.ArgumentRules(
 
 def problems(profile: Profile, options: VllmOptions) -> tuple[Problem, ...]:
     """What vLLM cannot do, or must not be asked to."""
-    return (*why.argument_problems(profile, RULES), *_problems(profile, options))
+    rules = RULES
+    if profile.thinking is not None:
+        rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
+    return (*why.argument_problems(profile, rules), *_problems(profile, options))
 
 
 def _problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
     yield from one_kv_type(profile, "vllm", KV_TYPES)
-    if profile.thinking is not None:
-        for place, argument in enumerate(profile.extra_args):
-            if argument.replace("_", "-").startswith(_CHAT_KWARGS):
-                text = f'"{_CHAT_KWARGS}" is written from the key thinking: remove one of them'
-                yield Problem(where=("extra_args", place), text=text)
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
