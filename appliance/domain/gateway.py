@@ -101,13 +101,17 @@ class Limits:
     head_bytes: int = 32 << 10
     headers: int = 100
     body_bytes: int = 64 << 20
-    buffered_bytes: int = 256 << 20
-    """Of all request bodies that wait or are being read, together."""
+    buffered_bytes: int = 192 << 20
+    """Of all request bodies that wait or are being read, together: the process may take 300 MiB."""
     connections: int = 1024
     head_s: float = 15.0
     """For a request's head, once its first byte is there."""
-    body_s: float = 60.0
-    """Without a byte of a body that is due."""
+    body_s: float = 20.0
+    """In each such time a body makes progress at `body_rate` at least."""
+    body_rate: int = 4 << 10
+    """Bytes a second. The slowest of mobile phones has more."""
+    whole_body_s: float = 900.0
+    """For a whole body: 64 MiB at 75 KiB/s."""
     idle_s: float = 75.0
     """Between two requests."""
     stuck_s: float = 120.0

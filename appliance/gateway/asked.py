@@ -1,6 +1,7 @@
 """What a request's body asks for."""
 
 import re
+from collections.abc import Generator
 from typing import Final
 
 from appliance.domain.gateway import Api, Refusal
@@ -8,6 +9,7 @@ from appliance.gateway.heads import RequestHead
 from appliance.planning.routing import bodies, multipart
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
+from appliance.planning.routing.splicing import LONG_BYTES
 
 _OTHER: Final = Api.OTHER
 """An Enum's members are dear to look up in this version of Python."""
@@ -31,6 +33,28 @@ _OBJECT_ELSE: Final = re.compile(
     )
 )
 """How a body begins that some engines read as JSON: Python's `json.loads` finds the encoding out."""
+_BLANKS: Final = b" \t\r\n"
+_PADDING: Final = _BLANKS + b"\0\xef\xbb\xbf\xff\xfe"
+"""Blanks in any of these encodings, and byte order marks."""
+
+
+def opened_in_steps(
+    head: RequestHead, body: bytes
+) -> Generator[None, None, Document | Form | None]:
+    """The same as `opened` for a long body, in steps of some milliseconds.
+
+    Raises:
+        BodyError: It has to be read, and cannot.
+    """
+    if head.form is not None:
+        yield
+        return multipart.opened(head.form, body)
+    start = body[:LONG_BYTES]
+    if not start.strip(_PADDING) and start.translate(None, _BLANKS) != start:
+        raise BodyError("the body begins with too many blanks")
+    if _OBJECT.match(start) is not None or _is_read(head, start):
+        return (yield from bodies.opened_in_steps(body))
+    return None
 
 
 def opened(head: RequestHead, body: bytes) -> Document | Form | None:
@@ -46,11 +70,16 @@ def opened(head: RequestHead, body: bytes) -> Document | Form | None:
         return None
     if head.form is not None:
         return multipart.opened(head.form, body)
-    if _OBJECT.match(body) is not None:
+    if _OBJECT.match(body) is not None or _is_read(head, body):
         return bodies.opened(body)
-    if _OBJECT_ELSE.match(body) is not None:
+    return None
+
+
+def _is_read(head: RequestHead, start: bytes) -> bool:
+    """Whether a body that begins with no brace is read all the same; raises `BodyError`."""
+    if _OBJECT_ELSE.match(start) is not None:
         raise BodyError("the body is not plain UTF-8: send JSON so, without a byte order mark")
-    return None if head.place.api is _OTHER else bodies.opened(body)
+    return head.place.api is not _OTHER
 
 
 def refused(error: BodyError) -> Refusal:

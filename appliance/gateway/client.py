@@ -21,7 +21,9 @@ from appliance.gateway.intake import Body
 from appliance.gateway.known import Known
 from appliance.gateway.relay import Owner
 from appliance.gateway.reply import error
+from appliance.gateway.room import BUSY
 from appliance.gateway.sockets import reset_on_close, tune
+from appliance.planning.routing.sharing import Share, Use
 
 ASK_AGAIN_S: Final = 1.0
 """So long a connection that is to end, unknown to its client, waits for a request: that one is
@@ -30,6 +32,10 @@ _AHEAD: Final = 64 << 10
 _WRITE_HIGH: Final = 64 << 10
 _LINGER_S: Final = 2.0
 """So long what a refused client still sends is read, lest it never sees why."""
+_SMALL_BYTES: Final = 4 << 10
+"""Of a body for which there is always room."""
+_KNOWN_BYTES: Final = 4 << 10
+"""Longer heads are parsed each time: a thousand clients would make us remember 100 MiB."""
 _NOT_FOUND: Final = 3
 """Of the four bytes at a head's end."""
 
@@ -51,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
     """One client's connection."""
 
     __slots__ = (
+        "_ahead_bytes",
         "_blocked_bytes",
         "_body",
         "_exchange",
@@ -63,20 +70,28 @@ class ClientConnection(asyncio.Protocol):
         "_overrun",
         "_owner",
         "_paused",
+        "_place",
         "_rest",
         "_step",
         "_transport",
         "deadline_s",
+        "local",
     )
 
-    def __init__(self, owner: Owner, *, loopback: bool) -> None:
+    def __init__(self, owner: Owner, *, loopback: bool, local: bool = True) -> None:
         self._owner = owner
+        self.local = local
+        """It is of this machine."""
+        self._place = ""
+        """Who is at the other end, when somebody has asked."""
         self._loopback = loopback
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._step: Step = _HEAD
         self._rest = b""
         """What came and has not been looked at."""
+        self._ahead_bytes = 0
+        """Of `_rest`, how many are counted."""
         self._known: tuple[Known, RequestHead] | None = None
         """The last head."""
         self._head: RequestHead | None = None
@@ -103,7 +118,7 @@ class ClientConnection(asyncio.Protocol):
         tune(self._transport)
         self.deadline_s = self._loop.time() + self._owner.limits.idle_s
         refusal = self._owner.joined(self)
-        if refusal is not None:
+        if refusal is not None and not self._transport.is_closing():
             self._refuse(refusal)
 
     def data_received(self, data: bytes) -> None:
@@ -117,6 +132,7 @@ class ClientConnection(asyncio.Protocol):
             self._rest += data
             if len(self._rest) > _AHEAD:
                 self.engine_blocked(blocked=True)
+            self._count_ahead()
         elif step is _TUNNEL and self._exchange is not None:
             self._exchange.upstream(data)
 
@@ -128,7 +144,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = None
         self._step = _CLOSING
         self._forget_body()
-        self._rest = b""
+        self._forget_ahead()
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             exchange.gone()
@@ -188,7 +204,7 @@ class ClientConnection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
             return
-        if head.length >= 0:
+        if head.length >= 0 and end <= _KNOWN_BYTES:
             known = Known.of(raw)
             self._known = None if known is None else (known, head)
         self._begin(head, head.length, data, end)
@@ -216,6 +232,10 @@ class ClientConnection(asyncio.Protocol):
             if size >= after:
                 self._rest = data[after:] if size > after else b""
                 owner.buffered_bytes += length
+                if length > _SMALL_BYTES and (refusal := owner.buffered(self, 0)) is not None:
+                    owner.buffered_bytes -= length
+                    self._refuse(refusal)
+                    return
                 self._start(head, data[end:after])
                 return
         self._rest = b""
@@ -225,13 +245,13 @@ class ClientConnection(asyncio.Protocol):
 
     def _await_body(self, head: RequestHead, length: int, data: bytes) -> None:
         self._step = _BODY
-        self._body = Body(length)
+        now_s = self._loop.time()
+        self._body = Body(length, end_s=now_s + self._owner.limits.whole_body_s)
+        self.deadline_s = now_s + self._owner.limits.body_s
         if data:
             self._read_body(data)
-        else:
-            self.deadline_s = self._loop.time() + self._owner.limits.body_s
-            if head.expects:
-                self.write(answers.CONTINUE)
+        elif head.expects:
+            self.write(answers.CONTINUE)
 
     def _read_body(self, data: bytes) -> None:
         head, body = self._head, self._body
@@ -239,24 +259,36 @@ class ClientConnection(asyncio.Protocol):
         owner = self._owner
         limits = owner.limits
         before = len(body.data)
-        self._rest = body.feed(data)
-        owner.buffered_bytes += len(body.data) - before
-        refusal = body.fault(limits)
-        if refusal is None and owner.buffered_bytes > limits.buffered_bytes:
-            refusal = intake.BUSY
+        self._rest = body.feed(data, limits)
+        refusal = owner.buffered(self, len(body.data) - before) or body.fault(limits)
         if refusal is not None:
             self._refuse(refusal)
         elif body.complete:
             self._body = None
             self._overrun = body.overrun
             self._start(head, bytes(body.data))
-        else:
-            self.deadline_s = self._loop.time() + limits.body_s
 
     def _forget_body(self) -> None:
         if self._body is not None:
             self._owner.buffered_bytes -= len(self._body.data)
             self._body = None
+
+    def _count_ahead(self) -> bool:
+        """Count what has come ahead of its turn; False: there is no room for it."""
+        more = len(self._rest) - self._ahead_bytes
+        self._ahead_bytes += more
+        if self._owner.buffered(self, more) is not None:
+            self.give_way(BUSY)
+            return False
+        return True
+
+    def _forget_ahead(self) -> bytes:
+        """Take what has come ahead of its turn."""
+        rest, self._rest = self._rest, b""
+        if self._ahead_bytes:
+            self._owner.buffered_bytes -= self._ahead_bytes
+            self._ahead_bytes = 0
+        return rest
 
     # The exchange, and its end.
 
@@ -265,8 +297,10 @@ class ClientConnection(asyncio.Protocol):
         self.deadline_s = inf
         owner = self._owner
         close = head.close or self._overrun or owner.closing
-        self._exchange = Exchange(owner, self, head, body, self._key, close=close)
-        self._exchange.start()
+        exchange = self._exchange = Exchange(owner, self, head, body, self._key, close=close)
+        if self._rest and not self._count_ahead():
+            return
+        exchange.start()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -298,8 +332,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline_s = self._loop.time() + self._owner.limits.idle_s
         self.engine_blocked(blocked=False)
         if self._rest:
-            rest, self._rest = self._rest, b""
-            self._read_head(rest)
+            self._read_head(self._forget_ahead())
 
     def broken(self) -> None:
         """The answer will never be complete, and the client has to notice."""
@@ -312,7 +345,7 @@ class ClientConnection(asyncio.Protocol):
     def tunnel(self) -> None:
         """From here on the client speaks another protocol."""
         self._step = _TUNNEL
-        rest, self._rest = self._rest, b""
+        rest = self._forget_ahead()
         self.engine_blocked(blocked=False)
         if rest and self._exchange is not None:
             self._exchange.upstream(rest)
@@ -332,7 +365,7 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, why: Refusal) -> None:
         """Answer a request that is not read to its end, and close."""
         self._forget_body()
-        self._rest = b""
+        self._forget_ahead()
         self.write(error(self._head, why, close=True))
         self._linger()
 
@@ -349,7 +382,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         if self._rest or self._overrun:
-            self._rest = b""
+            self._forget_ahead()
             self.engine_blocked(blocked=False)
             self._linger()
             return
@@ -359,7 +392,9 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
 
     def expire_if_due(self, now_s: float) -> None:
-        """Look at the deadline."""
+        """Look at the deadline, and at how fast a body comes."""
+        if self._body is not None:
+            self._body.look()
         if now_s < self.deadline_s:
             return
         if self._blocked_bytes and self._step is not _CLOSING:
@@ -369,6 +404,8 @@ class ClientConnection(asyncio.Protocol):
                 self.deadline_s = now_s + self._owner.limits.stuck_s
             else:
                 self.abort()
+        elif self._body is not None and self._body.goes_on(now_s, self._owner.limits):
+            self.deadline_s = now_s + self._owner.limits.body_s
         elif self._step is _BODY or (self._step is _HEAD and self._rest):
             self._refuse(intake.TOO_SLOW)
         elif self._step is _HEAD:
@@ -385,6 +422,52 @@ class ClientConnection(asyncio.Protocol):
         """Close now."""
         if self._transport is not None:
             self._transport.abort()
+
+    # Room for others.
+
+    @property
+    def owner(self) -> str:
+        """Whose connection it is: a key's, a user's of this machine, or another machine's."""
+        if self._key is not None:
+            return f"key {self._key.name}"
+        if not self._place and self._transport is not None:
+            peer = self._transport.get_extra_info("peername")
+            own = self._transport.get_extra_info("sockname")
+            self._place = self._owner.peers.owner(peer, own)
+        return self._place
+
+    def share(self, number: int) -> Share:
+        """What it takes of the connections; `number` have come before it."""
+        if self._step is _BUSY or self._step is _TUNNEL:
+            return Share(self.owner, 1, Use.WORKING, -number)
+        if self._step is _BODY and self._body is not None:
+            return Share(self.owner, 1, Use.READING, self._body.pace)
+        if self._step is _HEAD and self._rest:
+            return Share(self.owner, 1, Use.READING, 0.0)
+        return Share(self.owner, 1, Use.IDLE, self.deadline_s)
+
+    def bytes_share(self, number: int) -> Share | None:
+        """What it takes of the bytes; None: nothing."""
+        if self._body is not None:
+            return Share(self.owner, len(self._body.data), Use.READING, self._body.pace)
+        if self._exchange is None:
+            return None
+        size = self._ahead_bytes + self._exchange.kept_bytes
+        return Share(self.owner, size, Use.WORKING, -number) if size else None
+
+    def give_way(self, why: Refusal) -> None:
+        """End it now, for somebody else: nobody waits until the client has read why."""
+        if self._step is _BODY or (self._step is _HEAD and self._rest):
+            self.write(error(self._head, why, close=True))
+        if self._exchange is not None:
+            self._exchange.cut(why)
+        self._forget_body()
+        self._forget_ahead()
+        self._step = _CLOSING
+        if self._unwritten():
+            self.abort()
+        elif self._transport is not None:
+            self._transport.close()
 
     def _unwritten(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

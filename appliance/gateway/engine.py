@@ -15,6 +15,7 @@ from typing import Final, Protocol, cast
 from appliance.gateway.answers import AnswerHead, Framing
 from appliance.gateway.known import Known
 from appliance.gateway.reading import Reading
+from appliance.planning.routing.splicing import Pieces
 
 _SENT_BYTES: Final = 256 << 10
 _LARGE_BYTES: Final = 64 << 10
@@ -106,7 +107,7 @@ class EngineConnection(asyncio.Protocol):
 
     # What the exchange and the pool do with it.
 
-    def send(self, asker: Asker, head: bytes, body: bytes, *, head_only: bool) -> None:
+    def send(self, asker: Asker, head: bytes, body: bytes | Pieces, *, head_only: bool) -> None:
         """Ask something; the answer goes to the asker.
 
         Args:
@@ -125,7 +126,8 @@ class EngineConnection(asyncio.Protocol):
             self._transport.write(head + body)
         else:
             # One copy of it less.
-            self._transport.writelines((head, body))
+            buffers = body.buffers if isinstance(body, Pieces) else (body,)
+            self._transport.writelines((head, *buffers))
 
     def write(self, data: bytes) -> None:
         """Send bytes."""

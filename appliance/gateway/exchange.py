@@ -21,8 +21,10 @@ from appliance.gateway.interfaces import Measured
 from appliance.gateway.pool import Lane
 from appliance.gateway.relay import Client, Relay
 from appliance.gateway.reply import TAIL_BYTES, Reply, Stage
+from appliance.gateway.scan_queue import Scan
 from appliance.planning.routing.bodies import BodyError, Document
 from appliance.planning.routing.multipart import Form
+from appliance.planning.routing.splicing import LONG_BYTES, Pieces
 
 _AGAIN_S: Final = 0.1
 """Between two attempts to connect, while it is not clear yet what happened to the engine."""
@@ -81,6 +83,7 @@ class Exchange:
         "_relay",
         "_reply",
         "_request",
+        "_scan",
         "_step",
         "key",
     )
@@ -108,7 +111,9 @@ class Exchange:
         self._lane: Lane | None = None
         self._measured: Measured | None = None
         self._engine: EngineConnection | None = None
-        self._request = _NOTHING
+        self._request: tuple[bytes, bytes | Pieces] = _NOTHING
+        self._scan: Scan | None = None
+        """The long body is being read."""
         self._profile = ""
         self._again: asyncio.TimerHandle | None = None
         self._grace_end_s = 0.0
@@ -118,6 +123,16 @@ class Exchange:
     def streams(self) -> bool:
         """Whether the client asks for a stream of events."""
         return self._document is not None and self._document.streams
+
+    @property
+    def owner(self) -> str:
+        """Whose request it is."""
+        return self._client.owner
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of its body, while that may be needed again."""
+        return len(self._body)
 
     @property
     def reply(self) -> Reply:
@@ -132,6 +147,10 @@ class Exchange:
         if place.listing:
             self._list(place.entry)
             return
+        if len(self._body) > LONG_BYTES:
+            steps = asked.opened_in_steps(self._head, self._body)
+            self._scan = self._relay.scans.add(self._client.owner, steps, self._scanned)
+            return
         try:
             document = asked.opened(self._head, self._body)
         except BodyError as error:
@@ -140,6 +159,17 @@ class Exchange:
         if document is not None:
             self._document = document
             self._model = document.model
+        self.advance()
+
+    def _scanned(self, found: Document | Form | BodyError | None) -> None:
+        """A long body has been read."""
+        self._scan = None
+        if isinstance(found, BodyError):
+            self.refuse(asked.refused(found))
+            return
+        if found is not None:
+            self._document = found
+            self._model = found.model
         self.advance()
 
     def _list(self, name: str | None) -> None:
@@ -185,7 +215,7 @@ class Exchange:
 
     def _send(self, routed: Routed) -> None:
         lane = self._relay.lane(routed)
-        body = self._body
+        body: bytes | Pieces = self._body
         if self._document is not None:
             try:
                 changes = lane.kept if self._model is None else lane.changes
@@ -364,6 +394,8 @@ class Exchange:
         self._leave()
         if self._again is not None:
             self._again.cancel()
+        if self._scan is not None:
+            self._scan.cancel()
         if self._measured is not None:
             self._measured.ended(status, tail, size)
         self._forget_request()

@@ -14,8 +14,10 @@ from appliance.gateway import intake
 from appliance.gateway.client import ASK_AGAIN_S, ClientConnection
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Gatekeeper, Observer, Router
+from appliance.gateway.peers import Peers
 from appliance.gateway.pool import Flying, Lane
-from appliance.gateway.relay import Guest
+from appliance.gateway.room import Guest, Room
+from appliance.gateway.scan_queue import ScanQueue
 from appliance.gateway.waiting import Waiting
 from appliance.planning.routing import paths
 from appliance.planning.routing.visitors import Visitors
@@ -28,9 +30,6 @@ NO_KEY: Final = Refusal(
     status=401, code="key_missing", message="a key is needed here: appliance key add NAME"
 )
 WRONG_KEY: Final = Refusal(status=401, code="key_unknown", message="there is no such key")
-CROWDED: Final = Refusal(
-    status=503, code="too_many_connections", message="too many connections", retry_after_s=5
-)
 DRAINED: Final = Refusal(
     status=503,
     code="switching",
@@ -75,10 +74,12 @@ class Front:
         self.buffered_bytes = 0
         """Of request bodies that are kept, now."""
         self.waiting = Waiting(router, self.limits)
+        self.scans = ScanQueue()
         self.closing = False
         """Every connection ends with the answer that is under way."""
         self._gatekeeper = gatekeeper
-        self._clients: set[Guest] = set()
+        self._clients = Room(self.limits)
+        self.peers = Peers()
         self._alone = asyncio.Event()
         """The last client has left; up to date only for those that cleared it and wait."""
         self._lanes: dict[str, Lane] = {}
@@ -86,13 +87,14 @@ class Front:
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
 
-    def connection(self, *, loopback: bool) -> ClientConnection:
+    def connection(self, *, loopback: bool, local: bool = True) -> ClientConnection:
         """A protocol for `loop.create_server`.
 
         Args:
             loopback: Clients need no key here.
+            local: Clients are of this machine.
         """
-        return ClientConnection(self, loopback=loopback)
+        return ClientConnection(self, loopback=loopback, local=local)
 
     # What operations need.
 
@@ -143,23 +145,24 @@ class Front:
         """Wait until every client has gone, at most so long."""
         self._alone.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s if self._clients else 0):
+            async with asyncio.timeout(timeout_s if len(self._clients) else 0):
                 await self._alone.wait()
 
     async def _hang_up(self) -> None:
         """Close every connection, with a moment for what is still to be written."""
         loop = asyncio.get_running_loop()
-        for client in tuple(self._clients):
+        for client in self._clients:
             client.end_soon(loop.time())
             client.expire_if_due(loop.time())
         await self._until_alone(_FLUSH_S)
-        for client in tuple(self._clients):
+        for client in self._clients:
             client.abort()
         for lane in self._lanes.values():
             lane.pool.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
+        self.peers.close()
 
     def _chosen(self, names: Iterable[str]) -> list[Lane]:
         return [self._lanes[name] for name in names if name in self._lanes]
@@ -167,16 +170,21 @@ class Front:
     # What connections and requests need.
 
     def joined(self, client: Guest) -> Refusal | None:
-        """A client has connected; a refusal when there are too many."""
-        self._clients.add(client)
+        """A client has connected; a refusal when there are too many and nobody gives way."""
+        refusal = self._clients.enter(client)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
-        return CROWDED if len(self._clients) > self.limits.connections else None
+        return refusal
+
+    def buffered(self, client: Guest, size: int) -> Refusal | None:
+        """Count bytes that are kept for a client; a refusal when there is no room for them."""
+        self.buffered_bytes += size
+        return self._clients.buffer(client, self.buffered_bytes)
 
     def left(self, client: Guest) -> None:
         """It is gone."""
-        self._clients.discard(client)
-        if not self._clients:
+        self._clients.leave(client)
+        if not len(self._clients):
             self._alone.set()
 
     def examined(self, head: RequestHead) -> Refusal | None:
@@ -220,13 +228,13 @@ class Front:
         """Look at every deadline; a timer for each would cost more than the requests do."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        for client in tuple(self._clients):
+        for client in self._clients:
             client.expire_if_due(now_s)
         idle = 0
         for lane in self._lanes.values():
             lane.pool.sweep(now_s)
             idle += lane.pool.idle
-        again = self._clients or idle
+        again = len(self._clients) or idle
         self._sweeping = loop.call_later(self._sweep_s, self._sweep) if again else None
 
 

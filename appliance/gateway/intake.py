@@ -1,5 +1,6 @@
 """What httptools makes of a request: its head, and its body where that comes in chunks."""
 
+from math import inf
 from typing import Final
 
 import httptools
@@ -11,12 +12,11 @@ from appliance.gateway.heads import RequestHead
 _CHUNKS_FOLLOW: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-BUSY: Final = Refusal(
-    status=503,
-    code="busy",
-    message="the requests that are being read take too much memory already",
-    retry_after_s=5,
-)
+_OTHER_LINES: Final = 2
+"""Of a head: the first and the last."""
+_SLICE_BYTES: Final = 16 << 10
+_WORTH: Final = 4
+"""As many bytes of a body as framing costs; a chunk of 24 bytes or more has them."""
 TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
 
 
@@ -43,6 +43,9 @@ def head(raw: bytes, most: int) -> RequestHead | Refusal:
         raw: From the method to the empty line.
         most: Headers it may have.
     """
+    if raw.count(b"\n") > most + _OTHER_LINES:
+        # Each would be a call of ours before they could be counted.
+        return large_head()
     found = _Head()
     parser = httptools.HttpRequestParser(found)
     try:
@@ -62,11 +65,29 @@ class Body:
 
     Args:
         length: Its length; -1: it comes in chunks.
+        end_s: When it has to be complete, by the event loop's clock.
     """
 
-    __slots__ = ("_chunks", "_missing", "complete", "data", "overrun")
+    __slots__ = (
+        "_chunks",
+        "_end_s",
+        "_looked_at",
+        "_missing",
+        "_patience",
+        "complete",
+        "data",
+        "overrun",
+        "pace",
+    )
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, *, end_s: float) -> None:
+        self._end_s = end_s
+        self._looked_at = -1
+        """How much was there at the last look; -1: nobody has looked."""
+        self._patience = 0
+        """How much was there when it was last allowed to go on."""
+        self.pace = inf
+        """What came between the last two looks."""
         self._chunks = Chunks() if length < 0 else None
         self._missing = length
         self.data = bytearray()
@@ -74,13 +95,29 @@ class Body:
         self.overrun = False
         """Something of the next request has been read, and cannot be given back."""
 
-    def feed(self, data: bytes) -> bytes:
-        """Read on; what follows the body comes back."""
+    def look(self) -> None:
+        """See how fast it comes."""
+        size = len(self.data)
+        if self._looked_at >= 0:
+            self.pace = size - self._looked_at
+        self._looked_at = size
+
+    def goes_on(self, now_s: float, limits: Limits) -> bool:
+        """Whether enough has come since this was last asked, and it may take longer yet."""
+        came = len(self.data) - self._patience
+        self._patience = len(self.data)
+        return came >= limits.body_rate * limits.body_s and now_s < self._end_s
+
+    def feed(self, data: bytes, limits: Limits) -> bytes:
+        """Read on, not beyond a fault; what follows the body comes back."""
         chunks = self._chunks
         if chunks is not None:
-            chunks.feed(data)
-            self.data += chunks.pieces
-            chunks.pieces.clear()
+            for at in range(0, len(data), _SLICE_BYTES):
+                chunks.feed(data[at : at + _SLICE_BYTES])
+                self.data += chunks.pieces
+                chunks.pieces.clear()
+                if chunks.overrun or self.fault(limits) is not None:
+                    break
             self.complete, self.overrun = chunks.complete, chunks.overrun
             return b""
         missing = self._missing
@@ -101,13 +138,16 @@ class Body:
             return malformed()
         if chunks is not None and chunks.dry > limits.head_bytes and not chunks.complete:
             return large_head()
+        if chunks is not None and chunks.framing > limits.head_bytes + len(self.data) // _WORTH:
+            message = "the body comes in chunks that are too small"
+            return Refusal(status=400, code="bad_request", message=message)
         return None
 
 
 class Chunks:
     """A body that comes in chunks, out of them."""
 
-    __slots__ = ("_parser", "bad", "complete", "dry", "overrun", "pieces")
+    __slots__ = ("_parser", "bad", "complete", "dry", "framing", "overrun", "pieces")
 
     def __init__(self) -> None:
         self.complete = False
@@ -117,6 +157,8 @@ class Chunks:
         """Something follows the body, of which the beginning has been read."""
         self.dry = 0
         """Bytes since the last one of the body: framing, and trailers, which go no further."""
+        self.framing = 0
+        """Bytes that are none of the body: each chunk costs a call, also one of a byte."""
         self.pieces = bytearray()
         """Of the body, until they are taken out."""
         self._parser = httptools.HttpRequestParser(self)
@@ -125,6 +167,7 @@ class Chunks:
     def feed(self, data: bytes) -> None:
         """Read on."""
         self.dry += len(data)
+        self.framing += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -140,6 +183,7 @@ class Chunks:
         """A piece of the body."""
         if not self.complete:
             self.dry = 0
+            self.framing -= len(data)
             self.pieces += data
 
     def on_message_complete(self) -> None:

@@ -154,7 +154,7 @@ class Gateway:
         # Said once, and again only after there was a key: anybody out there can knock.
         self._shut = self._shut and self._keys.empty
         trusted = place.loopback and not self._configuration.keys_always
-        return self._front.connection(loopback=trusted)
+        return self._front.connection(loopback=trusted, local=place.loopback)
 
     # --- while it runs ---------------------------------------------------------------
 

@@ -5,12 +5,20 @@ from typing import Protocol
 from appliance.domain.gateway import Key, Limits, Refusal, Routed
 from appliance.gateway.heads import RequestHead
 from appliance.gateway.interfaces import Observer, Router
+from appliance.gateway.peers import Peers
 from appliance.gateway.pool import Lane
+from appliance.gateway.room import Guest
+from appliance.gateway.scan_queue import ScanQueue
 from appliance.gateway.waiting import Waiting
 
 
 class Client(Protocol):
     """Whose request it is."""
+
+    @property
+    def owner(self) -> str:
+        """What it has in common with other connections of the same person."""
+        ...
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -42,6 +50,7 @@ class Relay(Protocol):
     buffered_bytes: int
     """Of request bodies that are kept, now."""
     waiting: Waiting
+    scans: ScanQueue
     closing: bool
     """Every connection ends with the answer that is under way."""
 
@@ -50,27 +59,17 @@ class Relay(Protocol):
         ...
 
 
-class Guest(Protocol):
-    """A client's connection, as those that look after all of them see it."""
-
-    def expire_if_due(self, now_s: float) -> None:
-        """Look at its deadline, by the event loop's clock."""
-        ...
-
-    def end_soon(self, at_s: float) -> None:
-        """Close at some time, unless a request comes before."""
-        ...
-
-    def abort(self) -> None:
-        """Close now."""
-        ...
-
-
 class Owner(Relay, Protocol):
     """What all connections share."""
 
+    peers: Peers
+
     def joined(self, client: Guest) -> Refusal | None:
-        """A client has connected; a refusal when there are too many."""
+        """A client has connected; a refusal when there are too many and nobody gives way."""
+        ...
+
+    def buffered(self, client: Guest, size: int) -> Refusal | None:
+        """Count bytes that are kept for a client; a refusal when there is no room for them."""
         ...
 
     def left(self, client: Guest) -> None:

@@ -1,6 +1,6 @@
 """The queue of requests that are held until their profile serves.
 
-Bounded in number and in time. At every change each request is routed anew, in the order in which
+Bounded in number and in time; when it is full, a newcomer gets the place of whoever has the most. At every change each request is routed anew, in the order in which
 they came: after a switch that was rolled back ``default`` is another profile than was hoped for.
 Clients of streams are given the head of their answer and comments while they wait, but not at
 once: until then an error can still be an error.
@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from appliance.domain.gateway import Key, Limits, Refusal
 from appliance.gateway.interfaces import Router
+from appliance.planning.routing.sharing import Share, Use, giving_way
 
 _COMMENT: Final = "waiting for the model"
 
@@ -33,6 +34,11 @@ class Held(Protocol):
     """A request that waits."""
 
     key: Key | None
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        ...
 
     @property
     def streams(self) -> bool:
@@ -85,7 +91,7 @@ class Waiting:
         """Let a request wait; it is refused when there are too many."""
         place, self._moving = self._moving, None
         if place is None:
-            if len(self._places) >= self._limits.queue:
+            if len(self._places) >= self._limits.queue and not self._make_room(held):
                 held.refuse(FULL)
                 return
             now_s = asyncio.get_running_loop().time()
@@ -95,6 +101,15 @@ class Waiting:
         self._places[held] = place
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    def _make_room(self, newcomer: Held) -> bool:
+        """Refuse the newest request of whoever has the most; False: nobody has more."""
+        places = [*self._places, newcomer]
+        shares = [Share(one.owner, 1, Use.WORKING, -n) for n, one in enumerate(places)]
+        gone = giving_way(shares, newcomer.owner, least=1)
+        for place in gone:
+            places[place].refuse(FULL)
+        return bool(gone)
 
     def remove(self, held: Held) -> None:
         """A request waits no longer."""

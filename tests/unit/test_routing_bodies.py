@@ -1,6 +1,5 @@
 """JSON bodies: what they ask for, and changes that leave every other byte alone."""
 
-import tracemalloc
 from collections.abc import Mapping
 
 import pytest
@@ -85,6 +84,7 @@ def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  
         (b'{"a":"\\x41"}', "escape"),
         (b'{"a":NaN}', "NaN is no JSON value"),
         (b'{"a":[-Infinity]}', "-Infinity is no JSON value"),
+        (b'{"b":' + b"[" * 5_000, "nested too deeply"),
         (b'{"a":' + b"[" * 100_000, "nested too deeply"),
         (b'{"a":' + b'{"a":' * 100_000, "nested too deeply"),
         (b"{" + b",".join(b'"%d":0' % n for n in range(1001)) + b"}", "more than 1000"),
@@ -229,33 +229,9 @@ def test_the_name_of_the_model_outranks_a_parameter_of_that_name() -> None:
 
 
 def test_a_large_body_may_not_be_made_of_small_values() -> None:
-    """Its parse would take many times its size; the limit is for those over a megabyte."""
-    small = b'{"a":[' + b",".join([b"[]"] * 300_000) + b"]}"
-    assert len(small) < 1 << 20
+    """Each costs a microsecond; the limit is a million."""
+    small = b'{"a":[' + b",".join([b"[]"] * 30_000) + b"]}"
     assert opened(small).model is None
-    large = b'{"a":[' + b",".join([b"[]"] * 3_000_000) + b"]}"
+    large = b'{"a":[' + b",".join([b"[]"] * 1_000_001) + b"]}"
     with pytest.raises(BodyError, match="too many values"):
         opened(large)
-
-
-def test_a_large_body_costs_little_more_than_its_size() -> None:
-    """Also with one character in it that takes four bytes as text."""
-    content = b"A" * (2 << 20) + "🙂".encode()
-    body = b'{"model":"a","messages":[{"role":"user","content":"%b"}]}' % content
-    changes = change(model="b", set_={}, strip=())
-    tracemalloc.start()
-    try:
-        new = opened(body).rewritten(changes)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert new == body.replace(b'"a"', b'"b"')
-    assert peak < 6 * len(body)
-
-
-def test_a_character_may_lie_across_two_pieces() -> None:
-    """Encodings are checked a megabyte at a time; here one ends in the middle of a character."""
-    name = "ü" * (600 << 10)
-    body = b'{ "model":"%b"}' % name.encode()
-    assert body[(1 << 20) - 1 : (1 << 20) + 1] == "ü".encode()
-    assert read_model(body) == name

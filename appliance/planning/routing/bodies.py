@@ -1,8 +1,10 @@
 """A JSON request body: what it asks for, and changes that leave every other byte as it was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import Final
 
 from appliance.planning.routing.changes import Changes, Edit, Edits, change
+from appliance.planning.routing.long_bodies import TopLevel
 from appliance.planning.routing.scanning import (
     BodyError,
     Member,
@@ -11,26 +13,43 @@ from appliance.planning.routing.scanning import (
     string,
     top_level,
 )
-from appliance.planning.routing.splicing import Cut, spliced
+from appliance.planning.routing.splicing import LONG_BYTES, Cut, Pieces, spliced
 
-__all__ = ["BodyError", "Document", "opened", "read_model", "rewritten", "streams"]
+__all__ = [
+    "BodyError",
+    "Document",
+    "opened",
+    "opened_in_steps",
+    "read_model",
+    "rewritten",
+    "streams",
+]
+
+_LONGEST_MODEL: Final = 4 << 10
+"""In bytes as it is written: it is looked up, and part of the error that no such model is there."""
+_LARGEST_INSIDE: Final = 32 << 10
+"""Of an object in which something changes, in bytes: it is read at once."""
 
 
 class Document:
-    """The top level of a JSON body, found in one pass; see `opened`."""
+    """The top level of a JSON body, found in one pass; see `opened`.
+
+    Args:
+        body: The whole body.
+        top: Where its brace is, and its members; None: nobody has looked.
+    """
 
     __slots__ = ("_body", "_span", "_top", "model", "streams")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, top: tuple[int, list[Member]] | None = None) -> None:
         self._body = body
-        self._top: tuple[int, list[Member]] | None = None
-        """Where its brace is, and its members; None: nobody has looked."""
+        self._top = top
         self._span: tuple[int, int] | None = None
         self.model: str | None = None
         """What the client asks for; None: it does not say, or says null."""
         self.streams: bool = False
         """Whether it asks for a stream of events."""
-        glanced = glance(body)
+        glanced = None if top is not None else glance(body)
         if glanced is not None:
             self.model, self._span, self.streams = glanced
         else:
@@ -39,7 +58,7 @@ class Document:
     def _look(self) -> None:
         """Look at every member."""
         body = self._body
-        self._top = top_level(body)
+        self._top = self._top or top_level(body)
         _, found = self._top
         seen_stream = False
         for key, _, start, end in found:
@@ -54,7 +73,7 @@ class Document:
                 seen_stream = True
                 self.streams = body[start:end] == b"true"
 
-    def rewritten(self, changes: Changes) -> bytes:
+    def rewritten(self, changes: Changes) -> bytes | Pieces:
         """The body with its changes; the very same object when there is nothing to do.
 
         Raises:
@@ -65,6 +84,8 @@ class Document:
             start, end = self._span
             if body[start:end] == changes.model:
                 return body
+            if len(body) > LONG_BYTES:
+                return spliced(body, [(start, end, changes.model)])
             return b"".join((body[:start], changes.model, body[end:]))
         at, found = self._top or top_level(body)
         return spliced(body, _cuts(body, at, found, changes.edits, ""))
@@ -75,9 +96,28 @@ def opened(body: bytes) -> Document:
 
     Raises:
         BodyError: It is no JSON object in UTF-8, says something twice that it is routed by, is
-            nested too deeply, or would take more memory than its size explains.
+            nested too deeply, or has too many values.
     """
-    return Document(body)
+    steps = opened_in_steps(body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            document: Document = end.value
+            return document
+
+
+def opened_in_steps(body: bytes) -> Generator[None, None, Document]:
+    """The same in steps of a few milliseconds, each up to a ``yield``; short bodies need none.
+
+    Raises:
+        BodyError: See `opened`.
+    """
+    if len(body) <= LONG_BYTES:
+        return Document(body)
+    top = TopLevel(body)
+    yield from top.steps()
+    return Document(body, (top.opening, top.members))
 
 
 def read_model(body: bytes) -> str | None:
@@ -106,7 +146,7 @@ def rewritten(
     Raises:
         BodyError: See `opened`.
     """
-    return opened(body).rewritten(change(model=model, set_=set_, strip=strip))
+    return bytes(opened(body).rewritten(change(model=model, set_=set_, strip=strip)))
 
 
 def _model(raw: bytes) -> str | None:
@@ -114,6 +154,8 @@ def _model(raw: bytes) -> str | None:
         return None
     if raw[:1] != b'"':
         raise BodyError("model must be a string", "model")
+    if len(raw) > _LONGEST_MODEL:
+        raise BodyError("model is too long", "model")
     return string(raw)
 
 
@@ -153,6 +195,8 @@ def _cuts(body: bytes, opening: int, found: list[Member], edits: Edits, above: s
 def _changed(body: bytes, start: int, end: int, edit: Edit, above: str) -> list[Cut]:
     """What changes of one value that stays."""
     if edit.inside is not None and body[start : start + 1] == b"{":
+        if end - start > _LARGEST_INSIDE:
+            raise BodyError(f"{above[:-1]} is too large to be changed", above[:-1])
         return _cuts(body, start, members(body, start, end), edit.inside, above)
     # A client that sends no object where one belongs is corrected as far as we set it.
     if not edit.value or body[start:end] == edit.value:

@@ -11,7 +11,7 @@ from typing import Final
 
 from appliance.planning.routing.changes import Changes, change
 from appliance.planning.routing.scanning import BodyError
-from appliance.planning.routing.splicing import Cut, spliced
+from appliance.planning.routing.splicing import Cut, Pieces, spliced
 
 _MOST_PARTS: Final = 1000
 _LONGEST_HEAD: Final = 8 << 10
@@ -63,7 +63,7 @@ class Form:
         self.streams: bool = stream is not None and stream.lower() in _YES
         """Whether it asks for a stream of events."""
 
-    def rewritten(self, changes: Changes) -> bytes:
+    def rewritten(self, changes: Changes) -> bytes | Pieces:
         """The form with its changes; the very same object when there is nothing to do.
 
         A form is flat: changes inside of objects do not apply to it.
@@ -145,7 +145,8 @@ def rewritten_part(
     Raises:
         BodyError: See `opened`.
     """
-    return opened(content_type, body).rewritten(change(model=model, set_=set_, strip=strip))
+    form = opened(content_type, body)
+    return bytes(form.rewritten(change(model=model, set_=set_, strip=strip)))
 
 
 def _boundary(content_type: str) -> str:

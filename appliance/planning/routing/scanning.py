@@ -1,11 +1,10 @@
 """Where the members of a JSON object are, found in one pass of the standard library's C scanner.
 
-It keeps no values: numbers and objects become booleans as they are met, so a body costs little
-more than its own size. The text is scanned as Latin-1, one character a byte, so that positions in
-it are positions in the body; what JSON's grammar is made of is ASCII in both.
+It is for bodies of a few KiB: longer ones have `long_bodies`. It keeps no values: numbers and
+objects become booleans as they are met. The text is scanned as Latin-1, one character a byte, so
+that positions in it are positions in the body; what JSON's grammar is made of is ASCII in both.
 """
 
-import codecs
 import json
 import re
 from collections.abc import Callable
@@ -15,19 +14,8 @@ from typing import Any, Final, NoReturn, cast
 
 from appliance.domain.errors import ApplianceError
 
-_MOST_MEMBERS: Final = 1000
+MOST_MEMBERS: Final = 1000
 """Of one object. No API has a tenth of it; each one costs half a microsecond."""
-_LARGE_BYTES: Final = 1 << 20
-"""Bodies up to here are parsed whatever they hold: that takes milliseconds and megabytes."""
-_HEAVIEST: Final = 128 << 20
-"""What a larger body may need while it is parsed, in bytes. Ordinary ones, also with images as
-base64 in them, need a few hundred thousand."""
-_BRACKET_WEIGHT: Final = 64
-"""Bytes that CPython takes for an empty list or object."""
-_QUOTE_WEIGHT: Final = 28
-"""Half of what it takes for a short string."""
-_DECODED_BYTES: Final = 1 << 20
-_COUNTED_BYTES: Final = 1 << 14
 
 
 class BodyError(ApplianceError):
@@ -73,13 +61,13 @@ def top_level(body: bytes) -> tuple[int, list[Member]]:
     """Where the brace of a body's object is, and its members.
 
     Raises:
-        BodyError: It is no JSON object in UTF-8, is nested too deeply, or would take more memory
-            than its size explains.
+        BodyError: It is no JSON object in UTF-8, or is nested too deeply.
     """
     if not body.isascii():
-        _check_encoding(body)
-    if len(body) > _LARGE_BYTES:
-        _check_weight(body)
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise BodyError("the body is not UTF-8") from error
     text = body.decode("latin-1")
     at = _whitespace(text).end()  # type: ignore[union-attr]  # it matches everywhere
     if text[at : at + 1] != "{":
@@ -135,33 +123,6 @@ def string(raw: bytes) -> str:
     return _scan_string(raw.decode(), 1)[0]
 
 
-def _check_encoding(body: bytes) -> None:
-    """In pieces: a decoded body can take four times its size."""
-    pieces = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for at in range(0, len(body), _DECODED_BYTES):
-            pieces.decode(body[at : at + _DECODED_BYTES])
-        pieces.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise BodyError("the body is not UTF-8") from error
-
-
-def _check_weight(body: bytes) -> None:
-    brackets = _count(body, b"[") + _count(body, b"{")
-    if brackets * _BRACKET_WEIGHT + _count(body, b'"') * _QUOTE_WEIGHT > _HEAVIEST:
-        raise BodyError("the body holds too many values: send less at once")
-
-
-def _count(body: bytes, mark: bytes) -> int:
-    """In pieces: counting is slow, and finding out that there is nothing to count is not."""
-    pieces = range(0, len(body), _COUNTED_BYTES)
-    return sum(
-        body.count(mark, at, at + _COUNTED_BYTES)
-        for at in pieces
-        if body.find(mark, at, at + _COUNTED_BYTES) >= 0
-    )
-
-
 def _members(text: str, at: int) -> tuple[list[Member], int]:
     """The members of the object at a brace, and where it ends."""
     try:
@@ -182,7 +143,7 @@ def _scanned(text: str, at: int) -> tuple[list[Member], int]:
     at = _past(text, at + 1)
     if text[at] == "}":
         return members, at + 1
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(MOST_MEMBERS):
         if text[at] != '"':
             raise JSONDecodeError("no name", text, at)
         key, colon = _scan_string(text, at + 1)
@@ -196,7 +157,7 @@ def _scanned(text: str, at: int) -> tuple[list[Member], int]:
             if text[end] == "}":
                 return members, end + 1
         at = _name_at(text, end)
-    raise BodyError(f"an object of the body has more than {_MOST_MEMBERS} members")
+    raise BodyError(f"an object of the body has more than {MOST_MEMBERS} members")
 
 
 def _value_at(text: str, at: int) -> int:

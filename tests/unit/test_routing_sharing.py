@@ -1,0 +1,106 @@
+"""Who gives way when the gateway is full."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.planning.routing.sharing import Share, Use, giving_way, group_of
+
+IDLE, READING, WORKING = Use
+
+
+def test_the_owner_with_the_most_gives_way() -> None:
+    """Its idle connection before the one that reads, the one that has been idle longest first."""
+    shares = [
+        Share("few", 1, IDLE, 0.0),
+        Share("many", 1, WORKING),
+        Share("many", 1, READING, 1.0),
+        Share("many", 1, IDLE, 9.0),
+        Share("many", 1, IDLE, 8.0),
+    ]
+    assert giving_way(shares, "new", least=1) == [4]
+    assert giving_way(shares, "new", least=3) == [4, 3, 2]
+    assert giving_way(shares, "few", least=1) == [4]
+
+
+def test_an_owner_makes_room_for_itself() -> None:
+    """Of what nobody works on: the slowest body, and of equals the oldest."""
+    shares = [
+        Share("one", 1, READING, 5.0),
+        Share("one", 1, READING, 0.0),
+        Share("one", 1, WORKING),
+    ]
+    assert giving_way(shares, "one", least=1) == [1]
+    assert giving_way([Share("one", 1, IDLE)] * 3, "one", least=1) == [0]
+    assert giving_way(shares[2:], "one", least=1) == []
+
+
+def test_work_gives_way_only_to_those_who_have_less() -> None:
+    """The newest, so that what has run long is finished."""
+    shares = [Share("many", 1, WORKING, -n) for n in range(4)]
+    shares += [Share("few", 1, WORKING, -n) for n in range(4, 6)]
+    assert giving_way(shares, "new", least=1) == [3]
+    assert giving_way(shares, "few", least=1) == [3]
+    assert giving_way(shares, "many", least=1) == []
+
+
+def test_more_is_freed_than_needed_while_that_costs_nobody_work() -> None:
+    """Looking at everybody is dear."""
+    shares = [Share("many", 1, IDLE, 0.0), Share("many", 1, IDLE, 1.0), Share("many", 1, WORKING)]
+    assert giving_way(shares, "new", least=1, most=8) == [0, 1]
+
+
+def test_nobody_gives_way_in_vain() -> None:
+    """Where too little would come free, the newcomer has to go."""
+    shares = [Share("a", 5, READING), Share("b", 3, WORKING)]
+    assert giving_way(shares, "new", least=9) == []
+    assert giving_way(shares, "new", least=6) == [0, 1]
+    assert giving_way([], "new", least=1) == []
+
+
+@given(
+    st.lists(
+        st.builds(
+            Share,
+            owner=st.sampled_from("abc"),
+            size=st.integers(1, 9),
+            use=st.sampled_from(Use),
+            order=st.floats(-9, 9),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from("abc"),
+    st.integers(1, 20),
+)
+def test_no_owner_loses_work_to_one_who_has_more(
+    shares: list[Share], newcomer: str, least: int
+) -> None:
+    """Whoever gives way has at least as much as the newcomer at that moment; work, more."""
+    totals = {name: sum(s.size for s in shares if s.owner == name) for name in "abc"}
+    own = totals[newcomer]
+    gone = giving_way(shares, newcomer, least=least)
+    assert len(set(gone)) == len(gone)
+    for at in gone:
+        share = shares[at]
+        if share.owner != newcomer:
+            assert totals[share.owner] >= min(own, totals[newcomer])
+            assert share.use is not WORKING or totals[share.owner] > totals[newcomer]
+        else:
+            assert share.use is not WORKING
+        totals[share.owner] -= share.size
+
+
+@pytest.mark.parametrize(
+    ("address", "group"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8::6", "2001:db8:0:0::/64"),
+        ("fe80::1%eth0", "fe80:0:0:0::/64"),
+        ("::ffff", "0:0:0:0::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+    ],
+)
+def test_one_owner_beyond_this_machine(address: str, group: str) -> None:
+    """An IPv6 host has as many addresses as it likes in its network."""
+    assert group_of(address) == group
