@@ -18,6 +18,7 @@ def to_row(operation: Operation) -> dict[str, Any]:
         "boot_id": operation.boot_id,
         "requested_by": operation.requested_by,
         "began": operation.began_unix_s,
+        "began_s": operation.began_s,
         "rollback": int(operation.rollback),
         "drain_s": operation.drain_s,
         "phase": operation.phase.value,
@@ -34,6 +35,7 @@ def to_finished_row(finished: Finished) -> dict[str, Any]:
         "outcome": finished.outcome.value,
         "message": finished.message,
         "finished": finished.finished_unix_s,
+        "finished_s": finished.finished_s,
         "phases_ms": json.dumps(dict(finished.phases_ms)),
     }
 
@@ -51,6 +53,7 @@ def to_operation(row: Row) -> Operation:
         boot_id=row["boot_id"],
         requested_by=row["requested_by"],
         began_unix_s=row["began"],
+        began_s=_monotonic(row, "began_s"),
         rollback=bool(row["rollback"]),
         drain_s=row["drain_s"],
         phase=Phase(row["phase"]),
@@ -66,8 +69,14 @@ def to_finished(row: Row) -> Finished:
         outcome=Outcome(row["outcome"]),
         message=row["message"],
         finished_unix_s=row["finished"],
+        finished_s=_monotonic(row, "finished_s"),
         phases_ms=json.loads(row["phases_ms"]),
     )
+
+
+def _monotonic(row: Row, column: str) -> float:
+    """Rows of older releases have none."""
+    return float((row[column] if column in row.keys() else None) or 0.0)  # noqa: SIM118 - a sqlite3.Row
 
 
 def _goal(raw: dict[str, Any]) -> Goal:

@@ -40,13 +40,15 @@ CREATE TABLE operations (
   boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL,
   rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL,
   rolling_back INTEGER NOT NULL, reason TEXT NOT NULL,
-  outcome TEXT, message TEXT, finished REAL, phases_ms TEXT
+  outcome TEXT, message TEXT, finished REAL, phases_ms TEXT, began_s REAL, finished_s REAL
 ) STRICT;
 CREATE INDEX operations_began ON operations (began);
 CREATE TABLE marks (
   name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
 ) STRICT;
 """
+_ADDED: Final = ("began_s", "finished_s")
+"""Columns that files of older releases lack. Those releases do without: no new schema version."""
 _MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
@@ -175,7 +177,8 @@ class SqliteStore:
         row = to_row(operation)
         values = (row["kind"], row["target"], Outcome.DONE.value, _USUAL_ROWS)
         sql = (
-            "SELECT (finished - began) * 1000 FROM operations"
+            "SELECT coalesce(nullif(finished_s, 0) - nullif(began_s, 0), finished - began) * 1000"
+            " FROM operations"
             " WHERE kind=? AND target=? AND outcome=? ORDER BY id DESC LIMIT ?"
         )
 
@@ -312,6 +315,10 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous=NORMAL")
         if version == 0:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+        known = {row["name"] for row in db.execute("PRAGMA table_info(operations)")}
+        for column in _ADDED:
+            if column not in known:
+                db.execute(f"ALTER TABLE operations ADD COLUMN {column} REAL")
     except BaseException:
         db.close()
         raise

@@ -38,8 +38,8 @@ _DETAILS: Final = (
 )
 _STALE: Final = "NeedDaemonReload"
 _TIMES: Final = (
-    *("ActiveEnterTimestamp", "InactiveEnterTimestampMonotonic"),
-    *("StateChangeTimestampMonotonic", _STALE),
+    *("ActiveEnterTimestamp", "ActiveEnterTimestampMonotonic"),
+    *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
 )
 _PINNED_WITHIN_S: Final = 10.0
 _GAVE_UP: Final = "start-limit-hit"
@@ -214,6 +214,7 @@ class SystemdUnits:
             main_pid=details.get("MainPID", 0),
             exit_status=details.get("ExecMainStatus", 0),
             since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,
+            since_s=details.get("ActiveEnterTimestampMonotonic", 0) / 1e6,
             changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
             loaded=load == "loaded",
             needs_reload=details.get("NeedDaemonReload", False),

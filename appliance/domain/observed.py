@@ -33,6 +33,8 @@ class ObservedUnit:
     exit_status: int = 0
     since_unix_s: float = 0.0
     """When it last became active; 0: never in this boot."""
+    since_s: float = 0.0
+    """The same on the monotonic clock, which nobody sets."""
     changed_s: float = 0.0
     """When its state last changed, on the monotonic clock; 0: never in this boot, or forgotten."""
     loaded: bool = True

@@ -119,6 +119,8 @@ class Operation:
     boot_id: str
     requested_by: str
     began_unix_s: float
+    began_s: float = 0.0
+    """On the monotonic clock of its boot; 0: not known (a row of an older release)."""
     rollback: bool = True
     """False: a failed start is stopped and nothing is restored."""
     drain_s: float | None = None
@@ -142,10 +144,20 @@ class Finished:
     outcome: Outcome
     message: str
     finished_unix_s: float
+    finished_s: float = 0.0
+    """On the monotonic clock of the operation's boot; 0: in another boot, or not known."""
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     """Milliseconds in each phase that was entered, roll-back included."""
 
     @property
     def total_ms(self) -> float:
-        """Wall time of the whole operation in milliseconds."""
+        """Time of the whole operation in milliseconds, whatever was done to the clock meanwhile."""
+        if self.finished_s and self.operation.began_s:
+            return (self.finished_s - self.operation.began_s) * 1000
         return (self.finished_unix_s - self.operation.began_unix_s) * 1000
+
+    def age_s(self, *, now_s: float, now_unix_s: float, boot_id: str) -> float:
+        """Seconds since it ended: by the monotonic clock, and across a reboot by the wall clock."""
+        if self.finished_s and self.operation.boot_id == boot_id:
+            return now_s - self.finished_s
+        return max(0.0, now_unix_s - self.finished_unix_s)

@@ -57,6 +57,8 @@ class Ledger:
     """Who held what at one instant."""
 
     taken_unix_s: float
+    taken_s: float
+    """On the monotonic clock."""
     gpus: GpuMemory = field(default_factory=GpuMemory)
     holdings: Mapping[str, Sequence[Holding]] = field(default_factory=dict)
     """By UUID, largest first; a GPU whose processes are not known is absent."""
@@ -70,10 +72,13 @@ class Ledger:
         return _sum(h for listed in self.holdings.values() for h in listed if h.profile == name)
 
 
-def ledger_of(gpus: GpuMemory, groups: Mapping[str, GroupMemory], *, now_unix_s: float) -> Ledger:
+def ledger_of(
+    gpus: GpuMemory, groups: Mapping[str, GroupMemory], *, now_unix_s: float, now_s: float
+) -> Ledger:
     """Attribute one reading to its holders."""
     return Ledger(
         taken_unix_s=now_unix_s,
+        taken_s=now_s,
         gpus=gpus,
         holdings={d.uuid: _holdings(d) for d in gpus.devices if d.holders is not None},
         groups=groups,

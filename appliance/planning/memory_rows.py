@@ -11,7 +11,7 @@ from appliance.planning.need import need_row, resolve
 Row = Mapping[str, object]
 
 
-def memory_row(ram: HostMemory, ledger: Ledger | None) -> Row:
+def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Row:
     """The whole machine's; without a sample the GPUs are unknown, not absent."""
     gpus = None if ledger is None else ledger.gpus
     asked = gpus is not None and (gpus.devices or gpus.state is not GpuState.OK)
@@ -22,6 +22,7 @@ def memory_row(ram: HostMemory, ledger: Ledger | None) -> Row:
         "gpu_state": gpus.state.value if gpus is not None and asked else None,
         "gpu_error": None if gpus is None else gpus.reason,
         "sampled_unix_s": None if ledger is None else ledger.taken_unix_s,
+        "sampled_age_s": None if ledger is None else round(now_s - ledger.taken_s, 1),
     }
 
 

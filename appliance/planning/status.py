@@ -69,6 +69,7 @@ def build_status(
     host: str,
     version: str,
     now: float,
+    now_s: float,
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
@@ -88,7 +89,8 @@ def build_status(
         supervisor: Whether the supervisor runs.
         host: This machine's name.
         version: Of the appliance.
-        now: Unix seconds.
+        now: Unix seconds, for a hold's end.
+        now_s: Monotonic seconds, for ages.
         edited: Profiles whose file differs from what is applied.
         refusals: The gate's last word by profile, while it is a refusal.
         memory_of: What each profile needs and holds; None: not known.
@@ -97,7 +99,7 @@ def build_status(
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
     # Whatever stops for a hold, an operation or a rival was not meant by itself.
-    run = _run_row(observed.run)
+    run = _run_row(observed.run, now_s)
     alone = hold is None and hold_until is None and operation is None and run is None
     busy = frozenset(observed.busy())
     refusals = refusals or {}
@@ -108,6 +110,7 @@ def build_status(
         _profile_row(
             applied,
             observed.unit(name),
+            now_s,
             mark=None if marks is None else marks.get(name, applied.first_mark),
             committed=name in wanted,
             edited=name in edited,
@@ -194,6 +197,7 @@ def endpoint_of(applied: Applied) -> str:
 def _profile_row(
     applied: Applied,
     unit: ObservedUnit,
+    now_s: float,
     *,
     mark: Mark | None,
     committed: bool,
@@ -216,6 +220,7 @@ def _profile_row(
         state=state,
         committed=committed,
         since_unix_s=unit.since_unix_s or None,
+        uptime_s=uptime_of(unit, now_s),
         status_text=unit.status_text,
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
@@ -315,7 +320,7 @@ def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
     return [f"on hold for another {age(until - now)}: appliance start ends it now"]
 
 
-def _run_row(unit: ObservedUnit) -> RunRow | None:
+def _run_row(unit: ObservedUnit, now_s: float) -> RunRow | None:
     if unit.idle:
         return None
     ending = unit.active is ActiveState.DEACTIVATING
@@ -323,7 +328,13 @@ def _run_row(unit: ObservedUnit) -> RunRow | None:
         state="running" if unit.serving else "ending" if ending else "waiting",
         text=unit.status_text or "a command",
         since_unix_s=unit.since_unix_s if unit.serving and unit.since_unix_s else None,
+        uptime_s=uptime_of(unit, now_s),
     )
+
+
+def uptime_of(unit: ObservedUnit, now_s: float) -> float | None:
+    """How long a unit has been up; None: it is not, or that is not known."""
+    return round(now_s - unit.since_s, 1) if unit.serving and unit.since_s else None
 
 
 def _run_why(run: RunRow | None) -> list[str]:

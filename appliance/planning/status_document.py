@@ -39,6 +39,8 @@ class RunRow(TypedDict):
     """``python3 of user ana``, and what it waits for."""
     since_unix_s: float | None
     """When it began; None: not yet, or not known."""
+    uptime_s: float | None
+    """How long it has run, whatever was done to the clock; likewise."""
 
 
 class ProfileRow(TypedDict):
@@ -55,6 +57,7 @@ class ProfileRow(TypedDict):
     state: ProfileState
     committed: bool
     since_unix_s: float | None
+    uptime_s: float | None
     status_text: str
     main_pid: int | None
     edited_since_apply: bool

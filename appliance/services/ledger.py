@@ -124,7 +124,8 @@ class LedgerKeeper:
             self._gpus = GpuMemory()
         elif wanted or self._out.clock.monotonic_s() >= self._gpus_due_s:
             await self._read_gpus()
-        return ledger_of(self._gpus, groups, now_unix_s=self._out.clock.unix_s())
+        clock = self._out.clock
+        return ledger_of(self._gpus, groups, now_unix_s=clock.unix_s(), now_s=clock.monotonic_s())
 
     async def _group(self, name: str) -> GroupMemory | None:
         path = self._paths.get(name) or await self._out.units.control_group(name)
@@ -181,7 +182,7 @@ class LedgerKeeper:
         installed_s = await self._out.host.installed_unix_s(name)
         if not unit.serving or installed_s is None or unit.since_unix_s <= installed_s:
             return False
-        return self._out.clock.unix_s() - unit.since_unix_s >= _SETTLED_S
+        return self._out.clock.monotonic_s() - unit.since_s >= _SETTLED_S
 
     def _tell(self, problem: str) -> None:
         """Log a problem when it begins, not each time it is met."""

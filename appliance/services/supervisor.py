@@ -292,7 +292,7 @@ class Supervisor:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
-            elapsed_s = self._out.clock.unix_s() - operation.began_unix_s
+            elapsed_s = self._out.clock.monotonic_s() - operation.began_s
             raise BusyError(
                 f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
                 " appliance wait, or appliance cancel"
@@ -319,6 +319,7 @@ class Supervisor:
             boot_id=self._out.units.boot_id,
             requested_by=request.by,
             began_unix_s=self._out.clock.unix_s(),
+            began_s=self._out.clock.monotonic_s(),
             rollback=request.rollback,
             drain_s=request.drain_s,
         )

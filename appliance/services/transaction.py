@@ -379,6 +379,7 @@ class Transaction:
             outcome=action.outcome,
             message=action.message,
             finished_unix_s=self._out.clock.unix_s(),
+            finished_s=self._out.clock.monotonic_s(),
             phases_ms=self._timer.milliseconds,
         )
         await self._out.commitment.release()

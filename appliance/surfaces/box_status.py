@@ -41,7 +41,7 @@ class BoxStatus:
     async def document(self) -> Mapping[str, Any]:
         """The box as it is now."""
         state = await self._supervisor.state()
-        now = self._out.clock.unix_s()
+        now, now_s = self._out.clock.unix_s(), self._out.clock.monotonic_s()
         ram, ledger, refusals, marks, gateway = await asyncio.gather(
             self._out.host.ram(),
             self._ledger.latest(),
@@ -55,13 +55,14 @@ class BoxStatus:
             committed=state.committed,
             hold_until=state.hold_until,
             marks=marks,
-            operation=None if state.running is None else _running(state.running, now),
-            last_operation=None if state.last is None else _ended(state.last),
-            memory=memory_row(ram, ledger),
-            supervisor={"state": "up", "uptime_s": self._out.clock.monotonic_s() - self._began_s},
+            operation=None if state.running is None else _running(state.running, now_s),
+            last_operation=None if state.last is None else self._ended(state.last),
+            memory=memory_row(ram, ledger, now_s=now_s),
+            supervisor={"state": "up", "uptime_s": now_s - self._began_s},
             host=socket.gethostname(),
             version=appliance.__version__,
             now=now,
+            now_s=now_s,
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
             refusals=refusals,
             memory_of=profile_memory(state.catalogue, ledger, self._peaks(state.catalogue)),
@@ -82,8 +83,25 @@ class BoxStatus:
         found = {name: self._out.peaks.peak(name) for name in names}
         return {name: peak for name, peak in found.items() if peak is not None}
 
+    def _ended(self, finished: Finished) -> Mapping[str, object]:
+        operation, clock = finished.operation, self._out.clock
+        return {
+            "id": operation.id,
+            "kind": operation.kind,
+            "target": list(operation.target),
+            "outcome": finished.outcome,
+            "message": finished.message,
+            "finished_unix_s": finished.finished_unix_s,
+            "age_s": finished.age_s(
+                now_s=clock.monotonic_s(),
+                now_unix_s=clock.unix_s(),
+                boot_id=self._out.units.boot_id,
+            ),
+            "ms": round(finished.total_ms, 1),
+        }
 
-def _running(transaction: Transaction, now_unix_s: float) -> Mapping[str, object]:
+
+def _running(transaction: Transaction, now_s: float) -> Mapping[str, object]:
     operation = transaction.operation
     return {
         "id": operation.id,
@@ -91,19 +109,6 @@ def _running(transaction: Transaction, now_unix_s: float) -> Mapping[str, object
         "target": list(operation.target),
         "phase": operation.phase,
         "rolling_back": operation.rolling_back,
-        "elapsed_s": round(now_unix_s - operation.began_unix_s, 1),
+        "elapsed_s": round(now_s - operation.began_s, 1),
         "text": transaction.text,
-    }
-
-
-def _ended(finished: Finished) -> Mapping[str, object]:
-    operation = finished.operation
-    return {
-        "id": operation.id,
-        "kind": operation.kind,
-        "target": list(operation.target),
-        "outcome": finished.outcome,
-        "message": finished.message,
-        "finished_unix_s": finished.finished_unix_s,
-        "ms": round(finished.total_ms, 1),
     }

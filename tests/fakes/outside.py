@@ -25,8 +25,11 @@ class FakeClock:
     def __init__(self, systemd: FakeSystemd) -> None:
         self._systemd = systemd
 
+        self.step_s = 0.0
+        """How far somebody has set the wall clock."""
+
     def unix_s(self) -> float:
-        return self._systemd.now_s
+        return self._systemd.now_s + self.step_s
 
     def monotonic_s(self) -> float:
         return self._systemd.now_s

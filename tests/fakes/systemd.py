@@ -195,6 +195,7 @@ class FakeSystemd:
                     main_pid=slot.unit.main_pid,
                     status_text="serving",
                     since_unix_s=self.now_s,
+                    since_s=self.now_s,
                 )
             case _:
                 raise AssertionError(f"{name} was not expected to change in {slot.unit}")

@@ -1,6 +1,9 @@
 """The status document of a running supervisor, as a whole."""
 
+import pytest
+
 from appliance.domain.gateway import EngineLoad
+from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.services.ledger import LedgerKeeper
 from appliance.services.supervisor import Supervisor
 from appliance.surfaces.box_status import BoxStatus
@@ -42,3 +45,48 @@ async def test_damaged_files_are_told_until_they_are_whole() -> None:
     supervisor.reload()
     again = (await status.document())["verdict"]["why"]
     assert again == why[2:]
+
+
+@pytest.mark.parametrize("step_s", [-40_000.0, 40_000.0])
+async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
+    """What is seconds old is seconds old after the wall clock has jumped by half a day."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    began_s = outside.clock.monotonic_s()
+    operation = Operation(
+        id=1,
+        kind=Kind.SWITCH,
+        target=("aeon",),
+        goal=Goal(),
+        boot_id=outside.units.boot_id,
+        requested_by="ana",
+        began_unix_s=began_s,
+        began_s=began_s,
+    )
+    ports = outside.ports()
+    supervisor = Supervisor(ports, FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None)
+    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
+    status = BoxStatus(supervisor, ledger, ports, lambda: None)
+    await ledger.latest()
+    await ledger.turn()
+    outside.systemd.now_s += 2.0
+    last = Finished(
+        operation=operation,
+        outcome=Outcome.DONE,
+        message="aeon is serving",
+        finished_unix_s=outside.clock.unix_s(),
+        finished_s=outside.clock.monotonic_s(),
+    )
+    outside.store.ended.append(last)
+    outside.clock.step_s = step_s
+    outside.systemd.now_s += 3.0
+    document = await status.document()
+    assert document["memory"]["sampled_age_s"] == 5.0
+    assert document["last_operation"]["age_s"] == 3.0
+    assert document["last_operation"]["ms"] == 2000.0
+    since_s = outside.systemd.observed(BOX).unit("aeon").since_s
+    assert document["profiles"][0]["uptime_s"] == outside.clock.monotonic_s() - since_s
+    # An operation of another boot has nothing but the wall clock.
+    outside.units.boot_id = "boot-2"
+    after_boot = (await status.document())["last_operation"]
+    assert after_boot["age_s"] == max(0.0, 3.0 + step_s)

@@ -60,6 +60,7 @@ def status_of(supervisor: Supervisor, outside: FakeOutside) -> Any:
             host="garage",
             version=__version__,
             now=outside.clock.unix_s(),
+            now_s=outside.clock.monotonic_s(),
         )
 
     return document

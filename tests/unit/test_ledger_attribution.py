@@ -54,7 +54,7 @@ def group(resident: int, *, pinned: int = 0, locked: int = 0) -> GroupMemory:
 
 def sample(*devices: DeviceMemory, ram: GroupMemory | None = None, name: str = "genesis") -> Ledger:
     groups = {} if ram is None else {name: ram}
-    return ledger_of(GpuMemory(devices=devices), groups, now_unix_s=NOW)
+    return ledger_of(GpuMemory(devices=devices), groups, now_unix_s=NOW, now_s=3.0)
 
 
 def grow(ledger: Ledger, peak: Peak | None = None, profile: Applied = GENESIS) -> Peak | None:
@@ -132,7 +132,9 @@ def test_what_counts_towards_a_peak(ledger: Ledger, gpus: dict[str, int] | None)
 
 def test_nothing_read_leaves_a_peak_as_it_was() -> None:
     """A driver that hangs takes nothing away."""
-    lost = ledger_of(GpuMemory(state=GpuState.HUNG, reason="it hangs"), {}, now_unix_s=NOW)
+    lost = ledger_of(
+        GpuMemory(state=GpuState.HUNG, reason="it hangs"), {}, now_unix_s=NOW, now_s=3.0
+    )
     peak = known(5)
     assert grow(lost, peak) is peak
 

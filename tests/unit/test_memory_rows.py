@@ -38,12 +38,14 @@ GROUP = GroupMemory(resident_bytes=3 * GIB, locked_bytes=1, pinned_bytes=2, pids
 
 def sample(*devices: DeviceMemory) -> Ledger:
     groups = {"genesis": GROUP, "mini": GROUP}
-    return ledger_of(GpuMemory(devices=devices), groups, now_unix_s=5.0)
+    return ledger_of(GpuMemory(devices=devices), groups, now_unix_s=5.0, now_s=3.0)
 
 
 def test_row_of_the_machine() -> None:
     """Each GPU with its state, quality and holders, and how old the sample is."""
-    row = memory_row(RAM, sample(CARD, replace(CARD, index=1, uuid="GPU-1", holders=None)))
+    row = memory_row(
+        RAM, sample(CARD, replace(CARD, index=1, uuid="GPU-1", holders=None)), now_s=9.0
+    )
     assert json.loads(json.dumps(row)) == {
         "ram_total_bytes": 32 * GIB,
         "ram_available_bytes": 20 * GIB,
@@ -85,15 +87,16 @@ def test_row_of_the_machine() -> None:
         "gpu_state": "ok",
         "gpu_error": None,
         "sampled_unix_s": 5.0,
+        "sampled_age_s": 6.0,
     }
 
 
 def test_gpus_that_nobody_asked_or_that_cannot_be_read() -> None:
     """Not asked is null; not read has a state and a reason."""
-    assert memory_row(RAM, None)["gpu_state"] is None
-    assert memory_row(RAM, sample())["gpu_state"] is None
+    assert memory_row(RAM, None, now_s=9.0)["gpu_state"] is None
+    assert memory_row(RAM, sample(), now_s=9.0)["gpu_state"] is None
     hung = GpuMemory(state=GpuState.HUNG, reason="the GPU driver hangs")
-    row = memory_row(RAM, ledger_of(hung, {}, now_unix_s=5.0))
+    row = memory_row(RAM, ledger_of(hung, {}, now_unix_s=5.0, now_s=3.0), now_s=9.0)
     assert (row["gpu_state"], row["gpu_error"], row["gpus"]) == ("hung", "the GPU driver hangs", [])
 
 
@@ -112,7 +115,7 @@ def test_row_of_a_profile() -> None:
 
 def test_row_of_a_profile_that_does_not_run() -> None:
     """It holds nothing that is known, and still needs what it declares."""
-    idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0)
+    idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0, now_s=3.0)
     for ledger in (None, idle):
         row = profile_memory(BOX, ledger, {})["genesis"]
         assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)

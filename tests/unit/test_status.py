@@ -23,7 +23,11 @@ from appliance.planning.status_document import StatusDocument, SupervisorRow, pr
 from tests.fakes.profiles import applied, catalogue
 
 NOW = 1_000_000.0
-UP = ObservedUnit(active=ActiveState.ACTIVE, sub="running", main_pid=42, since_unix_s=NOW - 60)
+NOW_S = 500.0
+"""The same on the monotonic clock."""
+UP = ObservedUnit(
+    active=ActiveState.ACTIVE, sub="running", main_pid=42, since_unix_s=NOW - 60, since_s=NOW_S - 60
+)
 STOPPED = ObservedUnit(since_unix_s=NOW - 900)
 EVICTED = ObservedUnit(since_unix_s=NOW - 900, changed_s=8.0)
 LIMIT = "start-limit-hit"
@@ -71,6 +75,7 @@ def status(
         host="garage",
         version="0.1.0",
         now=NOW,
+        now_s=NOW_S,
         edited=edited,
         refusals=refusals,
     )
@@ -256,6 +261,7 @@ def test_an_empty_box_says_how_to_begin() -> None:
         host="garage",
         version="0.1.0",
         now=NOW,
+        now_s=NOW_S,
     )
     assert document["verdict"]["why"] == ["no profile is applied: sudo appliance apply"]
     assert document["verdict"]["exit"] == Exit.NOTHING_SERVING
@@ -405,15 +411,25 @@ def test_verdict_never_contradicts_the_rows(
         (NEVER_RAN, None),
         (
             replace(UP, status_text="sh of user ana"),
-            {"state": "running", "text": "sh of user ana", "since_unix_s": NOW - 60},
+            {
+                "state": "running",
+                "text": "sh of user ana",
+                "since_unix_s": NOW - 60,
+                "uptime_s": 60.0,
+            },
         ),
         (
             replace(LOADING, since_unix_s=NOW - 900),
-            {"state": "waiting", "text": "loading 3 of 9 GiB", "since_unix_s": None},
+            {
+                "state": "waiting",
+                "text": "loading 3 of 9 GiB",
+                "since_unix_s": None,
+                "uptime_s": None,
+            },
         ),
         (
             ObservedUnit(active=ActiveState.DEACTIVATING, main_pid=7),
-            {"state": "ending", "text": "a command", "since_unix_s": None},
+            {"state": "ending", "text": "a command", "since_unix_s": None, "uptime_s": None},
         ),
     ],
 )

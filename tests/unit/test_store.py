@@ -23,6 +23,7 @@ OPERATION = Operation(
     boot_id="boot-1",
     requested_by="ana (uid 1000, pid 7)",
     began_unix_s=1000.0,
+    began_s=10.0,
     drain_s=5.0,
 )
 
@@ -317,3 +318,27 @@ async def test_operation_that_ended_on_a_full_disk_is_stored_without_another(
     assert other.execute("SELECT outcome FROM operations").fetchall() == [("done",)]
     other.close()
     await store.close()
+
+
+async def test_file_of_an_older_release_is_read_and_written(tmp_path: Path) -> None:
+    """Rows without the monotonic clock's stamps keep their times; new ones have both."""
+    path = tmp_path / "state.sqlite"
+    first = SqliteStore(path, keep_rows=20)
+    await first.open()
+    await first.finish(ended(await first.begin(OPERATION)))
+    await first.close()
+    with sqlite3.connect(path) as db:
+        for column in ("began_s", "finished_s"):
+            db.execute(f"ALTER TABLE operations DROP COLUMN {column}")
+    second = SqliteStore(path, keep_rows=20)
+    await second.open()
+    old = await second.last()
+    assert old is not None
+    assert (old.operation.began_s, old.finished_s, old.total_ms) == (0.0, 0.0, 500.0)
+    begun = await second.begin(OPERATION)
+    new = replace(ended(begun), finished_unix_s=0.0, finished_s=10.7)
+    await second.finish(new)
+    assert await second.last() == new
+    assert new.total_ms == pytest.approx(700.0)
+    assert await second.usual_ms(OPERATION) == pytest.approx(600.0)
+    await second.close()

@@ -13,7 +13,7 @@ from appliance.adapters.gate_words import refusals_in
 from appliance.adapters.manifest import edited_profiles, recover_manifest
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
-from appliance.planning.status import build_status
+from appliance.planning.status import build_status, uptime_of
 from appliance.planning.status_document import StatusDocument, SupervisorRow
 from appliance.surfaces.cli.failure import CliError
 from appliance.surfaces.cli.places import Places
@@ -43,7 +43,7 @@ def status_without(places: Places, reason: CliError) -> StatusDocument:
 
 def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
     blocks = show_units(catalogue, places.unit_dir)
-    now = time.time()
+    now_s = time.monotonic()
     commitment = FileCommitment(Path(places.state_dir))
     return build_status(
         catalogue=catalogue,
@@ -54,21 +54,21 @@ def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         operation=None,
         last_operation=None,
         memory=_host_memory(),
-        supervisor=_supervisor(blocks, now),
+        supervisor=_supervisor(blocks, now_s),
         host=socket.gethostname(),
         version=__version__,
-        now=now,
+        now=time.time(),
+        now_s=now_s,
         edited=edited_profiles(catalogue),
         refusals=refusals_in(Path(places.gate_dir)),
     )
 
 
-def _supervisor(blocks: Blocks, now: float) -> SupervisorRow:
+def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
     unit = unit_from(blocks.get(SUPERVISOR_UNIT, {}))
     if not unit.serving:
         return SupervisorRow(state="down", uptime_s=None)
-    uptime = max(0.0, now - unit.since_unix_s) if unit.since_unix_s else None
-    return SupervisorRow(state="up", uptime_s=uptime)
+    return SupervisorRow(state="up", uptime_s=uptime_of(unit, now_s))
 
 
 def _host_memory() -> dict[str, object]:
@@ -87,4 +87,5 @@ def _host_memory() -> dict[str, object]:
         "gpu_state": None,
         "gpu_error": "not asked: the supervisor reads the GPUs",
         "sampled_unix_s": None,
+        "sampled_age_s": None,
     }

@@ -61,8 +61,8 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     closing = [
         *vram.pop("", ()),
         *_run(document, now),
-        *_operations(document, now),
-        *_unread(document, now),
+        *_operations(document),
+        *_unread(document),
         *no_gateway(document),
         *_why(document, terminal),
     ]
@@ -157,7 +157,7 @@ def _port(row: ProfileRow) -> str:
 def _show_profile(
     row: ProfileRow, terminal: Terminal, widths: tuple[int, int], *, now: float
 ) -> None:
-    since = _since(row["since_unix_s"], now) if row["state"] == "serving" else ""
+    since = _since(row["uptime_s"], now) if row["state"] == "serving" else ""
     terminal.line(f"{_columns(row, terminal, widths)}  {since}")
     if row["state"] not in _SHORT and row["status_text"]:
         terminal.line(f"{_INDENT}{row['status_text']}")
@@ -165,13 +165,14 @@ def _show_profile(
         terminal.line(f"{_INDENT}{terminal.paint(row['note'], Style.YELLOW)}")
 
 
-def _since(unix_s: float | None, now: float) -> str:
-    if unix_s is None:
+def _since(uptime_s: float | None, now: float) -> str:
+    if uptime_s is None:
         return ""
-    return f"since {time.strftime('%a %H:%M', time.localtime(unix_s))} ({age(now - unix_s)})"
+    began = time.localtime(now - uptime_s)
+    return f"since {time.strftime('%a %H:%M', began)} ({age(uptime_s)})"
 
 
-def _operations(document: StatusDocument, now: float) -> Iterable[str]:
+def _operations(document: StatusDocument) -> Iterable[str]:
     running, last = document["operation"], document["last_operation"]
     if running is not None:
         elapsed = duration(number_in(running, "elapsed_s") or 0.0)
@@ -182,8 +183,8 @@ def _operations(document: StatusDocument, now: float) -> Iterable[str]:
             f"{f' ({said})' if said else ''}"
         )
     elif last is not None:
-        finished = number_in(last, "finished_unix_s")
-        when = f" {age(now - finished)} ago" if finished is not None else ""
+        age_s = number_in(last, "age_s")
+        when = f" {age(age_s)} ago" if age_s is not None else ""
         took = number_in(last, "ms")
         spent = f" in {duration(took / 1000)}" if took is not None else ""
         yield f"last: {_what(last)}{when}: {_outcome(last)}{spent}"
@@ -193,7 +194,7 @@ def _run(document: StatusDocument, now: float) -> Iterable[str]:
     run = document.get("run")  # absent in the document of an older supervisor
     if run is not None:
         state = "" if run["state"] == "running" else f" ({run['state']})"
-        since = _since(run["since_unix_s"], now)
+        since = _since(run["uptime_s"], now)
         yield f"run: {run['text']}{state} {since}".rstrip()
 
 
@@ -214,7 +215,7 @@ def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
         yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
 
 
-def _unread(document: StatusDocument, now: float) -> Iterable[str]:
+def _unread(document: StatusDocument) -> Iterable[str]:
     """GPUs that the supervisor could not read, or not lately; without one nobody asked them."""
     memory = document["memory"] or {}
     if document["supervisor"]["state"] != "up":
@@ -223,9 +224,9 @@ def _unread(document: StatusDocument, now: float) -> Iterable[str]:
     # A driver that hangs is in the verdict.
     if error and text_in(memory, "gpu_state") != "hung":
         yield f"GPUs cannot be read: {error}"
-    sampled = number_in(memory, "sampled_unix_s")
-    if objects_in(memory, "gpus") and sampled is not None and now - sampled > _OLD_S:
-        yield f"GPUs as they were {age(now - sampled)} ago"
+    age_s = number_in(memory, "sampled_age_s")
+    if objects_in(memory, "gpus") and age_s is not None and age_s > _OLD_S:
+        yield f"GPUs as they were {age(age_s)} ago"
 
 
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:

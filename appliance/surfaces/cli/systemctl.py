@@ -20,6 +20,7 @@ _PROPERTIES: Final = (
     "MainPID",
     "ExecMainStatus",
     "ActiveEnterTimestamp",
+    "ActiveEnterTimestampMonotonic",
     "StateChangeTimestampMonotonic",
     "NeedDaemonReload",
 )
@@ -107,6 +108,7 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
         main_pid=_whole(properties.get("MainPID", "")),
         exit_status=_whole(properties.get("ExecMainStatus", "")),
         since_unix_s=float(_whole(properties.get("ActiveEnterTimestamp", "").removeprefix("@"))),
+        since_s=_whole(properties.get("ActiveEnterTimestampMonotonic", "")) / 1e6,
         changed_s=_whole(properties.get("StateChangeTimestampMonotonic", "")) / 1e6,
         loaded=properties.get("LoadState", "not-found") not in {"not-found", "masked"},
         needs_reload=properties.get("NeedDaemonReload") == "yes",
