@@ -116,7 +116,8 @@ _NOT_DATA: Final = (
     *("/proc/", "/root/", "/run/", "/sbin/", "/sys/", "/usr/", "/var/log/", "/var/run/"),
     *("/var/lib/dbus/", "/var/lib/dpkg/", "/var/lib/polkit-1/", "/var/lib/systemd/"),
     *("/tmp/", "/var/tmp/"),  # noqa: S108 - what may not be used
-    *("/var/spool/", "/var/cache/appliance", "/var/lib/appliance", "/opt/appliance"),
+    *("/var/cache/private/", "/var/lib/private/", "/var/spool/"),
+    *("/var/cache/appliance", "/var/lib/appliance", "/opt/appliance"),
 )
 """Beginnings of paths that are the system's or the appliance's."""
 _HOME: Final = re.compile(r"/home/([^/]+/)?")

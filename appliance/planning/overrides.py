@@ -91,7 +91,8 @@ _ROOT_MAY: Final = "root can, in a drop-in for all backends (appliance-backend-.
 _DEADLINES: Final = "set it under [deadlines]"
 _ENVIRONMENT: Final = "set it under [env]"
 _FILES: Final = "the wrapper and the leases must stay visible: add paths with BindReadOnlyPaths"
-_IDENTITY: Final = 'choose the user with user = "…", and its groups with usermod; root is refused'
+_GROUPS: Final = "open the files to the group appliance-backend, or set user to who may read them"
+_IDENTITY: Final = 'choose the user with user = "…"; root is refused'
 _LIMITED: Final = "a backend has no capabilities: LimitMEMLOCK and Nice need none"
 _LOOPBACK: Final = "a backend is reached from this machine only: expose the front instead"
 _OUTPUT: Final = "a start is judged by its lines in the journal"
@@ -145,7 +146,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "Service.StandardError": _OUTPUT,
     "Service.StandardOutput": _OUTPUT,
     "Service.SuccessExitStatus": _RESTARTS,
-    "Service.SupplementaryGroups": _IDENTITY,
+    "Service.SupplementaryGroups": _GROUPS,
     "Service.TemporaryFileSystem": _FILES,
     "Service.TimeoutAbortSec": _DEADLINES,
     "Service.TimeoutSec": _DEADLINES,

@@ -21,6 +21,8 @@ CONFINEMENT: Final[Entries] = (
     ("CapabilityBoundingSet", ""),
     ("AmbientCapabilities", ""),
     ("ProtectSystem", "strict"),
+    # llama-server takes options from /etc/llama.cpp/config.ini (common/arg.cpp).
+    ("InaccessiblePaths", "-/etc/llama.cpp"),
     ("PrivateTmp", "yes"),
     ("PrivateMounts", "yes"),
     ("ProtectProc", "invisible"),

@@ -30,6 +30,8 @@ from appliance.planning.unit_text import (
 
 CACHE_ROOT: Final = "/var/cache/appliance-backend"
 """Where CacheDirectory= puts a directory for every backend."""
+NO_CONFIG_HOME: Final = "/nonexistent"
+"""A directory that nobody has (Debian Policy 9.2.3) and no backend can make."""
 _STEPPED_RESTARTS_SINCE: Final = 254
 """The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
 _START_SLACK_S: Final = 5.0
@@ -208,8 +210,15 @@ def _back_off(systemd: int) -> sandbox.Entries:
 
 
 def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
-    # Homes are hidden, so programs that write to one get a place of their own.
-    homes = {"HOME": f"/var/lib/{own}", "XDG_CACHE_HOME": f"{CACHE_ROOT}/{spec.applied.name}"}
+    homes = {
+        # Homes are hidden, so programs that write to one get a place of their own.
+        "HOME": f"/var/lib/{own}",
+        "XDG_CACHE_HOME": f"{CACHE_ROOT}/{spec.applied.name}",
+        # The engine can write to its home: what it left there must not decide its next start.
+        # llama-server reads llama.cpp/config.ini, Python the modules of the user.
+        "XDG_CONFIG_HOME": NO_CONFIG_HOME,
+        "PYTHONNOUSERSITE": "1",
+    }
     wanted = homes | dict(spec.environment)
     return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
 

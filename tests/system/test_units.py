@@ -122,3 +122,24 @@ def test_a_hold_stops_every_backend_in_good_order(fleet: Fleet) -> None:
     fleet.box.run("systemctl", "start", UNIT)
     state = fleet.box.run("systemctl is-active appliance-hold.service", check=False).stdout
     assert state == "inactive\n"
+
+
+def test_undeclared_configuration_reaches_no_engine(fleet: Fleet) -> None:
+    """What lies in /etc/llama.cpp or was planted by an earlier run is not found by the next one."""
+    fleet.profile("a", 9001)
+    fleet.apply()
+    fleet.box.write("/etc/llama.cpp/config.ini", "api-key = x\n")
+    fleet.box.run("systemctl", "start", UNIT)
+    pid = fleet.main_pid("a")
+    inside = f"nsenter -t {pid} -m"
+    assert fleet.box.run(f"{inside} cat /etc/llama.cpp/config.ini", check=False).returncode != 0
+    given = fleet.box.run(f"cat /proc/{pid}/environ").stdout.split("\0")
+    variables = dict(v.split("=", 1) for v in given if "=" in v)
+    assert variables["PYTHONNOUSERSITE"] == "1"
+    # As the engine itself, with its user and its view of the files.
+    uid, gid = fleet.box.run(f"stat -c '%u %g' /proc/{pid}").stdout.split()
+    engine = f"{inside} setpriv --reuid {uid} --regid {gid} --clear-groups"
+    config = variables["XDG_CONFIG_HOME"]
+    assert fleet.box.run(f"{engine} mkdir -p {config}/llama.cpp", check=False).returncode != 0
+    assert fleet.box.run(f"{engine} ls {config}", check=False).returncode != 0
+    assert fleet.box.run(f"{engine} mkdir -p {variables['HOME']}/.config").returncode == 0

@@ -171,7 +171,8 @@ def test_overrides_that_could_break_a_promise_are_refused(name: str, value: str)
     "value",
     [
         *("/", "/run/appliance-leases", "/run", "/opt", "/opt/appliance/current", "/var/lib"),
-        *("/var/lib/appliance-backend/b", "/var", "/etc/x", "/usr/bin", "/home", "/home/ana"),
+        *("/var/lib/appliance-backend/b", "/var/lib/private/appliance-backend/b"),
+        *("/var", "/etc/x", "/usr/bin", "/home", "/home/ana"),
         *("/srv/a:/opt/appliance", "/srv/../etc", "/srv/./a", "//srv", "srv", "+/srv", "/srv/%n"),
         *('"/srv/a b"', "/srv/a /etc", "/srv/a  /srv/b", "/srv/a\\x20b"),
     ],

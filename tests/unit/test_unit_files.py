@@ -230,6 +230,14 @@ def test_of_a_home_only_what_the_profile_names_is_shown(
     assert values(text, "BindReadOnlyPaths") == shown
 
 
+def test_no_configuration_is_read_that_the_profile_does_not_show() -> None:
+    """The directories where engines look for options by themselves are out of reach."""
+    text = one(spec("a", "cpu"))
+    assert values(text, "InaccessiblePaths") == ["-/etc/llama.cpp"]
+    assert "XDG_CONFIG_HOME=/nonexistent" in values(text, "Environment")
+    assert "PYTHONNOUSERSITE=1" in values(text, "Environment")
+
+
 def test_a_patch_may_write_where_it_says() -> None:
     """Writable directories are opened, in a home by a bind mount."""
     patch = Patch(command=("/opt/v/bin/p",), writable=("/opt/v", "/home/ana/v"))

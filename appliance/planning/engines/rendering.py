@@ -104,6 +104,8 @@ def torch_variables(profile: Profile, context: LaunchContext) -> Mapping[str, st
         # The unit's filter blocks the box's own address: only loopback is left.
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
+        # Workers are further Pythons: none imports what lies in its working directory.
+        "PYTHONSAFEPATH": "1",
         # A first start compiles for minutes: the result must outlive a restart.
         "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
         "TRITON_CACHE_DIR": f"{directory}/triton",
