@@ -142,6 +142,7 @@ def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
         gpus=_gpus(entry["gpus"]) if "gpus" in entry else _claimed(claim),
         gpu_split=tuple(float(part) for part in entry.get("gpu_split", ())),
         vram_fraction=_number(entry.get("vram_fraction")),
+        ram_fraction=_number(entry.get("ram_fraction")),
         estimate=_estimate(entry.get("estimate")),
         estimate_problem=_text(entry, "estimate_problem") if "estimate_problem" in entry else "",
         locks_memory=entry.get("locks_memory") is True,

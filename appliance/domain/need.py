@@ -5,7 +5,7 @@ source           where the figure comes from, best first
 ===============  ===========================================================================
 ``observed``     the most that this very configuration was seen to hold, and an allowance
 ``declared``     ``need`` in its profile
-``utilisation``  the share of each GPU that the engine takes whatever the model is
+``utilisation``  the share of each GPU, or of RAM, that the engine takes whatever the model is
 ``estimate``     the headers of the model's files
 ``unknown``      nothing says it
 ===============  ===========================================================================

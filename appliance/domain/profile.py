@@ -118,6 +118,8 @@ class Applied:
     empty: over all, by their size."""
     vram_fraction: float | None = None
     """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
+    ram_fraction: float | None = None
+    """The same of main memory, for an engine that works on the CPU."""
     estimate: Estimate | None = None
     """From the headers of the model's files; None: unknown, see `estimate_problem`."""
     estimate_problem: str = ""

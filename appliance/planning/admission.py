@@ -62,7 +62,7 @@ def refusal(found: Iterable[Finding]) -> str:
 
 
 def _need(applied: Applied, peak: Peak | None, box: BoxFacts) -> BoxNeed:
-    return resolve(applied, peak, box.gpu_total_bytes, box.gpu_uuids)
+    return resolve(applied, peak, box.gpu_total_bytes, box.gpu_uuids, box.ram_total_bytes)
 
 
 def _gpu_findings(

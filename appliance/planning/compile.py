@@ -12,7 +12,7 @@ from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.headers import Fault, LookAtModel, ModelReference, Unread
 from appliance.planning.fingerprint import fingerprint
 from appliance.planning.handling import handling_of
-from appliance.planning.spread import gpu_split, vram_fraction
+from appliance.planning.spread import gpu_split, ram_fraction, vram_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,7 @@ def compile_applied(
         gpus=profile.gpus,
         gpu_split=gpu_split(profile),
         vram_fraction=vram_fraction(profile),
+        ram_fraction=ram_fraction(profile),
         estimate=found.estimate,
         estimate_problem=found.problem,
         locks_memory=locks_memory(profile),

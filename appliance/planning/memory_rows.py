@@ -27,7 +27,7 @@ def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Row:
 
 
 def profile_memory(
-    catalogue: Catalogue, ledger: Ledger | None, peaks: Mapping[str, Peak]
+    catalogue: Catalogue, ledger: Ledger | None, peaks: Mapping[str, Peak], ram_total_bytes: int
 ) -> Mapping[str, Row]:
     """What each profile needs and, while it runs, holds; by name."""
     gpus = GpuMemory() if ledger is None else ledger.gpus
@@ -35,7 +35,9 @@ def profile_memory(
     return {
         name: {
             **_held(applied, ledger),
-            "need": need_row(resolve(applied, peaks.get(name), gpus.totals(), uuids)),
+            "need": need_row(
+                resolve(applied, peaks.get(name), gpus.totals(), uuids, ram_total_bytes)
+            ),
         }
         for name, applied in catalogue.items()
     }

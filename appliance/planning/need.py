@@ -92,6 +92,7 @@ def resolve(
     peak: Peak | None,
     totals_by_index: Mapping[int, int],
     uuids: Mapping[int, str],
+    ram_total_bytes: int = 0,
 ) -> BoxNeed:
     """What `applied` needs here: observed, declared, utilisation, estimate, or unknown.
 
@@ -100,9 +101,10 @@ def resolve(
         peak: The most that it was seen to hold, of whatever configuration; None: never seen.
         totals_by_index: Memory of every GPU of the box; empty: they cannot be read.
         uuids: Of the same GPUs.
+        ram_total_bytes: Of the box; 0: unknown.
     """
     peak = peak if _applies(applied, peak, totals_by_index, uuids) else None
-    ram_source, ram_bytes = _ram(applied, peak)
+    ram_source, ram_bytes = _ram(applied, peak, ram_total_bytes)
     used = used_gpus(applied, tuple(totals_by_index))
     if applied.gpus == ():
         problem = applied.estimate_problem
@@ -155,11 +157,13 @@ def _vram(
     return Source.UNKNOWN, None, {}
 
 
-def _ram(applied: Applied, peak: Peak | None) -> tuple[Source, int | None]:
+def _ram(applied: Applied, peak: Peak | None, ram_total_bytes: int) -> tuple[Source, int | None]:
     if peak is not None and peak.ram_bytes is not None:
         return Source.OBSERVED, with_allowance(peak.ram_bytes)
     if applied.need.ram_bytes is not None:
         return Source.DECLARED, applied.need.ram_bytes
+    if applied.ram_fraction is not None and ram_total_bytes:
+        return Source.UTILISATION, int(applied.ram_fraction * ram_total_bytes)
     if applied.estimate is not None:
         return Source.ESTIMATE, applied.estimate.ram_bytes
     return Source.UNKNOWN, None

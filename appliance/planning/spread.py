@@ -3,6 +3,7 @@
 from typing import Final
 
 from appliance.domain.spec import LlamaServerOptions, Profile, SglangOptions, VllmOptions
+from appliance.planning.engines.vllm import declared_cache_bytes
 
 VLLM_UTILISATION: Final = 0.92
 """What vLLM takes of each GPU when nobody says (``CacheConfig.gpu_memory_utilization``; it was
@@ -40,9 +41,27 @@ def vram_fraction(profile: Profile) -> float | None:
     if profile.gpus == ():
         return None
     match profile.options:
-        case VllmOptions(kv_cache_memory_bytes=None, gpu_memory_utilization=utilisation):
-            return VLLM_UTILISATION if utilisation is None else utilisation
+        case VllmOptions() as options:
+            return _utilisation(profile, options)
         case SglangOptions(mem_fraction_static=fraction):
             return fraction
         case _:
             return None
+
+
+def ram_fraction(profile: Profile) -> float | None:
+    """Share of main memory that the engine takes whatever the model is; None: no such rule.
+
+    vLLM's build for CPUs takes ``gpu_memory_utilization`` of the memory of its NUMA node, and does
+    not start where less is available (vllm/v1/worker/cpu_worker.py).
+    """
+    if profile.gpus == () and isinstance(profile.options, VllmOptions):
+        return _utilisation(profile, profile.options)
+    return None
+
+
+def _utilisation(profile: Profile, options: VllmOptions) -> float | None:
+    if declared_cache_bytes(profile, options) is not None:
+        return None
+    given = options.gpu_memory_utilization
+    return VLLM_UTILISATION if given is None else given

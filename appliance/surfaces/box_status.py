@@ -65,7 +65,9 @@ class BoxStatus:
             now_s=now_s,
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
             refusals=refusals,
-            memory_of=profile_memory(state.catalogue, ledger, self._peaks(state.catalogue)),
+            memory_of=profile_memory(
+                state.catalogue, ledger, self._peaks(state.catalogue), ram.total_bytes
+            ),
             gateway=gateway,
         )
         damages = (state.damage, await asyncio.to_thread(self._gateway_damage))

@@ -479,6 +479,17 @@ def test_main_memory(gib: float, source: Source, expected: list[tuple[Level, str
     assert told(look(in_ram(gib, source), EMPTY)) == expected
 
 
+def test_share_of_main_memory_counts_as_certain() -> None:
+    """An engine that takes a share of RAM is shown its figure, and refused beside what stays."""
+    mini = replace(MINI, ram_fraction=0.9375)
+    assert told(look(mini, EMPTY)) == [
+        (Level.OK, "needs ≈30.0 GiB of RAM (utilisation), 32.0 total")
+    ]
+    peak = Peak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)
+    found = look(mini, EMPTY, running=["embedder"], peaks={"embedder": peak})
+    assert [f.level for f in found] == [Level.REFUSE]
+
+
 def test_what_runs_beside_counts_with_its_own_source() -> None:
     """The peak of one and the declared need of the other are added."""
     peak = Peak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)

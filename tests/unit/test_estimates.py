@@ -25,7 +25,7 @@ from appliance.planning.estimates.headers import (
     Value,
 )
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
-from appliance.planning.spread import gpu_split, vram_fraction
+from appliance.planning.spread import gpu_split, ram_fraction, vram_fraction
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -371,6 +371,40 @@ def test_safetensors_models(
     found = estimate(text, safetensors(**changes))
     assert found.vram_bytes == 10 * GIB + cache + workers * GIB
     assert found.least_vram_bytes == 10 * GIB
+
+
+KV_OF_8192 = 32 * 2 * 8 * 128 * 2 * 8192
+TABLE = "gpus = []\n[vllm]\n"
+SPACE = 'gpus = []\nenv = { VLLM_CPU_KVCACHE_SPACE = "%s" }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "ram_bytes", "share"),
+    [
+        (VLLM + "gpus = []\n", 14 * GIB + KV_OF_8192, 0.92),
+        (VLLM + TABLE + "gpu_memory_utilization = 0.5\n", 14 * GIB + KV_OF_8192, 0.5),
+        (VLLM + TABLE + 'kv_cache_memory_bytes = "4GiB"\n', 18 * GIB, None),
+        (VLLM + TABLE + 'kv_cache_memory_bytes = "4GiB"\ntensor_parallel = 2\n', 22 * GIB, None),
+        (VLLM + SPACE % "2", 16 * GIB, None),
+        (VLLM + SPACE % "2" + '[vllm]\nkv_cache_memory_bytes = "4GiB"\n', 16 * GIB, None),
+        (VLLM + SPACE % "", 14 * GIB + KV_OF_8192, 0.92),
+        (VLLM + SPACE % "many", 14 * GIB + KV_OF_8192, 0.92),
+        (SGLANG + "gpus = []\n", 14 * GIB + KV_OF_8192, None),
+    ],
+)
+def test_need_of_main_memory_without_gpus(text: str, ram_bytes: int, share: float | None) -> None:
+    """On a CPU weights and cache are in RAM, and vLLM takes its utilisation of it unless told."""
+    found = estimate(text, safetensors())
+    assert (found.vram_bytes, found.least_vram_bytes, found.ram_bytes) == (0, 0, ram_bytes)
+    assert ram_fraction(profile(text)) == share
+    assert vram_fraction(profile(text)) is None
+
+
+def test_cache_variable_of_the_cpu_build_means_nothing_on_gpus() -> None:
+    """With GPUs the utilisation holds, and none of it is in main memory."""
+    text = VLLM + SPACE.replace("gpus = []\n", "") % "2"
+    assert vram_fraction(profile(text)) == 0.92
+    assert ram_fraction(profile(text)) is None
 
 
 @pytest.mark.parametrize(

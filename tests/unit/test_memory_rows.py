@@ -103,7 +103,7 @@ def test_gpus_that_nobody_asked_or_that_cannot_be_read() -> None:
 def test_row_of_a_profile() -> None:
     """What a running profile holds, and what it needs with its source."""
     peak = Peak(fingerprint=BOX["genesis"].fingerprint, gpus={"GPU-0": 11 * GIB}, ram_bytes=GIB)
-    rows = profile_memory(BOX, sample(CARD), {"genesis": peak})
+    rows = profile_memory(BOX, sample(CARD), {"genesis": peak}, RAM.total_bytes)
     assert rows["genesis"] == {
         "vram_bytes": 11 * GIB,
         "ram_bytes": 3 * GIB,
@@ -117,6 +117,6 @@ def test_row_of_a_profile_that_does_not_run() -> None:
     """It holds nothing that is known, and still needs what it declares."""
     idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0, now_s=3.0)
     for ledger in (None, idle):
-        row = profile_memory(BOX, ledger, {})["genesis"]
+        row = profile_memory(BOX, ledger, {}, 0)["genesis"]
         assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)
         assert row["need"] == need_row(resolve(BOX["genesis"], None, {}, {}))

@@ -204,3 +204,22 @@ def test_a_need_as_json() -> None:
     unknown = need_row(resolve(replace(BASE, estimate_problem="why"), None, {}, {}))["vram"]
     assert isinstance(unknown, dict)
     assert unknown["problem"] == "why"
+
+
+@pytest.mark.parametrize(
+    ("changes", "peak", "total_gib", "text"),
+    [
+        ({}, None, 32, "≈16.0 GiB (utilisation)"),
+        ({}, None, 0, "≈2.0 GiB (estimate)"),
+        ({"need": Need(ram_bytes=8 * GIB)}, None, 32, "≈8.0 GiB (declared)"),
+        ({}, Peak(fingerprint="f", ram_bytes=GIB), 32, "≈1.5 GiB (observed)"),
+    ],
+)
+def test_share_of_main_memory(
+    changes: dict[str, object], peak: Peak | None, total_gib: int, text: str
+) -> None:
+    """An engine on the CPU may take a share of RAM; it goes by the same order as one of a GPU."""
+    of_two = Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=2 * GIB)
+    base = replace(applied("mini", "cpu"), fingerprint="f", ram_fraction=0.5, estimate=of_two)
+    found = resolve(replace(base, **changes), peak, {}, {}, total_gib * GIB)  # type: ignore[arg-type]  # real fields
+    assert found.ram_text == text

@@ -1,5 +1,6 @@
 """vLLM, started as ``vllm serve``."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -33,6 +34,8 @@ _OURS: Final = {
     "VLLM_HOST_IP": LOOPBACK,
     "VLLM_NO_USAGE_STATS": "1",
 }
+_CPU_CACHE: Final = "VLLM_CPU_KVCACHE_SPACE"
+_GIB_COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 _CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 
@@ -107,6 +110,17 @@ def _ours(profile: Profile) -> Iterator[str]:
         yield from ("--uds", profile.endpoint.socket)
     else:
         yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
+
+
+def declared_cache_bytes(profile: Profile, options: VllmOptions) -> int | None:
+    """A worker's cache, where the profile says how large it is; None: what the utilisation leaves.
+
+    On a CPU ``VLLM_CPU_KVCACHE_SPACE``, in GiB, goes before the option (vllm/platforms/cpu.py).
+    """
+    space = profile.env.get(_CPU_CACHE, "") if profile.gpus == () else ""
+    if _GIB_COUNT.fullmatch(space):
+        return int(space) << 30
+    return options.kv_cache_memory_bytes
 
 
 # The options of vLLM 0.32 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).

@@ -5,6 +5,7 @@ from typing import Final
 
 from appliance.domain.need import Estimate
 from appliance.domain.spec import Profile, SglangOptions, VllmOptions
+from appliance.planning.engines.vllm import declared_cache_bytes
 from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError
 from appliance.planning.estimates.headers import Safetensors
 
@@ -22,18 +23,22 @@ def estimate(
     profile: Profile, options: VllmOptions | SglangOptions, model: Safetensors
 ) -> Estimate:
     """Weights as stored, the cache, and a rough allowance. Raises `UnknownError`."""
-    shards = (options.tensor_parallel or 1) * (options.pipeline_parallel or 1)
+    workers = (options.tensor_parallel or 1) * (options.pipeline_parallel or 1)
     notes = ["compute buffers guessed"]
     if profile.speculative is not None:
         notes.append("drafting not counted")
-    if isinstance(options, VllmOptions) and options.kv_cache_memory_bytes is not None:
-        # CacheConfig.kv_cache_memory_bytes: a GPU's cache, instead of the utilisation.
-        cached = options.kv_cache_memory_bytes * shards
+    declared = declared_cache_bytes(profile, options) if isinstance(options, VllmOptions) else None
+    if declared is not None:
+        cached = declared * workers
     else:
         cached = token_bytes(profile, model.config) * _tokens(profile, model.config)
         notes.append("room for one request's cache only" if _one(profile) else "cache guessed")
+    if profile.gpus == ():
+        # There is no other memory: weights and cache are in the host's.
+        in_ram = model.weights_bytes + cached + _HOST_BYTES
+        return Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=in_ram, notes=tuple(notes))
     return Estimate(
-        vram_bytes=model.weights_bytes + cached + _PROCESS_BYTES * shards,
+        vram_bytes=model.weights_bytes + cached + _PROCESS_BYTES * workers,
         least_vram_bytes=model.weights_bytes,
         ram_bytes=_HOST_BYTES,
         notes=tuple(notes),

@@ -66,7 +66,7 @@ def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
 
 
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
-    """What it needs, with the peak that was seen, on the GPUs that the supervisor knows."""
+    """What it needs, with the peak that was seen, in the memory that the supervisor knows."""
     memory = document["memory"] or {}
     totals: dict[int, int] = {}
     uuids: dict[int, str] = {}
@@ -75,7 +75,8 @@ def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed
         if index is not None and total:
             totals[int(index)], uuids[int(index)] = int(total), text_in(gpu, "uuid")
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
-    return resolve(applied, peak, totals, uuids)
+    ram_total = number_in(memory, "ram_total_bytes") or 0
+    return resolve(applied, peak, totals, uuids, int(ram_total))
 
 
 def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
