@@ -145,8 +145,9 @@ class Settings(BaseSettings):
         description="the local Hugging Face cache that `hf:owner/name` is looked up in",
     )
     daemon_user: User = Field(default="appliance", description="who the supervisor runs as")
-    backend_user: User = Field(
-        default="appliance-backend", description="who engines run as, unless a profile says"
+    backend_user: User | None = Field(
+        default=None,
+        description="who all engines run as, unless a profile says; unset: each has a user of its own",
     )
     foreign_units: Units = Field(
         default=[],

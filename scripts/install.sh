@@ -351,7 +351,7 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
-    /run/appliance /run/appliance-{backend,gate,gateway,leases,run,supervisor}
+    /run/appliance /run/appliance-{backend,claimed,gate,gateway,leases,run,supervisor}
   [[ -z ${1:-} ]] || purge
   if booted; then
     systemctl daemon-reload
@@ -362,7 +362,8 @@ uninstall() { # "purge", or nothing
 
 purge() {
   local name
-  rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-backend /var/cache/appliance-backend \
+  rm -rf /etc/appliance /var/lib/appliance /var/{lib,cache}/appliance-backend \
+    /var/{lib,cache}/private/appliance-backend \
     /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-gateway.*.d ||
     say 'Not all of it could be removed: see above'
   for name in "${service_users[@]}"; do

@@ -129,7 +129,7 @@ class Applied:
     assume_free: bool = False
     """Start it also on GPUs whose memory cannot be read."""
     handling: Handling = field(default_factory=Handling)
-    user: str = "appliance-backend"
+    user: str = ""
     """Who its engine runs as; empty: a user of its own, made at each start."""
 
 

@@ -211,7 +211,7 @@ class Profile:
     warm_up: WarmUp | None = None
     """None: by what the engine serves (`planning.engines.tasks`)."""
     user: str | None = None
-    """None: the backend user of the settings."""
+    """None: the backend user of the settings, or one of its own."""
     env: Mapping[str, str] = field(default_factory=dict)
     patch: Patch | None = None
     gateway: Handling = field(default_factory=Handling)

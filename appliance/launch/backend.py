@@ -36,7 +36,7 @@ _FLAGS = (
     "no-progress-s",
     "patch-command",
     "patch-expect",
-    "lease-dir",  # for tests
+    "lease-dir",
 )
 _NO_PROGRESS_S = 300.0
 _MAX_PORT = 65535

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from appliance.domain.claims import Lease
 from appliance.planning.unit_identity import GPU_GROUPS
 from appliance.planning.unit_text import path_word
 
@@ -82,6 +83,35 @@ def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[st
         *_each("BindReadOnlyPaths", [p for p in shown if p not in homes]),
         *_each("BindPaths", sorted(homes)),
         *_each("ReadWritePaths", sorted(others)),
+    )
+
+
+def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
+    """The lease files of a claim, shown in a directory of their own; all others are hidden.
+
+    Every engine is in the group that may open them. In their own place they cannot be shown: the
+    gate makes missing ones there, and what a mount hides in a unit it hides from the gate too,
+    InaccessiblePaths= apart (systemd 252, exec_command with `+`).
+    """
+    return (
+        ("InaccessiblePaths", path_word(directory)),
+        ("TemporaryFileSystem", f"{path_word(shown_in)}:ro"),
+        *(
+            # One that is missing is the wrapper's to report.
+            (
+                "BindReadOnlyPaths",
+                f"{path_word(f'{directory}/{lease.name}', '-')}:{path_word(f'{shown_in}/{lease.name}')}",
+            )
+            for lease in claimed
+        ),
+    )
+
+
+def own_directory(parent: str, name: str) -> Entries:
+    """Of the directories of all engines in `parent`, this one's alone: theirs have their sockets."""
+    return (
+        ("TemporaryFileSystem", f"{path_word(parent)}:ro"),
+        ("BindPaths", path_word(f"{parent}/{name}")),
     )
 
 

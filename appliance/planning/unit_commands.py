@@ -9,8 +9,9 @@ from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Gpus, Ordering, Override, Patch
 
-BACKEND_USER: Final = "appliance-backend"
 LEASE_DIR: Final = "/run/appliance-leases"
+CLAIMED_DIR: Final = "/run/appliance-claimed"
+"""Where an engine sees the lease files of its own claim, and no others."""
 GATE_DIR: Final = "/run/appliance-gate"
 NEEDS_DIR: Final = "/var/lib/appliance/needs"
 
@@ -78,7 +79,7 @@ def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
 def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
     """The wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
     applied, patch = spec.applied, spec.patch
-    endpoint = applied.endpoint
+    endpoint, leases = applied.endpoint, applied.claim.leases()
     where = (
         ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
     )
@@ -89,8 +90,8 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         hook = ("--patch-command", command, *expected)
     return (
         *_program(layout, "backend", applied.name),
-        *_leases(applied.claim.leases()),
-        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
+        *_leases(leases),
+        *(("--lease-dir", CLAIMED_DIR) if leases else ()),
         *where,
         "--health",
         applied.health_path,

@@ -15,7 +15,13 @@ from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning import sandbox
 from appliance.planning.overrides import check, merged
-from appliance.planning.unit_commands import Layout, UnitSpec, backend_argv, gate_argv
+from appliance.planning.unit_commands import (
+    CLAIMED_DIR,
+    Layout,
+    UnitSpec,
+    backend_argv,
+    gate_argv,
+)
 from appliance.planning.unit_identity import identity_of
 from appliance.planning.unit_text import (
     Section,
@@ -178,7 +184,9 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         # A socket must be writable for the group, which the daemon is in.
         ("UMask", "0077" if applied.endpoint.socket is None else "0007"),
         ("StateDirectory", own),
+        ("StateDirectoryMode", "0700"),
         ("CacheDirectory", own),
+        ("CacheDirectoryMode", "0700"),
         ("RuntimeDirectory", own),
         ("WorkingDirectory", f"/var/lib/{own}"),
         *_environment(spec, own),
@@ -189,13 +197,16 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         *sandbox.devices(gpus=bool(spec.gpus)),
         *sandbox.NETWORK,
         *_files(spec),
+        *sandbox.leases(applied.claim.leases(), layout.lease_dir, CLAIMED_DIR),
+        *sandbox.own_directory("/run/appliance-backend", applied.name),
         *sandbox.CONFINEMENT,
     )
 
 
 def _identity(applied: Applied) -> sandbox.Entries:
     identity = identity_of(applied)
-    return (("User", identity.user), ("Group", identity.group))
+    dynamic = (("DynamicUser", "yes"),) if identity.dynamic else ()
+    return (*dynamic, ("User", identity.user), ("Group", identity.group))
 
 
 def _start_deadline_s(spec: UnitSpec) -> float:

@@ -7,7 +7,7 @@ from appliance.planning.compile import Source, compile_applied, unseen
 from appliance.planning.engines import launch
 from appliance.planning.engines.rendering import LaunchContext
 from appliance.planning.estimates.headers import LookAtModel
-from appliance.planning.unit_commands import BACKEND_USER, UnitSpec
+from appliance.planning.unit_commands import UnitSpec
 
 
 def spec_of(
@@ -15,7 +15,7 @@ def spec_of(
     source: Source,
     context: LaunchContext,
     *,
-    user: str = BACKEND_USER,
+    user: str | None = None,
     look: LookAtModel = unseen,
 ) -> UnitSpec:
     """The unit of `profile`.
@@ -24,12 +24,14 @@ def spec_of(
         profile: A valid one.
         source: Its file.
         context: The box.
-        user: Who runs backends whose profile names nobody.
+        user: Who runs backends whose profile names nobody; None: each has a user of its own.
         look: Reads the headers of its model.
     """
     started = launch(profile, context)
     return UnitSpec(
-        applied=replace(compile_applied(profile, source, context, look), user=profile.user or user),
+        applied=replace(
+            compile_applied(profile, source, context, look), user=profile.user or user or ""
+        ),
         argv=started.argv,
         environment=started.environment,
         gpus=profile.gpus,

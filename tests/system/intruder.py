@@ -1,7 +1,7 @@
 # ruff: noqa: BLE001, PTH123, PTH207, T201 - a script for a box, without anything of ours
 """What somebody tries who has taken over one of our processes: each way by name, as JSON.
 
-usage: intruder.py SUPERVISOR_PID ENGINE_PID
+usage: intruder.py gateway|engine SUPERVISOR_PID ENGINE_PID
 
 Standard library only: it runs in boxes, in place of a daemon. A way's value is "done", or the
 error that was in it.
@@ -114,7 +114,45 @@ def commanded(*words: str) -> Way:
     return command
 
 
-def ways(supervisor: int, engine: int) -> Mapping[str, Way]:
+def of_an_engine(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """What one engine, of profile a, may try against another, of profile b, and against us."""
+    proc = f"/proc/{engine}"
+    return {
+        "write its memory": lambda: rewritten(f"{proc}/mem"),
+        "trace it": lambda: traced(engine),
+        "signal it": lambda: os.kill(engine, 0),
+        "read its environment": read(f"{proc}/environ"),
+        "write its state": appended("/var/lib/appliance-backend/b/kept"),
+        "read its state": read("/var/lib/appliance-backend/b/kept"),
+        "write its cache": appended("/var/cache/appliance-backend/b/kept"),
+        "write its state through its root": appended(
+            f"{proc}/root/var/lib/appliance-backend/b/kept"
+        ),
+        "connect to its socket": connected("/run/appliance-backend/b/e.sock"),
+        "take its lease": locked("/run/appliance-leases/gpu-1"),
+        "take its lease through its root": locked(f"{proc}/root/run/appliance-claimed/gpu-1"),
+        "take the lease of the CPU": locked("/run/appliance-leases/cpu"),
+        # What never was allowed.
+        "take its lease as the claimant does": locked("/run/appliance-claimed/gpu-1"),
+        "add a lease": appended("/run/appliance-leases/gpu-9"),
+        "write to a lease": appended("/run/appliance-claimed/gpu-0"),
+        "ask the supervisor": control("status"),
+        "ask as the gateway": request("switch", name="a"),
+        "reach the launcher": connected(LAUNCHER),
+        "write the supervisor's memory": lambda: rewritten(f"/proc/{supervisor}/mem"),
+        "read the keys": read(f"{STATE}/keys.json"),
+        "write the commitment": appended(f"{STATE}/active"),
+        "read the history": read(f"{STATE}/state.sqlite"),
+        "start units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
+        # What is.
+        "take its own lease": locked("/run/appliance-claimed/gpu-0"),
+        "write its own state": appended("/var/lib/appliance-backend/a/kept"),
+        "write its own cache": appended("/var/cache/appliance-backend/a/kept"),
+    }
+
+
+def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """What leads from the gateway to an operator's rights, or the supervisor's."""
     proc = f"/proc/{supervisor}"
     return {
         "ask for a run": control("run", command="true", gpus=[], dry_run=True),
@@ -160,5 +198,6 @@ def outcome(way: Way) -> str:
 
 
 if __name__ == "__main__":
-    found = {n: outcome(way) for n, way in ways(int(sys.argv[1]), int(sys.argv[2])).items()}
+    ways = of_the_gateway if sys.argv[1] == "gateway" else of_an_engine
+    found = {n: outcome(way) for n, way in ways(int(sys.argv[2]), int(sys.argv[3])).items()}
     print(json.dumps(found))

@@ -14,7 +14,6 @@ from tests.system.rig.appliance import CHECKOUT
 NAMES = ("smol", "smol-long")
 TEXTS = {name: (CHECKOUT / f"profiles/{name}.toml").read_text() for name in NAMES}
 PORTS = {name: tomllib.loads(text)["port"] for name, text in TEXTS.items()}
-USER = "appliance-backend"
 QUESTION = "Tell me about the sea."
 
 
@@ -65,7 +64,7 @@ def test_it_is_an_ordinary_service(fleet: Fleet) -> None:
     pids = fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()
     assert str(pid) in pids
     users = fleet.box.run(f"ps -o user:32= -p {','.join(pids)}").stdout.split()
-    assert set(users) == {USER}
+    assert set(users) == {f"apl-{NAMES[0]}"}
     status = fleet.box.run(f"cat /proc/{pid}/status").stdout
     assert "CapEff:\t0000000000000000" in status
     assert "NoNewPrivs:\t1" in status

@@ -1,15 +1,13 @@
 """A gateway that was taken over: what it can do, in exactly the sandbox of its unit."""
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
 from tests.system.fleet import Fleet
+from tests.system.intrusion import described, intrude, succeeded
 from tests.system.rig import Box, Image
 
-INTRUDER = "/usr/local/lib/intruder.py"
 LAUNCHER = """
 import os, shutil, socket, time
 path = "/run/appliance-run/socket"
@@ -49,7 +47,6 @@ def fleet(image: Image) -> Iterator[Fleet]:
         fleet.apply()
         fleet.switch("a")
         box.run("appliance key add phone")
-        box.write(INTRUDER, Path(__file__).with_name("intruder.py").read_text())
         box.run(
             "install -d -m 700 /run/credentials/x; install -m 600 /dev/null /run/credentials/x/secret"
         )
@@ -57,44 +54,21 @@ def fleet(image: Image) -> Iterator[Fleet]:
 
 
 def intrusion(fleet: Fleet, *settings: str) -> Mapping[str, str]:
-    """What the intruder finds in a copy of the gateway's unit, with further settings."""
+    """What the intruder finds in the gateway's sandbox, with further settings of the unit."""
     box = fleet.box
-    supervisor = box.run("systemctl show -P MainPID appliance-supervisor").stdout.strip()
-    drop_in = [
-        "[Service]",
-        "Type=oneshot",
-        "Restart=no",
-        "WatchdogSec=0",
-        # Else the directory of the real one would change hands.
-        "RuntimeDirectory=",
-        "ExecReload=",
-        "ExecStart=",
-        f"ExecStart=/usr/bin/python3 -I {INTRUDER} {supervisor} {fleet.main_pid('a')}",
-        "StandardOutput=truncate:/run/intruder.json",
-        *settings,
-        "",
-    ]
-    units = "/run/systemd/system"
-    box.run(
-        f"cp /usr/local/lib/systemd/system/appliance-gateway.service {units}/intruder.service;"
-        f" mkdir -p {units}/intruder.service.d; cat >{units}/intruder.service.d/intruder.conf;"
-        " systemctl daemon-reload",
-        stdin="\n".join(drop_in),
-    )
     box.run("rm -f /run/appliance-run/socket")
     box.run("systemd-run", "-q", "--unit=launcher", "/usr/bin/python3", "-c", LAUNCHER)
     box.wait_for("test -S /run/appliance-run/socket")
-    box.run("systemctl start intruder; systemctl stop launcher")
-    found: Mapping[str, str] = json.loads(box.run("cat /run/intruder.json").stdout)
+    # Else the directory of the real one would change hands.
+    found = intrude(fleet, "appliance-gateway", "a", "RuntimeDirectory=", *settings)
+    box.run("systemctl stop launcher")
     return found
 
 
 def test_a_taken_over_gateway_stays_in_its_sandbox(fleet: Fleet) -> None:
     """It reads hashes of keys and asks for switches on request: no other way leads out."""
     found = intrusion(fleet)
-    assert {way for way, how in found.items() if how == "done"} == ALLOWED, "\n".join(
-        map(str, found.items())
-    )
+    assert succeeded(found) == ALLOWED, described(found)
 
 
 def test_with_the_supervisors_user_every_way_was_open(fleet: Fleet) -> None:
@@ -109,9 +83,9 @@ def test_with_the_supervisors_user_every_way_was_open(fleet: Fleet) -> None:
         "ProtectProc=default",
         "SystemCallFilter=",
     )
-    closed = {way for way, how in found.items() if how != "done"}
+    closed = found.keys() - succeeded(found)
     # The request socket knows its one client by the uid.
-    assert closed == NEVER | {"switch on request"}, "\n".join(map(str, found.items()))
+    assert closed == NEVER | {"switch on request"}, described(found)
 
 
 def test_what_it_is_for_still_works(fleet: Fleet) -> None:

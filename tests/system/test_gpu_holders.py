@@ -89,7 +89,7 @@ def test_rival_that_ignores_dependencies_never_disturbs_the_owner(fleet: Fleet, 
     assert (fleet.active(), fleet.main_pid("a"), living(gpus)) == (["a"], owner, {owner})
     assert fleet.show("b", "NRestarts") == "0"
     note = {row["name"]: row for row in fleet.status()["profiles"]}["b"]["note"]
-    for fact in (f"pid {owner}", unit("a"), "user appliance-backend", "24.0 GiB"):
+    for fact in (f"pid {owner}", unit("a"), "user apl-a", "24.0 GiB"):
         assert fact in note
     fleet.box.run("systemctl", "start", unit("b"))
     fleet.wait_serving("b")

@@ -161,6 +161,7 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     """Uninstalling takes everything but profiles and state, twice if asked; --purge those too."""
     installed.write("/etc/appliance/profiles/mine.toml", "engine = 'command'\n")
     installed.run("mkdir -p /run/appliance-backend/mine /var/cache/appliance-backend/mine")
+    installed.run("mkdir -p /var/{lib,cache}/private/appliance-backend/mine /run/appliance-claimed")
     installed.write("/etc/appliance/appliance.toml", "[gateway]\nport = 8015\n")
     installed.run("appliance apply", check=False)
     installed.run("test -e /etc/systemd/system/appliance-gateway.socket.d/50-applied.conf")
@@ -172,6 +173,7 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     installed.run(f"{INSTALL} --uninstall --purge")
     anywhere = (
         "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
+        " /var/{lib,cache}/private/appliance-backend"
     )
     assert not installed.run(anywhere, check=False).stdout
     assert not installed.run(

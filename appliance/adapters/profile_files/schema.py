@@ -87,7 +87,10 @@ class PatchTable(Table):
     """``[patch]``: a command run before every start, as the backend's user."""
 
     command: Command = Field(description="program and arguments; the program by absolute path")
-    writable: Paths = Field(default=[], description="paths that it may change")
+    writable: Paths = Field(
+        default=[],
+        description="paths that it may change, as far as the group appliance-backend may",
+    )
     expect: Annotated[list[FullText], Field(max_length=64)] = Field(
         default=[], description="names its output must report as applied, else nothing is served"
     )
@@ -286,7 +289,10 @@ class ProfileFile(Table):
         description="the request that proves a start; unset: `embedding` where the engine embeds "
         "or ranks, by its options or its model, `none` where it classifies, else `completion`",
     )
-    user: User | None = Field(default=None, description="instead of the settings' backend_user")
+    user: User | None = Field(
+        default=None,
+        description="who the engine runs as; unset: backend_user of the settings, else a user of its own",
+    )
     extra_args: Words = Field(default=[], description="further arguments of the engine")
     env: Annotated[dict[VariableName, Text], Field(max_length=256)] = Field(
         default={}, description="variables of the engine; values are text"
