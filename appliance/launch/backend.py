@@ -1,8 +1,8 @@
 """The wrapper of every backend: ``ExecStart=`` of its unit. It becomes the engine.
 
-In order, as the engines' user: apply patches and check that they took; take the leases; fork
-the poller that will say READY; exec the engine, which thus is the unit's main process and
-holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
+In order, as the engines' user: apply patches and check that they took; take the leases; clear
+the directory for temporary files; fork the poller that will say READY; exec the engine, which
+thus is the unit's main process and holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
 
 ===  ==========================================================
 78   a patch is not applied, or the engine cannot be executed
@@ -36,6 +36,7 @@ _FLAGS = (
     "no-progress-s",
     "patch-command",
     "patch-expect",
+    "temporary",
     "lease-dir",
 )
 _NO_PROGRESS_S = 300.0
@@ -59,6 +60,7 @@ class Backend:
             raise UsageError(f"not a port: {self._port}")
         self._health = options.text("health", "/health")
         self._no_progress_s = options.seconds("no-progress-s", _NO_PROGRESS_S)
+        self._temporary = options.optional("temporary")
         self._patch = _command(options.optional("patch-command"))
         self._expected = options.many("patch-expect")
         self._engine = options.rest
@@ -76,6 +78,10 @@ class Backend:
             if descriptor is None:
                 return self._held(lease)
             descriptors.append(descriptor)
+        if self._temporary:
+            from appliance.launch.temporary import prepare  # noqa: PLC0415
+
+            prepare(self._temporary)
         self._fork_poller(descriptors)
         return self._exec(descriptors)
 

@@ -23,6 +23,8 @@ class UnitSpec:
     applied: Applied
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    temporary: str = ""
+    """Directory for temporary files, cleared before each start; empty: none."""
     gpus: Gpus = ()
     """The GPUs it uses, claimed or shared."""
     order: Ordering = field(default_factory=Ordering)
@@ -97,6 +99,7 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         applied.health_path,
         "--no-progress-s",
         f"{applied.deadlines.no_progress_s:g}",
+        *(("--temporary", spec.temporary) if spec.temporary else ()),
         *hook,
         "--",
         *spec.argv,

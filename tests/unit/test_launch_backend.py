@@ -72,6 +72,24 @@ def test_the_engine_is_announced_when_it_answers(manager: Manager, lease: Path) 
         assert process.wait(timeout=20) == 0
 
 
+def test_temporary_files_of_the_last_run_are_gone_when_the_engine_starts(
+    manager: Manager, lease: Path, tmp_path: Path
+) -> None:
+    """The wrapper clears the directory that it is told, once the leases are its own."""
+    directory = tmp_path / "tmp"
+    directory.mkdir()
+    (directory / "left").touch()
+    port = free_port()
+    argv = wrapper(lease, "--temporary", directory, "--", *engine("--port", port), port=port)
+    with lease.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run(argv, environment=manager.environment).returncode == 79
+        assert (directory / "left").exists()
+    with started(argv, environment=manager.environment):
+        manager.wait_for("READY=1")
+        assert not (directory / "left").exists()
+
+
 def test_the_poller_waits_until_its_message_is_read(manager: Manager, lease: Path) -> None:
     """The poller stays until the manager has passed the barrier."""
     port = free_port()

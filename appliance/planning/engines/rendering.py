@@ -21,6 +21,8 @@ class Launch:
     """Sorted by name, ours first overridden by the profile's [env]."""
     health_path: str
     """Answers 200 once a request can be served."""
+    temporary: str = ""
+    """Directory for temporary files, to be made and cleared before a start; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ def environment(
     merged = dict(gpu_variables(profile.gpus))
     if profile.gpus != ():
         merged["CUDA_CACHE_PATH"] = f"{context.cache_root}/{profile.name}/nv"
+        # The largest that the driver takes; at its default of 1 GiB it throws kernels away.
+        merged["CUDA_CACHE_MAXSIZE"] = str(4 << 30)
     for some in (*ours, profile.env):
         merged |= some
     return dict(sorted(merged.items()))
@@ -101,15 +105,28 @@ def torch_variables(profile: Profile, context: LaunchContext) -> Mapping[str, st
     """Workers find each other on loopback; kernels compiled once are kept."""
     directory = f"{context.cache_root}/{profile.name}"
     return {
+        # Its default is in the home; it appends .cache/flashinfer.
+        "FLASHINFER_WORKSPACE_BASE": directory,
         # The unit's filter blocks the box's own address: only loopback is left.
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
         # Workers are further Pythons: none imports what lies in its working directory.
         "PYTHONSAFEPATH": "1",
         # A first start compiles for minutes: the result must outlive a restart.
+        "TMPDIR": temporary_directory(profile, context),
         "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
         "TRITON_CACHE_DIR": f"{directory}/triton",
+        "TVM_FFI_CACHE_DIR": f"{directory}/tvm-ffi",
     }
+
+
+def temporary_directory(profile: Profile, context: LaunchContext) -> str:
+    """Directory for temporary files of engines that run PyTorch.
+
+    PyTorch keeps its compiler's precompiled headers beside them (``torchinductor_USER``, 149 MB
+    for a CPU), whatever its cache directory is: in a private /tmp they would end with each stop.
+    """
+    return f"{context.cache_root}/{profile.name}/tmp"  # noqa: S108 - of this profile
 
 
 def cpu_mask(cpus: Iterable[int]) -> str:

@@ -13,6 +13,7 @@ from appliance.planning.engines.rendering import (
     hf_repository,
     hf_variables,
     switch,
+    temporary_directory,
     torch_variables,
     words,
 )
@@ -28,7 +29,6 @@ KV_TYPES: Final = {
     "fp8_e5m2": "fp8_e5m2",
 }
 _ALGORITHMS: Final = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngram": "NGRAM"}
-_OURS: Final = {"SGLANG_HOST_IP": LOOPBACK}
 
 
 def render(profile: Profile, options: SglangOptions, context: LaunchContext) -> Launch:
@@ -48,10 +48,21 @@ def render(profile: Profile, options: SglangOptions, context: LaunchContext) -> 
             context,
             hf_variables(profile, context),
             torch_variables(profile, context),
-            _OURS,
+            _ours(profile, context),
         ),
         health_path="/health",
+        temporary=temporary_directory(profile, context),
     )
+
+
+def _ours(profile: Profile, context: LaunchContext) -> dict[str, str]:
+    directory = f"{context.cache_root}/{profile.name}/sglang"
+    return {
+        # Kernels compiled once are kept; in the home otherwise.
+        "SGLANG_CACHE_DIR": directory,
+        "SGLANG_DG_CACHE_DIR": f"{directory}/deep_gemm",
+        "SGLANG_HOST_IP": LOOPBACK,
+    }
 
 
 def _program(binary: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from appliance.planning.engines.rendering import (
     hf_repository,
     hf_variables,
     switch,
+    temporary_directory,
     torch_variables,
     words,
 )
@@ -33,6 +34,8 @@ KV_TYPES: Final = {
 _OURS: Final = {
     "VLLM_HOST_IP": LOOPBACK,
     "VLLM_NO_USAGE_STATS": "1",
+    # Its sockets: in TMPDIR their paths would exceed the 107 bytes that a socket's may have.
+    "VLLM_RPC_BASE_PATH": "/tmp",  # noqa: S108 - the unit has one of its own
 }
 _CPU_CACHE: Final = "VLLM_CPU_KVCACHE_SPACE"
 _GIB_COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -59,6 +62,7 @@ def render(profile: Profile, options: VllmOptions, context: LaunchContext) -> La
             _OURS,
         ),
         health_path="/health",
+        temporary=temporary_directory(profile, context),
     )
 
 

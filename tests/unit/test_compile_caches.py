@@ -1,0 +1,83 @@
+"""Where engines keep what they compile: a second start finds what the first one made."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.profile_files.loading import load_profile
+from appliance.planning import engines
+from appliance.planning.compile import Source
+from appliance.planning.unit_commands import Layout, backend_argv
+from appliance.planning.unit_specs import spec_of
+from tests.fakes.profile_texts import MINIMAL
+
+TORCH = ("vllm", "sglang")
+CACHES = {
+    "CUDA_CACHE_PATH",
+    "FLASHINFER_WORKSPACE_BASE",
+    "HF_MODULES_CACHE",
+    "TMPDIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TVM_FFI_CACHE_DIR",
+}
+LONGEST_NAME = "n" * 48
+LONGEST_SOCKET_PATH = 107
+"""sun_path of unix(7), without its end."""
+
+
+def launch(engine: str, directory: Path, *, name: str = "a", env: str = "") -> engines.Launch:
+    """The launch of the shortest profile of an engine."""
+    path = directory / f"{name}.toml"
+    path.write_text(f"{MINIMAL[engine]}{env}")
+    return engines.launch(load_profile(path), engines.LaunchContext())
+
+
+@pytest.mark.parametrize("engine", TORCH)
+def test_compile_caches_are_in_the_cache_directory(engine: str, tmp_path: Path) -> None:
+    """Compiled kernels and temporary files lie where a stop does not remove them."""
+    found = launch(engine, tmp_path)
+    own = "/var/cache/appliance-backend/a"
+    assert found.environment.keys() >= CACHES
+    assert all(found.environment[name].startswith(own) for name in CACHES)
+    assert found.environment["TMPDIR"] == found.temporary == f"{own}/tmp"  # noqa: S108
+
+
+def test_sglang_keeps_its_kernels_too(tmp_path: Path) -> None:
+    """What SGLang and DeepGEMM compile is kept beside the rest."""
+    environment = launch("sglang", tmp_path).environment
+    own = "/var/cache/appliance-backend/a/sglang"
+    assert environment["SGLANG_CACHE_DIR"] == own
+    assert environment["SGLANG_DG_CACHE_DIR"] == f"{own}/deep_gemm"
+
+
+@pytest.mark.parametrize("engine", sorted(MINIMAL.keys() - set(TORCH)))
+def test_other_engines_keep_the_private_temporary_directory(engine: str, tmp_path: Path) -> None:
+    """Engines that compile nothing have a /tmp that ends with them."""
+    found = launch(engine, tmp_path)
+    assert (found.temporary, "TMPDIR" in found.environment) == ("", False)
+
+
+def test_only_our_temporary_directory_is_cleared(tmp_path: Path) -> None:
+    """A TMPDIR that a profile names itself is never cleared."""
+    found = launch("vllm", tmp_path, env='[env]\nTMPDIR = "/srv/scratch"\n')
+    assert found.environment["TMPDIR"] == "/srv/scratch"
+    assert found.temporary == "/var/cache/appliance-backend/a/tmp"
+
+
+def test_vllms_sockets_fit_however_long_the_name(tmp_path: Path) -> None:
+    """The sockets of vLLM are named after its RPC directory and a UUID: short enough to be bound."""
+    found = launch("vllm", tmp_path, name=LONGEST_NAME)
+    uuid = "04d9f3f6-76af-4a3c-b779-13b7865c1826"
+    assert len(f"{found.environment['TMPDIR']}/{uuid}") > LONGEST_SOCKET_PATH
+    assert len(f"{found.environment['VLLM_RPC_BASE_PATH']}/{uuid}") <= LONGEST_SOCKET_PATH
+
+
+def test_the_wrapper_clears_what_the_engine_writes_to(tmp_path: Path) -> None:
+    """The unit's wrapper is told the very directory that is the engine's TMPDIR."""
+    path = tmp_path / "a.toml"
+    path.write_text(MINIMAL["vllm"])
+    source = Source(path=str(path), sha256="0" * 64)
+    spec = spec_of(load_profile(path), source, engines.LaunchContext())
+    argv = backend_argv(spec, Layout(version="1", systemd=252))
+    assert argv[argv.index("--temporary") + 1] == spec.environment["TMPDIR"]
