@@ -33,6 +33,7 @@ from appliance.domain.protocol import Exit
 from appliance.ports import Profiles
 from appliance.services.ledger import LedgerKeeper
 from appliance.services.outside import Outside
+from appliance.services.stalls import StallWatch
 from appliance.services.supervisor import Supervisor
 from appliance.settings import Settings, load_settings
 from appliance.surfaces.box_status import BoxStatus
@@ -84,8 +85,13 @@ async def run(settings: Settings) -> None:
             on_look=readiness.alive,
         )
         ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
+        stalls = StallWatch(outside, supervisor.last_look)
         status = BoxStatus(
-            supervisor, ledger, outside, partial(configuration_damage, settings.applied_dir)
+            supervisor,
+            ledger,
+            outside,
+            partial(configuration_damage, settings.applied_dir),
+            stalls.stalls,
         )
         control = ControlServer(
             supervisor,
@@ -98,6 +104,7 @@ async def run(settings: Settings) -> None:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervisor.run())
                 tasks.create_task(ledger.run())
+                tasks.create_task(stalls.run())
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
                 for unit, offer in _offers().items():

@@ -52,6 +52,10 @@ class Units(Protocol):
         """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
         ...
 
+    async def cpu_s(self, name: str) -> float | None:
+        """CPU time that the processes of profile `name` have used; None: not counted."""
+        ...
+
     @property
     def boot_id(self) -> str:
         """Changes with every boot, also with that of a container."""

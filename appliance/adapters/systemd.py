@@ -42,6 +42,7 @@ _TIMES: Final = (
     *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
 )
 _PINNED_WITHIN_S: Final = 10.0
+_NOT_COUNTED: Final = (1 << 64) - 1
 _GAVE_UP: Final = "start-limit-hit"
 
 
@@ -133,6 +134,15 @@ class SystemdUnits:
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot read units from systemd: {error}") from error
         return str(values["ControlGroup"])
+
+    async def cpu_s(self, name: str) -> float | None:
+        """CPU time that the processes of profile `name` have used; None: not counted."""
+        try:
+            values = await self._bus.get(unit_path(unit_of(name)), "Service", ("CPUUsageNSec",))
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot read units from systemd: {error}") from error
+        used_ns = int(values["CPUUsageNSec"])
+        return None if used_ns == _NOT_COUNTED else used_ns / 1e9
 
     async def clear_start_limit(self, name: str) -> None:
         """Forget earlier starts: those by hand count too; a unit not in memory has none."""

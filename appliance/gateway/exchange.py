@@ -285,6 +285,8 @@ class Exchange:
             self.lost(Loss.BROKEN)
             return
         self._step = _TUNNEL
+        if self._measured is not None:
+            self._measured.due(due=False)
         self.reply.switch(answer)
         self._client.tunnel()
 
@@ -345,6 +347,8 @@ class Exchange:
         """The client does not read what the engine sends; or reads again."""
         if self._engine is None:
             return
+        if self._measured is not None and self._step is not _TUNNEL:
+            self._measured.due(due=not blocked)
         if blocked:
             self._engine.pause()
         else:

@@ -17,6 +17,10 @@ class Figures:
         self.bytes = 0
         self.output_tokens = 0
         self.used_s = 0.0
+        self.moved_s = 0.0
+        """When a byte of an answer last came; 0: never."""
+        self.due_s = 0.0
+        """Since when the engine owes bytes to the request that has waited longest; 0: to none."""
         self.wait = Histogram()
         self.ttft = Histogram()
         self.gap = Histogram()
@@ -35,13 +39,18 @@ class Figures:
         for sums in (self._decoded, self._decode_s):
             sums[:] = [0.0, sums[0]]
 
-    def document(self) -> dict[str, object]:
+    def quiet_s(self, now_s: float) -> float | None:
+        """For how long the engine has owed bytes and sent none at all; None: it owes none."""
+        return round(now_s - max(self.moved_s, self.due_s), 1) if self.due_s else None
+
+    def document(self, now_s: float) -> dict[str, object]:
         """For JSON."""
         decode_s = sum(self._decode_s)
         return {
             "requests": self.requests + self.in_flight + self.queued,
             "in_flight": self.in_flight,
             "queued": self.queued,
+            "quiet_s": self.quiet_s(now_s),
             "errors": self.errors,
             "gone": self.gone,
             "retried": self.retried,

@@ -51,6 +51,10 @@ class Measured(Protocol):
         """So many bytes of the answer's body have come."""
         ...
 
+    def due(self, *, due: bool) -> None:
+        """Whether the engine owes bytes: not while the client reads none, nor in another protocol."""
+        ...
+
     def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         """It is over.
 

@@ -30,6 +30,7 @@ class Request:
     """One request under observation: the interface `Measured`."""
 
     __slots__ = (
+        "_due_s",
         "_first_s",
         "_gaps",
         "_last_s",
@@ -52,6 +53,8 @@ class Request:
         self.began_s = now_s
         self.sent_s = 0.0
         """When it went to the engine; 0: it waits."""
+        self._due_s = 0.0
+        """Since when the engine owes bytes; 0: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
         self._size = self._retried = 0
         self._gaps: array[int] | None = None
@@ -63,7 +66,11 @@ class Request:
         if self.sent_s:
             self._retried += 1
         else:
-            self.sent_s = self._meter.clock()
+            self.sent_s = self._due_s = self._meter.clock()
+
+    def due(self, *, due: bool) -> None:
+        """Whether the engine owes bytes."""
+        self._due_s = self._meter.clock() if due else 0.0
 
     def chunk(self, size: int) -> None:
         """So many bytes of the answer's body have come. On the hottest path."""
@@ -85,7 +92,9 @@ class Request:
     def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         """It is over."""
         if self._status == _UNDER_WAY:
-            self._size += size
+            if size:
+                self._size += size
+                self._last_s = self._meter.clock()
             self._status = status
             self._tail = tail
             self._meter.over(self)
@@ -108,6 +117,7 @@ class Request:
             figures.retried += self._retried
             figures.bytes += size
             figures.used_s = self.began_s
+            figures.moved_s = max(figures.moved_s, self._last_s)
             if sent_s:
                 figures.wait.add(sent_s - self.began_s)
             if streamed:
@@ -128,7 +138,11 @@ class Request:
                 figures.gap.merge(self._gaps)
 
     def report(self, mine: Iterable[Figures], now_s: float) -> None:
-        """Count what a long stream has brought so far."""
+        """Count what a long stream has brought so far, and for how long nothing has come."""
+        for figures in mine:
+            figures.moved_s = max(figures.moved_s, self._last_s)
+            if self._due_s:
+                figures.due_s = min(figures.due_s or self._due_s, self._due_s)
         if self._gaps is not None and now_s - self._merged_s > _LONG_S:
             self._merge(mine)
             self._gaps, self._merged_s = new_buckets(), now_s
@@ -178,8 +192,8 @@ class Meter:
         self._count(now_s)
         self._look(now_s)
         return {
-            "profiles": {name: f.document() for name, f in sorted(self._profiles.items())},
-            "keys": {name: f.document() for name, f in sorted(self._keys.items())},
+            "profiles": {n: f.document(now_s) for n, f in sorted(self._profiles.items())},
+            "keys": {n: f.document(now_s) for n, f in sorted(self._keys.items())},
         }
 
     def _count(self, now_s: float) -> None:
@@ -194,6 +208,7 @@ class Meter:
         """See what is under way."""
         for figures in (*self._profiles.values(), *self._keys.values()):
             figures.in_flight = figures.queued = 0
+            figures.due_s = 0.0
         for request in self._open:
             mine = self._figures(request)
             request.report(mine, now_s)

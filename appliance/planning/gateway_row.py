@@ -37,6 +37,7 @@ def _traffic(name: str, figures: Mapping[str, object], load: EngineLoad | None) 
         requests=_whole(figures, "requests"),
         in_flight=_whole(figures, "in_flight"),
         queued=_whole(figures, "queued"),
+        quiet_s=_number(figures, "quiet_s"),
         errors=_whole(figures, "errors"),
         gone=_whole(figures, "gone"),
         retried=_whole(figures, "retried"),

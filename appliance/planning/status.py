@@ -8,7 +8,8 @@ state         exit  when
 ============  ====  =======================================================================
 ``serving``   0     something serves, and every committed profile does (or a hold or an
                     operation explains why not)
-``degraded``  1     something serves, but a committed profile does not, or nobody supervises
+``degraded``  1     something serves, but a committed profile does not, an engine makes no
+                    progress, or nobody supervises
 ``nothing``   3     nothing serves
 ============  ====  =======================================================================
 """
@@ -27,6 +28,7 @@ from appliance.domain.protocol import Exit
 from appliance.planning.down import ending, lost, why_stopped
 from appliance.planning.goals import in_the_way
 from appliance.planning.repair import evicted_in_vain
+from appliance.planning.stalls import Stall, stall_words
 from appliance.planning.status_document import (
     ENDED_BADLY,
     GatewayRow,
@@ -34,6 +36,7 @@ from appliance.planning.status_document import (
     ProfileRow,
     ProfileState,
     RunRow,
+    StallRow,
     StatusDocument,
     SupervisorRow,
     Verdict,
@@ -74,6 +77,7 @@ def build_status(
     refusals: Mapping[str, str] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
     gateway: GatewayRow | None = None,
+    stalls: Mapping[str, Stall] | None = None,
 ) -> StatusDocument:
     """The status document of one instant.
 
@@ -95,6 +99,7 @@ def build_status(
         refusals: The gate's last word by profile, while it is a refusal.
         memory_of: What each profile needs and holds; None: not known.
         gateway: The gateway's row; None when it was not asked.
+        stalls: Profiles whose engine makes no progress; None: nobody looked.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
@@ -125,6 +130,7 @@ def build_status(
             )
             if name in wanted and alone and not busy & in_the_way(name, catalogue)
             else None,
+            stall=(stalls or {}).get(name),
         )
         for name, applied in sorted(catalogue.items())
     ]
@@ -205,6 +211,7 @@ def _profile_row(
     refusal: str | None,
     memory: Mapping[str, object] | None,
     missed: str | None,
+    stall: Stall | None,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
     changed = edited or unit.needs_reload
@@ -225,7 +232,12 @@ def _profile_row(
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
         memory=memory,
-        note=_note(unit, state, missed=missed, changed=changed, refusal=refusal),
+        stall=None
+        if stall is None or state != "serving"
+        else StallRow(in_flight=stall.in_flight, quiet_s=round(stall.quiet_s, 1)),
+        note=stall_words(stall)
+        if stall is not None and state == "serving"
+        else _note(unit, state, missed=missed, changed=changed, refusal=refusal),
     )
 
 
@@ -299,12 +311,13 @@ def _verdict(
         *([] if operation else _run_why(run)),
         *([] if excused else _missing_why(rows, missing, catalogue)),
         *_empty_why(rows, committed, serving),
+        *_stalled_why(rows),
         *_uncommitted_why(serving, committed),
         *_memory_why(memory),
     ]
     if not serving:
         return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
-    if down or (missing and not excused):
+    if down or (missing and not excused) or any(row["stall"] for row in rows):
         return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
     return Verdict(state="serving", exit=int(Exit.OK), why=why)
 
@@ -387,6 +400,14 @@ def _empty_why(
     if not committed and not serving:
         return ["no profile is committed: appliance switch NAME"]
     return []
+
+
+def _stalled_why(rows: Sequence[ProfileRow]) -> list[str]:
+    return [
+        f"{row['name']} makes {row['note']}: appliance restart {row['name']}"
+        for row in rows
+        if row["stall"]
+    ]
 
 
 def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[str]:

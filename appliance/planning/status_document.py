@@ -43,6 +43,14 @@ class RunRow(TypedDict):
     """How long it has run, whatever was done to the clock; likewise."""
 
 
+class StallRow(TypedDict):
+    """An engine that owes answers and does nothing."""
+
+    in_flight: int
+    quiet_s: float
+    """For how long no byte has come and no CPU was used."""
+
+
 class ProfileRow(TypedDict):
     """One profile and its unit."""
 
@@ -62,6 +70,7 @@ class ProfileRow(TypedDict):
     main_pid: int | None
     edited_since_apply: bool
     memory: Mapping[str, object] | None
+    stall: StallRow | None
     note: str | None
 
 
@@ -87,6 +96,8 @@ class TrafficRow(TypedDict):
     requests: int
     in_flight: int
     queued: int
+    quiet_s: float | None
+    """For how long the engine has owed bytes and sent none; None: it owes none."""
     errors: int
     gone: int
     """Whose client left before the end."""
@@ -142,7 +153,8 @@ ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"}
 def profile_exit(row: ProfileRow) -> Exit:
     """The exit status of ``status NAME``."""
     if row["state"] == "serving":
-        return Exit.OK
+        # Absent in the document of an older supervisor.
+        return Exit.FAILED if row.get("stall") else Exit.OK
     if row["state"] in ENDED_BADLY or row["committed"]:
         return Exit.FAILED
     return Exit.NOTHING_SERVING

@@ -11,6 +11,7 @@ from appliance.domain.need import Peak
 from appliance.domain.operations import Finished
 from appliance.planning.gateway_row import gateway_row
 from appliance.planning.memory_rows import memory_row, profile_memory
+from appliance.planning.stalls import Stall
 from appliance.planning.status import build_status
 from appliance.planning.status_document import GatewayRow
 from appliance.services.engines import EngineLoads
@@ -29,6 +30,7 @@ class BoxStatus:
         ledger: LedgerKeeper,
         outside: Outside,
         gateway_damage: Callable[[], str | None],
+        stalls: Callable[[], Mapping[str, Stall]],
     ) -> None:
         self._engines = EngineLoads(outside)
         self._supervisor = supervisor
@@ -36,6 +38,7 @@ class BoxStatus:
         self._out = outside
         self._gateway_damage = gateway_damage
         """What is wrong with the gateway's file, for root; None: nothing."""
+        self._stalls = stalls
         self._began_s = outside.clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
@@ -69,6 +72,7 @@ class BoxStatus:
                 state.catalogue, ledger, self._peaks(state.catalogue), ram.total_bytes
             ),
             gateway=gateway,
+            stalls=self._stalls(),
         )
         damages = (state.damage, await asyncio.to_thread(self._gateway_damage))
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]

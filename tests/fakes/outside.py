@@ -62,6 +62,8 @@ class FakeUnits:
         self.patience = 10_000
         self.boot_id = "boot-1"
         self.deaf = False
+        self.used_s: dict[str, float] = {}
+        """CPU time by profile."""
         self.cleared: list[str] = []
         self.seen: dict[object, Observed] = {}
         self.rivals_at_start: list[tuple[str, str]] = []
@@ -78,6 +80,11 @@ class FakeUnits:
         if self.deaf:
             raise UnitError("systemd does not answer")
         return f"/appliance.slice/{unit_of(name)}" if name in self.systemd.owners() else ""
+
+    async def cpu_s(self, name: str) -> float | None:
+        if self.deaf:
+            raise UnitError("systemd does not answer")
+        return self.used_s.get(name)
 
     async def clear_start_limit(self, name: str) -> None:
         self.cleared.append(name)
@@ -143,6 +150,8 @@ class FakeGateway:
         self.states: list[State] = []
         self.reloads = 0
         self.away = False
+        self.figures: dict[str, dict[str, object]] = {}
+        """What it has measured, by profile."""
         self.drains = asyncio.Event()
         self.drains.set()
 
@@ -172,7 +181,7 @@ class FakeGateway:
         return self._answer(f"release {' '.join(serving)}", "3 requests go on")
 
     async def stats(self) -> Mapping[str, object] | None:
-        return None if self.away else {"uptime_s": 1.0, "profiles": {}, "keys": {}}
+        return None if self.away else {"uptime_s": 1.0, "profiles": self.figures, "keys": {}}
 
     def _answer(self, call: str, text: str) -> str | None:
         self.calls.append(call)

@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--think", type=float, default=0.0, help="seconds for an answer")
     parser.add_argument("--chunks", type=int, default=60, help="of a stream")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds after each chunk")
+    parser.add_argument("--apart", action="store_true", help="another process makes the answers")
     parser.add_argument("--workers", type=int, default=0, help="each holds --worker-vram too")
     parser.add_argument("--worker-vram", action="append", default=[], metavar="GPU:GIB")
     parser.add_argument("--release", type=float, help="seconds its bytes stay; -1 for ever")
@@ -115,6 +116,29 @@ def leak_worker(options: argparse.Namespace) -> None:
     os.wait()
 
 
+class Maker:
+    """A process of its own that has to say yes to each answer, as an engine core is one."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._turn = threading.Lock()
+        if os.fork() == 0:
+            self._ours.close()
+            while asked := theirs.recv(1):
+                theirs.sendall(asked)
+            os._exit(0)
+        theirs.close()
+
+    def ask(self) -> None:
+        """Wait for it."""
+        with self._turn:
+            self._ours.sendall(b"?")
+            self._ours.recv(1)
+
+
+makers: list[Maker] = []
+
+
 def requests(connection: socket.socket) -> Iterator[tuple[bytes, bytes]]:
     """Heads and bodies, as long as the client sends some."""
     buffered = b""
@@ -156,6 +180,8 @@ def complete(
     if options.mute:
         reply(connection, b"500 Internal Server Error", b"{}")
         return
+    for maker in makers:
+        maker.ask()
     text, usage = f"hello from {options.port}", {"prompt_tokens": 3, "completion_tokens": 3}
     about = {"id": "pretend", "model": asked.get("model")}
     if asked.get("stream"):
@@ -231,6 +257,8 @@ def main() -> None:
     while options.hang:
         time.sleep(60)
     load(options, options.vram)
+    if options.apart:
+        makers.append(Maker())
     serve(options)
 
 

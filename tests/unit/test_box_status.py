@@ -21,7 +21,7 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     ports = outside.ports()
     supervisor = Supervisor(ports, FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None)
     ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
-    status = BoxStatus(supervisor, ledger, ports, lambda: None)
+    status = BoxStatus(supervisor, ledger, ports, lambda: None, dict)
     gateway = (await status.document())["gateway"]
     assert (gateway["state"], gateway["uptime_s"]) == ("up", 1.0)
     (aeon,) = gateway["profiles"]
@@ -38,7 +38,7 @@ async def test_damaged_files_are_told_until_they_are_whole() -> None:
     supervisor = Supervisor(ports, profiles, look_every_s=1.0, on_look=lambda _line: None)
     ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
     found: list[str | None] = ["gateway.json is damaged", None]
-    status = BoxStatus(supervisor, ledger, ports, lambda: found.pop(0))
+    status = BoxStatus(supervisor, ledger, ports, lambda: found.pop(0), dict)
     why = (await status.document())["verdict"]["why"]
     assert why[:2] == ["the manifest is damaged", "gateway.json is damaged"]
     profiles.damage = None
@@ -66,7 +66,7 @@ async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
     ports = outside.ports()
     supervisor = Supervisor(ports, FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None)
     ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
-    status = BoxStatus(supervisor, ledger, ports, lambda: None)
+    status = BoxStatus(supervisor, ledger, ports, lambda: None, dict)
     await ledger.latest()
     await ledger.turn()
     outside.systemd.now_s += 2.0

@@ -39,6 +39,7 @@ def row(name: str, state: str, **more: object) -> dict[str, object]:
         "main_pid": None,
         "edited_since_apply": False,
         "memory": None,
+        "stall": None,
         "note": None,
         **more,
     }

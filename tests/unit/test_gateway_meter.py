@@ -105,6 +105,39 @@ def row(meter: Meter, kind: str, name: str) -> Mapping[str, Any]:
     return found
 
 
+def test_quiet_is_an_engine_that_owes_bytes_and_sends_none() -> None:
+    """Counted from the last byte for anybody, or from when the longest waiting one was sent."""
+    clock = Clock()
+    meter = Meter(clock)
+
+    def quiet_s() -> object:
+        return row(meter, "profiles", "aeon")["quiet_s"]
+
+    first, second = meter.began("aeon", None), meter.began("aeon", None)
+    clock.now_s += 50.0
+    assert quiet_s() is None  # held
+    first.sent()
+    clock.now_s += 20.0
+    second.sent()
+    clock.now_s += 5.0
+    assert quiet_s() == 25.0
+    second.chunk(10)
+    clock.now_s += 3.0
+    assert quiet_s() == 3.0
+    first.due(due=False)  # its client reads nothing
+    second.due(due=False)
+    assert quiet_s() is None
+    clock.now_s += 100.0
+    first.due(due=True)
+    clock.now_s += 7.0
+    assert quiet_s() == 7.0
+    second.ended(200, b"", 5)
+    clock.now_s += 1.0
+    assert quiet_s() == 1.0
+    first.ended(0, b"")
+    assert quiet_s() is None
+
+
 def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
     """From waiting over being with the engine to its end."""
     meter = Meter()

@@ -89,6 +89,7 @@ NOTHING = {
     "requests": 0,
     "in_flight": 0,
     "queued": 0,
+    "quiet_s": None,
     "errors": 0,
     "gone": 0,
     "retried": 0,

@@ -12,6 +12,7 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Endpoint, Mark
 from appliance.domain.protocol import Exit
+from appliance.planning.stalls import Stall
 from appliance.planning.status import (
     build_status,
     endpoint_of,
@@ -59,6 +60,7 @@ def status(
     memory: Mapping[str, object] | None = None,
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
     last_operation: Mapping[str, object] | None = None,
+    stalls: Mapping[str, Stall] | None = None,
 ) -> StatusDocument:
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
@@ -78,6 +80,7 @@ def status(
         now_s=NOW_S,
         edited=edited,
         refusals=refusals,
+        stalls=stalls,
     )
 
 
@@ -208,6 +211,24 @@ def test_memory_is_told_with_its_profile() -> None:
     """What a profile holds and needs is in its row; unknown is null."""
     document = status({"genesis": UP}, memory_of={"genesis": {"vram_bytes": 1}})
     assert [row["memory"] for row in document["profiles"]] == [None, None, {"vram_bytes": 1}]
+
+
+def test_an_engine_without_progress_degrades_the_box() -> None:
+    """It serves by systemd's word; its row, the verdict and the exit status say otherwise."""
+    found = {"genesis": Stall(in_flight=3, quiet_s=95.2)}
+    document = status({"genesis": UP}, "genesis", stalls=found)
+    row = document["profiles"][2]
+    words = "no progress: 3 requests in flight, no byte and no CPU for 95 s"
+    assert (row["state"], row["note"]) == ("serving", words)
+    assert row["stall"] == {"in_flight": 3, "quiet_s": 95.2}
+    assert profile_exit(row) is Exit.FAILED
+    assert document["verdict"] == {
+        "state": "degraded",
+        "exit": 1,
+        "why": [f"genesis makes {words}: appliance restart genesis"],
+    }
+    stopped = status({"genesis": STOPPED}, "genesis", stalls=found)
+    assert stopped["profiles"][2]["stall"] is None
 
 
 def test_a_hold_excuses_what_does_not_serve() -> None:

@@ -32,6 +32,8 @@ class Seen:
     sent: int = 0
     sizes: list[int] = field(default_factory=list)
     end: tuple[int, bytes] | None = None
+    dues: list[bool] = field(default_factory=list)
+    """Each time it began or ceased to be owed bytes after it was sent."""
 
 
 class Watcher:
@@ -56,6 +58,9 @@ class Watched:
 
     def chunk(self, size: int) -> None:
         self._seen.sizes.append(size)
+
+    def due(self, *, due: bool) -> None:
+        self._seen.dues.append(due)
 
     def ended(self, status: int, tail: bytes, size: int = 0) -> None:
         assert self._seen.end is None
