@@ -34,19 +34,27 @@ def lost(rival: ObservedUnit) -> str:
 
 
 def why_stopped(
-    name: str, unit: ObservedUnit, last: Mapping[str, object] | None, *, watched: bool
+    name: str,
+    unit: ObservedUnit,
+    last: Mapping[str, object] | None,
+    *,
+    watched: bool,
+    held: bool = False,
 ) -> str | None:
     """Why a committed profile that nothing keeps from running is stopped.
 
     systemd forgets a stopped unit once nobody watches it, so what the last operation did to it
-    and what the supervisor has seen have to be put together.
+    and what the supervisor has seen have to be put together. `held`: a hold that is over has stopped
+    it, so that only a repair which failed since explains it.
     """
     target = None if last is None else last.get("target")
     if last is not None and isinstance(target, (list, tuple)) and (not target or name in target):
         if last.get("outcome") not in _NO_FAILURE:
             return f"{last.get('kind')} {last.get('outcome')}: {last.get('message')}"
-        if last.get("kind") in _STOPPING:
+        if last.get("kind") in _STOPPING and not held:
             return _BY_HAND
+    if held:
+        return None
     if unit.result != "success":
         return f"{ending(unit)}, then stopped"
     if unit.since_unix_s > 0:

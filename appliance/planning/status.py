@@ -105,7 +105,7 @@ def build_status(
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
     # Whatever stops for a hold, an operation or a rival was not meant by itself.
     run = _run_row(observed.run, now_s)
-    alone = hold is None and hold_until is None and operation is None and run is None
+    alone = hold is None and operation is None and run is None
     busy = frozenset(observed.busy())
     refusals = refusals or {}
     evicted = evicted_in_vain(
@@ -127,6 +127,7 @@ def build_status(
                 evicted.get(name),
                 last=last_operation,
                 watched=supervisor["state"] == "up",
+                held=hold_until is not None,
             )
             if name in wanted and alone and not busy & in_the_way(name, catalogue)
             else None,
@@ -248,11 +249,12 @@ def _why_missed(
     *,
     last: Mapping[str, object] | None,
     watched: bool,
+    held: bool,
 ) -> str | None:
     """Why a committed profile that nothing keeps from running is stopped; `rival` evicted it."""
     if rival is not None:
         return f"evicted by {rival}, which {lost(observed.unit(rival))}"
-    return why_stopped(name, observed.unit(name), last, watched=watched)
+    return why_stopped(name, observed.unit(name), last, watched=watched, held=held)
 
 
 def _claim_words(claim: Claim) -> list[str]:

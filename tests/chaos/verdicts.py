@@ -30,7 +30,7 @@ ENDED_BY_SOMEBODY: Final = re.compile(
 )
 FORGOTTEN: Final = re.compile(r"^not started since the supervisor began$")
 EVICTED: Final = re.compile(r"^evicted by \S+, which ")
-NAMES_A_FAILURE: Final = re.compile(r"^start (failed|refused): .+")
+NAMES_A_FAILURE: Final = re.compile(r"^(start|repair) (failed|refused): .+")
 
 
 class Rest(StrEnum):
@@ -103,7 +103,10 @@ def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -
     state = row["state"]
     if f"{name} is committed but" not in why:
         return Judged(Rest.UNCLEAR, f"{name} does not serve, and the status does not say so: {why}")
-    if state in {"refused", "restarting", "failed"} and NAMES_A_HOLDER.search(note):
+    # Systemd tries again and again while memory is late: what the gate waits for is in its own words.
+    late = state == "loading" and row["status_text"].startswith("waiting for memory: ")
+    holder = NAMES_A_HOLDER.search(row["status_text"] if late else note)
+    if holder and (late or state in {"refused", "restarting", "failed"}):
         return Judged(Rest.REFUSED, why)
     if state == "stopped" and ENDED_BY_SOMEBODY.search(note) and world.may_be_stopped:
         return Judged(Rest.STOPPED, why)

@@ -39,6 +39,13 @@ RESTARTING = ObservedUnit(
     active=ActiveState.ACTIVATING, sub="auto-restart", result="signal", exit_status=9
 )
 STOP = {"kind": "stop", "target": [], "outcome": "done", "message": "genesis stopped"}
+HOLD = {**STOP, "kind": "hold"}
+REPAIR = {
+    "kind": "repair",
+    "target": ["genesis"],
+    "outcome": "refused",
+    "message": "12.0 GiB of GPU 0 held",
+}
 BOX = catalogue(
     applied("aeon", "gpu-all", port=8023),
     applied("embedder", port=8040),
@@ -332,6 +339,11 @@ def test_an_empty_box_says_how_to_begin() -> None:
         ),
         (status({"genesis": STOPPED, "aeon": UP}, "genesis"), None),
         (status({"genesis": STOPPED}, "genesis", hold=FOREVER), None),
+        (status({"genesis": STOPPED}, "genesis", hold=NOW - 9, last_operation=HOLD), None),
+        (
+            status({"genesis": STOPPED}, "genesis", hold=NOW - 9, last_operation=REPAIR),
+            "repair refused: 12.0 GiB of GPU 0 held",
+        ),
         (status({"genesis": STOPPED}, "genesis", operation={"kind": "switch"}), None),
         (status({"genesis": UP}, edited=frozenset({"genesis"})), "sudo appliance apply"),
         (status({"genesis": ObservedUnit(loaded=False)}), "its unit is missing"),
