@@ -23,6 +23,9 @@ from typing import Final
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 MAX_LINE_BYTES: Final = 1 << 20
+"""Of an event: a status of many profiles is one."""
+MAX_REQUEST_BYTES: Final = 64 << 10
+"""Of a request: a thousand names."""
 
 
 class Verb(StrEnum):

@@ -22,18 +22,23 @@ import asyncio
 import json
 import logging
 import socket
-import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from appliance.adapters.unix_server import Bounds, serve_unix
 from appliance.domain.gateway import State
 from appliance.gateway.meter import Meter
 from appliance.planning.gateway_state import decode_names, decode_state
 
 _log = logging.getLogger(__name__)
 
-_MAX_LINE_BYTES: Final = 1 << 20
+_BOUNDS: Final = Bounds(line_bytes=256 << 10, per_user=128, total=192)
+"""The supervisor has a connection for each question, and each of its own clients may ask one.
+The longest line is the state of all profiles, less than 100 bytes each."""
+_FULL: Final = b'{"ok": false, "error": "too many connections"}\n'
+_LINE_S: Final = 10.0
+"""From a line's first byte to its last, and for an answer to be taken."""
 _LONGEST_DRAIN_S: Final = 86400.0
 
 Message = Mapping[str, Any]
@@ -89,12 +94,7 @@ class Control:
 
         Cancelled, it takes no new connections; who is waiting for an answer still gets it.
         """
-        keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        server = await asyncio.start_unix_server(
-            self._connected, sock=listener, limit=_MAX_LINE_BYTES, **keep
-        )
-        async with server:
-            await server.serve_forever()
+        await serve_unix(listener, self._connected, _BOUNDS, refusal=_FULL)
 
     def retire(self) -> None:
         """Answer nothing that is asked from now on: the process that has taken over does.
@@ -110,29 +110,30 @@ class Control:
             task.cancel()
         await asyncio.gather(*self._conversations, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._closed:
             writer.transport.abort()
             return
         task = asyncio.create_task(self._converse(reader, writer))
         self._conversations.add(task)
         task.add_done_callback(self._conversations.discard)
+        await asyncio.wait({task})
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # The next line is awaited during an answer: how else would one learn that nobody waits?
-        upcoming = asyncio.ensure_future(reader.readline())
+        upcoming = asyncio.ensure_future(_next_line(reader))
         try:
             while (line := await upcoming) and not self._closed:
-                upcoming = asyncio.ensure_future(reader.readline())
+                upcoming = asyncio.ensure_future(_next_line(reader))
                 answer = await self._unless_left(self._answer(line), upcoming)
                 if answer is None:
                     return
                 writer.write(json.dumps(answer).encode() + b"\n")
-                await writer.drain()
-        except (ConnectionError, ValueError):
+                async with asyncio.timeout(_LINE_S):
+                    await writer.drain()
+        except (ConnectionError, ValueError, TimeoutError):
             _log.debug("the supervisor left")
         finally:
-            writer.close()
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
 
@@ -198,6 +199,20 @@ class Control:
 
     def _uptime_s(self) -> float:
         return round(monotonic() - self._began_s, 1)
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    """The next request, empty at the end; one that has begun has to end soon.
+
+    Raises:
+        TimeoutError: it did not.
+        ValueError: it is too long.
+    """
+    begun = await reader.read(1)
+    if begun in {b"", b"\n"}:
+        return begun
+    async with asyncio.timeout(_LINE_S):
+        return begun + await reader.readline()
 
 
 def _seconds(request: Message) -> float:

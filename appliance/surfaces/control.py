@@ -12,6 +12,7 @@ never from what a client says about itself.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import difflib
 import grp
@@ -19,19 +20,18 @@ import json
 import logging
 import pwd
 import socket
-import struct
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import appliance
+from appliance.adapters.unix_server import Bounds, peer_of, serve_unix, until_left
 from appliance.domain.claims import NOTHING, Claim, claim_on
 from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Outcome
 from appliance.domain.profile import Mark
-from appliance.domain.protocol import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.domain.protocol import MAX_REQUEST_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
 from appliance.launch.names import is_engine
 from appliance.planning.admission import Level
 from appliance.planning.transaction import CANCELLED
@@ -49,6 +49,20 @@ from appliance.surfaces.requests import BadRequestError
 _log = logging.getLogger(__name__)
 
 _FIRST_LINE_TIMEOUT_S: Final = 10.0
+_TAKEN_WITHIN_S: Final = 30.0
+"""An answer that a client does not read is dropped then, and the client with it."""
+_BOUNDS: Final = Bounds(line_bytes=MAX_REQUEST_BYTES, per_user=64, total=256)
+"""LimitNOFILE= of the unit fits two such sockets."""
+_FULL: Final = (
+    json.dumps(
+        {
+            "event": "error",
+            "exit": Exit.BUSY,
+            "message": "too many connections to the supervisor are open: end some, or try again",
+        }
+    ).encode()
+    + b"\n"
+)
 _MOST_SECONDS: Final = 1e9
 """Thirty years: more is a mistake, and no clock may overflow."""
 _NAMES: Final = {Accepted: "accepted", PhaseChanged: "phase", Ended: "result"}
@@ -136,28 +150,27 @@ class ControlServer:
 
     async def serve(self, listener: socket.socket, offer: Offer = TO_OPERATORS) -> None:
         """Answer for ever. The socket stays open for the next process (it is systemd's)."""
-        keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        server = await asyncio.start_unix_server(
-            partial(self._converse, offer), sock=listener, limit=MAX_LINE_BYTES, **keep
-        )
-        async with server:
-            await server.serve_forever()
+        await serve_unix(listener, partial(self._converse, offer), _BOUNDS, refusal=_FULL)
 
     async def _converse(
         self, offer: Offer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        pid, uid, gid = peer_of(writer)
+        answers = self._answers(reader, Peer(uid=uid, gid=gid, pid=pid), offer)
         try:
-            async for message in self._answers(reader, _peer(writer), offer):
-                writer.write(json.dumps(message).encode() + b"\n")
-                await writer.drain()
+            async with contextlib.aclosing(answers):
+                async for message in answers:
+                    await _send(writer, message)
+                    if message["event"] == "accepted":
+                        # From here on the operation goes on without the client.
+                        await _follow(answers, reader, writer)
+                        return
         except (ConnectionError, asyncio.LimitOverrunError, TimeoutError):
             _log.debug("a client left")
-        finally:
-            writer.close()
 
     async def _answers(
         self, reader: asyncio.StreamReader, peer: Peer, offer: Offer
-    ) -> AsyncIterator[Message]:
+    ) -> AsyncGenerator[Message, None]:
         try:
             request = _parsed(await _first_line(reader))
             yield {
@@ -267,6 +280,35 @@ class ControlServer:
         return FOREVER if for_s is None else self._now_unix_s() + for_s
 
 
+async def _follow(
+    answers: AsyncIterator[Message], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Send the rest of an operation's story, unless the client leaves before its end."""
+    left = asyncio.ensure_future(until_left(reader, writer))
+    try:
+        while True:
+            upcoming = asyncio.ensure_future(anext(answers, None))
+            try:
+                await asyncio.wait({upcoming, left}, return_when=asyncio.FIRST_COMPLETED)
+                message = await upcoming if upcoming.done() else None
+            finally:
+                upcoming.cancel()
+                await asyncio.gather(upcoming, return_exceptions=True)
+            if message is None:
+                return
+            await _send(writer, message)
+    finally:
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+
+
+async def _send(writer: asyncio.StreamWriter, message: Message) -> None:
+    """Raises TimeoutError when the client takes nothing."""
+    writer.write(json.dumps(message).encode() + b"\n")
+    async with asyncio.timeout(_TAKEN_WITHIN_S):
+        await writer.drain()
+
+
 async def _story(running: Running) -> AsyncIterator[Message]:
     """Everything about one operation as messages, from the first on."""
     yield _message(running.accepted)
@@ -324,13 +366,6 @@ def _error(error: ApplianceError) -> Message:
     return {"event": "error", "exit": status, "message": str(error)}
 
 
-def _peer(writer: asyncio.StreamWriter) -> Peer:
-    connection = writer.get_extra_info("socket")
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, gid = struct.unpack("3i", raw)
-    return Peer(uid=uid, gid=gid, pid=pid)
-
-
 def _user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -364,7 +399,7 @@ async def _first_line(reader: asyncio.StreamReader) -> bytes:
             return await reader.readline()
     except ValueError as error:
         raise BadRequestError(
-            f"the request is too long: {MAX_LINE_BYTES} bytes are the most"
+            f"the request is too long: {MAX_REQUEST_BYTES} bytes are the most"
         ) from error
 
 

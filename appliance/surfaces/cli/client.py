@@ -1,5 +1,6 @@
 """The control protocol, client side: one connection, one request, events until a closing one."""
 
+import contextlib
 import json
 import socket
 import time
@@ -100,7 +101,9 @@ class Conversation:
             "args": dict(arguments),
         }
         try:
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
+            # Who is sent away hears why, whether the request was taken or not.
+            with contextlib.suppress(BrokenPipeError):
+                self._socket.sendall(json.dumps(request).encode() + b"\n")
         except OSError as error:
             raise UnreachableError from error
         greeting = self.next_event(greeting_s)

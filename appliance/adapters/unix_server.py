@@ -1,0 +1,126 @@
+"""Server on a unix socket that belongs to systemd, with bounds on what its clients may take."""
+
+import asyncio
+import logging
+import select
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from appliance.planning.connection_quota import ConnectionQuota
+
+_log = logging.getLogger(__name__)
+
+_LAST_BYTES_S: Final = 30.0
+"""For a client to take what was written to it before the end."""
+_LOOK_AGAIN_S: Final = 1.0
+_CHUNK_BYTES: Final = 4096
+
+Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What the clients of one socket may take."""
+
+    line_bytes: int
+    """The longest line; about six times as much memory at worst, of each connection."""
+    per_user: int
+    """Connections of one user, see `ConnectionQuota`."""
+    total: int
+    """Connections of all."""
+
+
+def peer_of(writer: asyncio.StreamWriter) -> tuple[int, int, int]:
+    """Process, user and group at the other end when it connected (SO_PEERCRED, unix(7))."""
+    connection = writer.get_extra_info("socket")
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, gid = struct.unpack("3i", raw)
+    return pid, uid, gid
+
+
+async def serve_unix(
+    listener: socket.socket, converse: Converse, bounds: Bounds, *, refusal: bytes
+) -> None:
+    """Serve for ever; the socket's file stays, for the next process.
+
+    A connection counts until its last byte is taken or its client is gone. Cancelled, no more
+    connections are taken; conversations go on.
+
+    Args:
+        listener: The listening socket.
+        converse: Talks to one client; need not close the connection.
+        bounds: What clients may take.
+        refusal: What a client is told for which there is no place.
+    """
+    admission = _Admission(converse, bounds, refusal)
+    keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+    server = await asyncio.start_unix_server(
+        admission.connected, sock=listener, limit=bounds.line_bytes, **keep
+    )
+    async with server:
+        await server.serve_forever()
+
+
+class _Admission:
+    """Conversations for which there is a place."""
+
+    def __init__(self, converse: Converse, bounds: Bounds, refusal: bytes) -> None:
+        self._converse = converse
+        self._bounds = bounds
+        self._refusal = refusal
+        self._quota = ConnectionQuota(per_user=bounds.per_user, total=bounds.total)
+        self._refused: set[int] = set()
+        """Users of whom the log already knows."""
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Talk to a new client, or send it away."""
+        _, uid, _ = peer_of(writer)
+        if not self._quota.admit(uid):
+            if uid not in self._refused:
+                _log.warning("uid %d has too many connections: further ones are refused", uid)
+            self._refused.add(uid)
+            # The kernel has room for it, or it is not sent: nothing waits for such a client.
+            writer.write(self._refusal)
+            writer.transport.abort()
+            return
+        try:
+            await self._converse(reader, writer)
+        finally:
+            await _closed(writer)
+            if self._quota.leave(uid) == 0:
+                self._refused.discard(uid)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Close, at the latest when the client has taken nothing for a while."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_LAST_BYTES_S):
+            await writer.wait_closed()
+    except OSError:  # it went away; a timeout is one, too
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+
+
+async def until_left(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Wait until the client has closed the connection. What it still sends is dropped.
+
+    One that only sends no more (shutdown(2)) is still there for the answer.
+    """
+    try:
+        while await reader.read(_CHUNK_BYTES):
+            pass
+    except ConnectionError:
+        return
+    poll = select.poll()
+    poll.register(writer.get_extra_info("socket").fileno(), 0)
+    while True:
+        if poll.poll(0):  # POLLHUP is told whatever is asked for
+            return
+        await asyncio.sleep(_LOOK_AGAIN_S)

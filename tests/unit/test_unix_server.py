@@ -1,0 +1,106 @@
+"""What the clients of a unix socket may take: places, time, memory."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.unix_server import Bounds, Converse, peer_of, serve_unix, until_left
+
+REFUSAL = b"full\n"
+BOUNDS = Bounds(line_bytes=1024, per_user=2, total=4)
+PLACES = 4 if os.geteuid() == 0 else 2
+"""Root has all of them."""
+
+
+@asynccontextmanager
+async def served(path: Path, converse: Converse) -> AsyncIterator[None]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(16)
+        serving = asyncio.create_task(serve_unix(listener, converse, BOUNDS, refusal=REFUSAL))
+        try:
+            yield
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ValueError):
+        writer.write(await reader.readline())
+
+
+async def ask(path: Path, line: bytes = b"hello\n") -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(line)
+    try:
+        return await reader.read()
+    except ConnectionError:  # it was sent away with the line unread
+        return REFUSAL
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def test_more_connections_than_places_are_told_so(tmp_path: Path) -> None:
+    """Whoever comes when all places are taken hears it at once, and is served once one is free."""
+    path = tmp_path / "socket"
+    async with served(path, echo):
+        crowd = [await asyncio.open_unix_connection(path) for _ in range(PLACES)]
+        reader, late = await asyncio.open_unix_connection(path)
+        assert await reader.read() == REFUSAL
+        late.close()
+        for _, writer in crowd:
+            writer.close()
+        while await ask(path) == REFUSAL:
+            await asyncio.sleep(0)
+        assert await ask(path) == b"hello\n"
+
+
+async def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
+    """The server takes twice the longest line and what one read brings, and no more."""
+    path, seen = tmp_path / "socket", asyncio.Event()
+
+    async def wait(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        seen.set()
+        await asyncio.Event().wait()
+
+    async with served(path, wait):
+        with socket.socket(socket.AF_UNIX) as flood:
+            flood.connect(str(path))
+            flood.setblocking(False)  # noqa: FBT003
+            await seen.wait()
+            sent = 0
+            for _ in range(200):
+                with contextlib.suppress(BlockingIOError):
+                    sent += flood.send(b"x" * 65536)
+                await asyncio.sleep(0)
+            assert sent < 2 << 20
+
+
+async def test_a_client_that_left_is_noticed(tmp_path: Path) -> None:
+    """Also while nothing is sent to it; one that only sends no more is still there."""
+    path, left = tmp_path / "socket", asyncio.Event()
+
+    async def follow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert peer_of(writer)[1] == os.geteuid()
+        await until_left(reader, writer)
+        left.set()
+
+    async with served(path, follow):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(path))
+        client.sendall(b"more than was asked for")
+        client.shutdown(socket.SHUT_WR)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await left.wait()
+        client.close()
+        await left.wait()
