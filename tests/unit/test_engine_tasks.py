@@ -28,7 +28,7 @@ from tests.fakes.profile_texts import MINIMAL
         ("vllm", ["--task", "embedding"], WarmUp.EMBEDDING),
         ("vllm", ["--task", "score"], WarmUp.NONE),
         ("vllm", ["--task"], WarmUp.COMPLETION),
-        ("vllm", ["runner", "pooling"], WarmUp.COMPLETION),
+        ("vllm", ["--seed", "runner", "pooling"], WarmUp.COMPLETION),
         ("sglang", [], WarmUp.COMPLETION),
         ("sglang", ["--is_embedding"], WarmUp.EMBEDDING),
         ("llama-server", ["--reranking"], WarmUp.EMBEDDING),
