@@ -90,12 +90,17 @@ _SYSTEMD: Final = frozenset(
     for name in ("modules-load", "networkd-wait-online", "time-wait-sync", "udev-settle")
 )
 """Services of systemd that only wait or load; others stop the machine or put it to sleep."""
+_ROOT_SHELLS: Final = frozenset(
+    f"{name}.service" for name in ("debug-shell", "emergency", "rescue")
+)
 
 
 def is_foreign_unit(name: str) -> bool:
     """Whether `name` is a unit that is neither the appliance's nor one that stops the machine."""
     if name in _TARGETS | _SYSTEMD:
         return True
+    if name in _ROOT_SHELLS:
+        return False
     ours_or_systemds = name.startswith(("appliance-", "systemd-"))
     return not ours_or_systemds and _UNIT.fullmatch(name) is not None
 

@@ -150,6 +150,7 @@ def test_no_command_of_an_override_runs_as_root(key: str, value: str) -> None:
         ("Unit.Wants", "reboot.target"),
         ("Unit.Wants", "emergency.service.target"),
         ("Unit.Wants", "systemd-poweroff.service"),
+        ("Unit.Wants", "debug-shell.service"),
         ("Unit.Wants", "x@%n.service"),
         ("Unit.OnFailure", "appliance-boot.service"),
         ("Unit.OnFailure", "%n"),
