@@ -69,7 +69,7 @@ def next_action(
         _failure(operation, steps, observed, catalogue, refusals)
         or _preflight(operation, steps)
         or end_command(operation, steps, observed)
-        or _come_down(operation, steps, observed)
+        or _come_down(operation, steps, observed, catalogue)
         or run_command(operation, steps, observed, report)
         or _come_up(operation, steps, observed)
         or Commit()
@@ -96,8 +96,10 @@ def _preflight(operation: Operation, steps: Steps) -> Action | None:
     return Check() if _is_untouched(operation) and not steps.checked else None
 
 
-def _come_down(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
-    to_stop = _to_stop(operation, steps, observed)
+def _come_down(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> Action | None:
+    to_stop = _to_stop(operation, steps, observed, catalogue)
     if not to_stop:
         return None
     if not steps.held:
@@ -126,11 +128,19 @@ def _to_start(operation: Operation) -> tuple[str, ...]:
     return operation.goal.restore if operation.rollback else ()
 
 
-def _to_stop(operation: Operation, steps: Steps, observed: Observed) -> tuple[str, ...]:
-    """What still has to come down: a restarted profile only until it has been down once."""
+def _to_stop(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> tuple[str, ...]:
+    """What still has to come down: a restarted profile only until it has been down once.
+
+    On the way back also what was evicted and is in the way of what is restored: of two that followed
+    one another when the operation began, the first may still be stopping.
+    """
     if operation.rolling_back:
         stays = {*_to_start(operation), *operation.goal.kept}
-        wanted = tuple(n for n in operation.goal.start if n not in stays)
+        rivals = _rivals_of(_to_start(operation), catalogue)
+        begun = (*operation.goal.start, *(n for n in operation.goal.stop if n in rivals))
+        wanted = tuple(n for n in begun if n not in stays)
     elif has_begun(operation, steps, observed):
         return ()  # who is started by hand now meets the command's leases
     elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:
@@ -237,13 +247,17 @@ def _start_failure(
     return ""
 
 
+def _rivals_of(names: tuple[str, ...], catalogue: Catalogue) -> frozenset[str]:
+    known = (n for n in names if n in catalogue)
+    return frozenset[str]().union(*(in_the_way(n, catalogue) for n in known))
+
+
 def _rival(
     operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
 ) -> str | None:
     """A profile that somebody else started and that is in the way of what we start."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
-    names = (n for n in _to_start(operation) if n in catalogue)
-    rivals = frozenset[str]().union(*(in_the_way(n, catalogue) for n in names))
+    rivals = _rivals_of(_to_start(operation), catalogue)
     if has_begun(operation, steps, observed):
         return None
     if is_forward(operation):

@@ -10,7 +10,7 @@ from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
-from appliance.planning.actions import Finish, Steps, TurnRound
+from appliance.planning.actions import Finish, Start, Steps, Stop, TurnRound, Wait
 from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
 from appliance.planning.commitment import Writes
 from appliance.planning.goals import goal_of
@@ -281,6 +281,28 @@ async def test_a_failed_start_stops_only_what_it_started() -> None:
     assert (outcome, ended.restored) == (Outcome.ROLLED_BACK, ())
     assert serving(outside) == ("left",)
     assert outside.systemd.observed(BOX).unit("right").idle
+
+
+def test_a_roll_back_waits_for_a_rival_that_still_stops() -> None:
+    """Of two that followed one another when it began, the second starts when the first is gone."""
+    operation = replace(
+        transaction(FakeOutside(BOX), Kind.SWITCH, "genesis").operation,
+        goal=Goal(stop=("aeon", "left"), restore=("left",)),
+        phase=Phase.STOP,
+        rolling_back=True,
+        reason=CANCELLED,
+    )
+    stopping = ObservedUnit(active=ActiveState.DEACTIVATING, sub="stop-sigterm", main_pid=7)
+    steps = Steps(held=True, drained=True)
+
+    def action(steps: Steps, aeon: ObservedUnit) -> object:
+        seen = Observed(units={"aeon": aeon, "left": ObservedUnit()})
+        return next_action(operation, steps, seen, BOX, {})
+
+    assert action(steps, stopping) == Stop("aeon")
+    stopped = replace(steps, stopped=frozenset({"aeon"}))
+    assert action(stopped, stopping) == Wait(Phase.STOP, "aeon is stopping")
+    assert action(stopped, ObservedUnit()) == Start("left")
 
 
 async def test_a_failed_commit_is_undone_as_a_whole() -> None:
