@@ -26,7 +26,7 @@ from appliance.adapters.dbus import (
 from appliance.adapters.pulse import Pulse, PulseChange
 from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
@@ -39,6 +39,7 @@ _DETAILS: Final = (
 _STALE: Final = "NeedDaemonReload"
 _TIMES: Final = (
     *("ActiveEnterTimestamp", "ActiveEnterTimestampMonotonic"),
+    *("ActiveExitTimestampMonotonic", "InactiveExitTimestampMonotonic"),
     *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
 )
 _PINNED_WITHIN_S: Final = 10.0
@@ -226,6 +227,12 @@ class SystemdUnits:
             since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,
             since_s=details.get("ActiveEnterTimestampMonotonic", 0) / 1e6,
             changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
+            stopped_s=stopped_at(
+                active_exit_s=details.get("ActiveExitTimestampMonotonic", 0) / 1e6,
+                inactive_exit_s=details.get("InactiveExitTimestampMonotonic", 0) / 1e6,
+                main_exit_s=details.get("ExecMainExitTimestampMonotonic", 0) / 1e6,
+                changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
+            ),
             loaded=load == "loaded",
             needs_reload=details.get("NeedDaemonReload", False),
         )

@@ -37,6 +37,8 @@ class ObservedUnit:
     """The same on the monotonic clock, which nobody sets."""
     changed_s: float = 0.0
     """When its state last changed, on the monotonic clock; 0: never in this boot, or forgotten."""
+    stopped_s: float = 0.0
+    """When its last stop began, likewise; without one when its state last changed."""
     loaded: bool = True
     """False: the unit file is missing."""
     needs_reload: bool = False
@@ -60,6 +62,18 @@ class ObservedUnit:
             and self.main_pid == 0
             and not self.has_job
         )
+
+
+def stopped_at(
+    *, active_exit_s: float, inactive_exit_s: float, main_exit_s: float, changed_s: float
+) -> float:
+    """When the stop of a unit began, from systemd's monotonic timestamps of it.
+
+    A stop takes it out of the active state before its process ends, a crash after that. What was
+    stopped while it started, or in the pause before a restart, has no better time than its last change.
+    """
+    is_stop = inactive_exit_s <= active_exit_s <= main_exit_s
+    return active_exit_s if is_stop and active_exit_s else changed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

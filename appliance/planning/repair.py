@@ -101,19 +101,20 @@ def evicted_in_vain(
 ) -> Mapping[str, str]:
     """Stopped committed profiles whose rival came later and was lost by accident, with that rival.
 
-    Times of the units are needed (`ObservedUnit.changed_s`). A profile whose end systemd has
+    Times of the units are needed (`ObservedUnit.changed_s`, `stopped_s`). A profile whose end systemd has
     forgotten is not among them: nobody knows whether the rival came after it.
     """
     found: dict[str, str] = {}
     for name in sorted(committed):
         unit = observed.unit(name)
-        if name not in catalogue or not unit.idle or not unit.changed_s:
+        if name not in catalogue or not unit.idle or not unit.stopped_s:
             continue
         rivals = {r: observed.unit(r) for r in in_the_way(name, catalogue)}
         last = max(rivals, key=lambda r: (rivals[r].changed_s, r), default=None)
         if last is None or not all(rival.idle for rival in rivals.values()):
             continue
-        is_later = rivals[last].changed_s > unit.changed_s
+        # A rival that hits its start limit is lost while what it evicts still stops.
+        is_later = rivals[last].changed_s > unit.stopped_s
         if is_later and _is_lost(rivals[last], refused=last in refusals):
             found[name] = last
     return found

@@ -61,7 +61,8 @@ class FakeSystemd:
     def _at_rest(self, unit: ObservedUnit | None = None) -> ObservedUnit:
         """A unit that has come to rest just now, later than all that came before."""
         self._changes += 1
-        return replace(unit or ObservedUnit(), changed_s=self.now_s + self._changes / 1e6)
+        now_s = self.now_s + self._changes / 1e6
+        return replace(unit or ObservedUnit(), changed_s=now_s, stopped_s=now_s)
 
     def owners(self) -> list[str]:
         """Profiles that have a process."""

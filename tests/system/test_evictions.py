@@ -45,3 +45,17 @@ def test_evicted_model_stays_down_when_its_rival_is_stopped(fleet: Fleet) -> Non
     fleet.box.run("systemctl", "stop", RIVAL)
     time.sleep(2.0)
     assert fleet.active() == []
+
+
+def test_evicted_model_comes_back_when_its_rival_may_not_start_any_more(fleet: Fleet) -> None:
+    """A rival that hits its start limit is lost before the model that it evicts has stopped."""
+    evict(fleet)
+    fleet.switch("a")
+    pid = fleet.main_pid("a")
+    done = fleet.box.run("systemctl", "start", RIVAL, check=False)
+    assert done.returncode != 0
+    fleet.box.wait_for(f"test $(systemctl show -P MainPID appliance-backend-a) -ne {pid}")
+    fleet.wait_serving("a", timeout_s=30)
+    fleet.box.wait_for("appliance wait --for idle")
+    last = fleet.status()["last_operation"]
+    assert (last["kind"], last["outcome"]) == ("repair", "done"), fleet.box.journal("-n40")

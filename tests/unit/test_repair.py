@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from appliance.planning.repair import (
     PAUSES_S,
@@ -142,13 +142,14 @@ def test_what_a_hold_leaves_down(
     assert not repaired(STOPPING, left=names)
 
 
-STOPPED = replace(IDLE, changed_s=50.0)
+STOPPED = replace(IDLE, changed_s=55.0, stopped_s=50.0)
 
 
 @pytest.mark.parametrize(
     ("unit", "rival", "refused", "lost"),
     [
         (STOPPED, replace(CRASHED, changed_s=60.0), False, True),
+        (STOPPED, replace(CRASHED, changed_s=52.0), False, True),  # it did not wait for the stop
         (STOPPED, replace(LEASE_HELD, changed_s=60.0), False, True),
         (STOPPED, replace(PATCH_FAILED, changed_s=60.0), False, True),
         (STOPPED, replace(IDLE, changed_s=60.0), True, True),
@@ -158,7 +159,7 @@ STOPPED = replace(IDLE, changed_s=50.0)
         (STOPPED, replace(UP, changed_s=60.0), False, False),
         (STOPPED, replace(COMING, changed_s=60.0), True, False),
         (IDLE, replace(CRASHED, changed_s=60.0), False, False),  # systemd has forgotten its end
-        (replace(UP, changed_s=50.0), replace(CRASHED, changed_s=60.0), False, False),
+        (replace(UP, stopped_s=50.0), replace(CRASHED, changed_s=60.0), False, False),
     ],
 )
 def test_evicted_profile_comes_back_when_its_rival_is_lost(
@@ -171,7 +172,7 @@ def test_evicted_profile_comes_back_when_its_rival_is_lost(
     found = evicted_in_vain(
         committed=("aeon", "embedder", "gone"),
         observed=Observed(
-            units={"aeon": unit, "genesis": rival, "embedder": replace(IDLE, changed_s=1.0)}
+            units={"aeon": unit, "genesis": rival, "embedder": replace(IDLE, stopped_s=1.0)}
         ),
         catalogue=BOX,
         refusals={"genesis": "held"} if refused else {},
@@ -208,3 +209,25 @@ def test_what_was_given_up_without_roll_back_is_left(
     last = Finished(operation=operation, outcome=outcome, message="", finished_unix_s=1.0)
     assert left_by_choice(last, "now") == ({"aeon"} if left else set())
     assert left_by_choice(None, "now") == set()
+
+
+@pytest.mark.parametrize(
+    ("active_exit_s", "inactive_exit_s", "main_exit_s", "stopped_s"),
+    [
+        (50.0, 10.0, 51.0, 50.0),  # stopped while it served
+        (49.0, 10.0, 48.9, 55.0),  # crashed, and stopped before its restart
+        (20.0, 30.0, 54.0, 55.0),  # stopped while it loaded; it served in the run before
+        (0.0, 0.0, 0.0, 55.0),
+    ],
+)
+def test_a_stop_begins_before_the_process_ends(
+    active_exit_s: float, inactive_exit_s: float, main_exit_s: float, stopped_s: float
+) -> None:
+    """What systemd noted of a unit tells a stop of what served from all other ends."""
+    found = stopped_at(
+        active_exit_s=active_exit_s,
+        inactive_exit_s=inactive_exit_s,
+        main_exit_s=main_exit_s,
+        changed_s=55.0,
+    )
+    assert found == stopped_s

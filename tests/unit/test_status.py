@@ -30,7 +30,7 @@ UP = ObservedUnit(
     active=ActiveState.ACTIVE, sub="running", main_pid=42, since_unix_s=NOW - 60, since_s=NOW_S - 60
 )
 STOPPED = ObservedUnit(since_unix_s=NOW - 900)
-EVICTED = ObservedUnit(since_unix_s=NOW - 900, changed_s=8.0)
+EVICTED = ObservedUnit(since_unix_s=NOW - 900, stopped_s=8.0)
 LIMIT = "start-limit-hit"
 NEVER_RAN = ObservedUnit()
 FAILED = ObservedUnit(active=ActiveState.FAILED, sub="failed", result="exit-code", exit_status=3)

@@ -7,7 +7,7 @@ from typing import Final
 
 from appliance.domain.errors import UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 
 _PROPERTIES: Final = (
     "Id",
@@ -21,6 +21,9 @@ _PROPERTIES: Final = (
     "ExecMainStatus",
     "ActiveEnterTimestamp",
     "ActiveEnterTimestampMonotonic",
+    "ActiveExitTimestampMonotonic",
+    "InactiveExitTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
     "StateChangeTimestampMonotonic",
     "NeedDaemonReload",
 )
@@ -108,11 +111,21 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
         main_pid=_whole(properties.get("MainPID", "")),
         exit_status=_whole(properties.get("ExecMainStatus", "")),
         since_unix_s=float(_whole(properties.get("ActiveEnterTimestamp", "").removeprefix("@"))),
-        since_s=_whole(properties.get("ActiveEnterTimestampMonotonic", "")) / 1e6,
-        changed_s=_whole(properties.get("StateChangeTimestampMonotonic", "")) / 1e6,
+        since_s=_monotonic_s(properties, "ActiveEnter"),
+        changed_s=_monotonic_s(properties, "StateChange"),
+        stopped_s=stopped_at(
+            active_exit_s=_monotonic_s(properties, "ActiveExit"),
+            inactive_exit_s=_monotonic_s(properties, "InactiveExit"),
+            main_exit_s=_monotonic_s(properties, "ExecMainExit"),
+            changed_s=_monotonic_s(properties, "StateChange"),
+        ),
         loaded=properties.get("LoadState", "not-found") not in {"not-found", "masked"},
         needs_reload=properties.get("NeedDaemonReload") == "yes",
     )
+
+
+def _monotonic_s(properties: Mapping[str, str], what: str) -> float:
+    return _whole(properties.get(f"{what}TimestampMonotonic", "")) / 1e6
 
 
 def _paragraphs(output: str) -> Iterator[list[str]]:
