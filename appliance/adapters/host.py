@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.file_access import read_access
 from appliance.adapters.gate_words import admissions_in, refusals_in
 from appliance.adapters.host_memory import group_memory, read_host_memory
 from appliance.adapters.manifest import is_edited
@@ -66,7 +67,7 @@ class LinuxHost:
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """What speaks for or against starting this profile."""
-        return await asyncio.to_thread(_facts, applied, self._models)
+        return await asyncio.to_thread(_facts, applied, self._models, self._unit_dir)
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
         """How much memory there is; the GPUs are asked only when they matter."""
@@ -166,7 +167,7 @@ def read_run_report(path: Path) -> RunReport | None:
         return None
 
 
-def _facts(applied: Applied, models: ModelChecks) -> ProfileFacts:
+def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:
     model, problem = _model(applied, models)
     return ProfileFacts(
         model=model,
@@ -175,6 +176,7 @@ def _facts(applied: Applied, models: ModelChecks) -> ProfileFacts:
         port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
         edited=is_edited(applied),
         model_bytes=_file_bytes(applied.model_path),
+        access=read_access(applied, unit_dir),
     )
 
 

@@ -149,6 +149,9 @@ def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
         assume_free=entry.get("assume_free") is True,
         handling=_handling(entry["handling"]) if "handling" in entry else Handling(),
         user=_text(entry, "user") if "user" in entry else _SHARED_USER,
+        files=_texts(entry.get("files", [])),
+        places=_texts(entry.get("places", [])),
+        programs=_texts(entry.get("programs", [])),
     )
 
 

@@ -131,6 +131,12 @@ class Applied:
     handling: Handling = field(default_factory=Handling)
     user: str = ""
     """Who its engine runs as; empty: a user of its own, made at each start."""
+    files: tuple[str, ...] = ()
+    """Further files that the engine reads, as its arguments name them."""
+    places: tuple[str, ...] = ()
+    """Where links led to, on the way to the model and to `files`, when it was applied."""
+    programs: tuple[str, ...] = ()
+    """Further programs, links followed likewise: interpreters of the binary, the patch hook."""
 
 
 Catalogue = Mapping[str, Applied]

@@ -7,6 +7,7 @@ from appliance.domain.need import Peak
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.access import access_findings
 from appliance.planning.findings import (
     GIB,
     BoxFacts,
@@ -105,6 +106,7 @@ def _host_findings(
         yield refuse(f"model file damaged: {facts.model_problem}")
     if facts.engine is Presence.MISSING:
         yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")
+    yield from access_findings(applied, facts.access)
     if facts.port_user is not None and not _freed(applied, goal, catalogue, observed):
         yield refuse(
             f"port {applied.endpoint.port} is in use by a process of user {facts.port_user}:"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from appliance.domain.access import AccessFacts
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
 from appliance.domain.need import Source
 
@@ -57,6 +58,8 @@ class ProfileFacts:
     """The profile's file is not the one that was applied."""
     model_bytes: int | None = None
     """Size of the model's file; None: it is no single file, or cannot be seen."""
+    access: AccessFacts | None = None
+    """The ways to everything that the engine opens; None: its user does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """What a backend may touch: devices, network, files. Assignments for its [Service] section."""
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Final
 
 from appliance.domain.claims import Lease
+from appliance.domain.profile import Applied
 from appliance.planning.unit_identity import GPU_GROUPS
-from appliance.planning.unit_text import path_word
+from appliance.planning.unit_text import path_word, sections_of, words_of
 
 Entries = tuple[tuple[str, str], ...]
 
@@ -48,6 +50,9 @@ CONFINEMENT: Final[Entries] = (
 
 _HIDDEN: Final = ("/home", "/root", "/run/user")
 """What ProtectHome= covers."""
+PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - where nothing of ours is ever put
+"""What PrivateTmp= covers."""
+_NO: Final = frozenset({"no", "false", "off", "0", "n", "f"})
 _HOME_DEPTH: Final = 2
 """``/home/ana``: binding this or less would show a whole home."""
 
@@ -75,7 +80,7 @@ def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[st
         programs: Programs; each needs the installation around it.
         writable: Directories that a patch hook changes.
     """
-    shown = sorted({p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""})
+    shown = sorted(_shown(read, programs))
     homes = [p for p in writable if _hidden(p)]
     others = [p for p in writable if not _hidden(p)]
     return (
@@ -113,6 +118,62 @@ def own_directory(parent: str, name: str) -> Entries:
         ("TemporaryFileSystem", f"{path_word(parent)}:ro"),
         ("BindPaths", path_word(f"{parent}/{name}")),
     )
+
+
+class Sight(StrEnum):
+    """How a path looks from inside a unit."""
+
+    SHOWN = "shown"
+    """As it is outside."""
+    PASSED = "passed"
+    """An empty directory made by systemd, on the way to what is shown: anybody may enter it."""
+    HIDDEN = "hidden"
+
+
+def view_of(applied: Applied) -> frozenset[str]:
+    """What apply shows the unit of `applied` of places that are hidden otherwise."""
+    return frozenset(_shown(opened(applied), (applied.binary, *applied.programs)))
+
+
+def view_in(text: str) -> frozenset[str]:
+    """The same of a unit with this text, drop-ins after it; of a bind with two sides both."""
+    shown: set[str] = set()
+    protected = {"ProtectHome": "no", "PrivateTmp": "no"}
+    for key, value in (e for s in sections_of(text) if s.name == "Service" for e in s.entries):
+        if key in protected:
+            protected[key] = value.lower()
+        elif key in {"BindPaths", "BindReadOnlyPaths"}:
+            for word in words_of(value):
+                path = word.lstrip("-+").replace("%%", "%")
+                shown |= {path, *path.split(":")[:2]}
+    if protected["ProtectHome"] in {*_NO, "read-only"}:
+        shown |= {*_HIDDEN}
+    if protected["PrivateTmp"] in _NO:
+        shown |= {*PRIVATE}
+    return frozenset(shown)
+
+
+def opened(applied: Applied) -> tuple[str, ...]:
+    """Every path that leads to a file that the engine of `applied` opens."""
+    model = (applied.model_path,) if applied.model_path else ()
+    return (*model, *applied.files, *applied.places)
+
+
+def sight_of(path: str, view: Iterable[str]) -> Sight:
+    """How `path` looks from inside a unit with this `view`."""
+    if not _hidden(path) and not any(path.startswith(f"{top}/") for top in PRIVATE):
+        return Sight.SHOWN
+    if any(path == shown or path.startswith(f"{shown}/") for shown in view):
+        return Sight.SHOWN
+    if path in _HIDDEN or any(shown.startswith(f"{path}/") for shown in view):
+        return Sight.PASSED
+    return Sight.HIDDEN
+
+
+def _shown(read: Iterable[str], programs: Iterable[str]) -> set[str]:
+    """What of homes must be shown so that these can be read and run."""
+    shown = {p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""}
+    return {p for p in shown if not any(p.startswith(f"{other}/") for other in shown)}
 
 
 def _each(key: str, paths: Iterable[str]) -> Entries:

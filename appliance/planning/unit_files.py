@@ -237,10 +237,10 @@ def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
 def _files(spec: UnitSpec) -> sandbox.Entries:
     applied, patch = spec.applied, spec.patch
     socket = applied.endpoint.socket
-    programs = [applied.binary, *(patch.command[:1] if patch else ())]
+    programs = [applied.binary, *applied.programs, *(patch.command[:1] if patch else ())]
     outside = socket and not socket.startswith(f"/run/appliance-backend/{applied.name}/")
     return sandbox.files(
-        read=[applied.model_path] if applied.model_path else [],
+        read=sandbox.opened(applied),
         programs=programs,
         writable=[
             *(patch.writable if patch else ()),

@@ -1,13 +1,35 @@
 """Profiles become what their units are made from."""
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
 from appliance.planning.compile import Source, compile_applied, unseen
 from appliance.planning.engines import launch
 from appliance.planning.engines.rendering import LaunchContext
 from appliance.planning.estimates.headers import LookAtModel
 from appliance.planning.unit_commands import UnitSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Where the paths of a launch lead to."""
+
+    files: tuple[str, ...] = ()
+    """Further files that the engine reads."""
+    places: tuple[str, ...] = ()
+    """Where links lead to on the way to the model and to `files`."""
+    programs: tuple[str, ...] = ()
+
+
+Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
+"""Follows the links of a profile's model, its arguments and its further programs. Never raises."""
+
+
+def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
+    """A `Follow` for callers without a file system: nothing leads anywhere else."""
+    return Reached()
 
 
 def spec_of(
@@ -17,6 +39,7 @@ def spec_of(
     *,
     user: str | None = None,
     look: LookAtModel = unseen,
+    follow: Follow = unfollowed,
 ) -> UnitSpec:
     """The unit of `profile`.
 
@@ -26,11 +49,18 @@ def spec_of(
         context: The box.
         user: Who runs backends whose profile names nobody; None: each has a user of its own.
         look: Reads the headers of its model.
+        follow: Finds where the paths of a launch lead to.
     """
     started = launch(profile, context)
+    owner = profile.user or user or ""
+    applied = replace(compile_applied(profile, source, context, look), user=owner)
+    reached = follow(applied, started.argv[1:], profile.patch.command[:1] if profile.patch else ())
     return UnitSpec(
         applied=replace(
-            compile_applied(profile, source, context, look), user=profile.user or user or ""
+            applied,
+            files=reached.files,
+            places=reached.places,
+            programs=reached.programs,
         ),
         argv=started.argv,
         environment=started.environment,

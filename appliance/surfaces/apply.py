@@ -8,18 +8,21 @@ an apply that is cut short is finished by the next one. A running model is never
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TextIO
 
 from appliance import __version__
+from appliance.adapters.file_access import read_access
 from appliance.adapters.systemctl import Systemctl, running, stale
 from appliance.adapters.unit_store import ApplyBusyError, UnitStore
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
 from appliance.domain.protocol import Exit
+from appliance.planning.access import access_findings
 from appliance.planning.apply_plan import Action, ApplyPlan, Installed, plan_apply
 from appliance.planning.unit_commands import Layout
 from appliance.settings import Settings
@@ -160,7 +163,12 @@ def apply(settings: Settings, options: ApplyOptions, load: Load, manager: Manage
         return ApplyReport(
             plan=plan,
             errors=(*loaded.errors.values(), *gateway.errors),
-            warnings=(*warnings, *gateway.warnings, *engine_key_warnings(plan.catalogue)),
+            warnings=(
+                *warnings,
+                *gateway.warnings,
+                *engine_key_warnings(plan.catalogue),
+                *access_warnings(plan.catalogue, settings.unit_dir),
+            ),
             gateway_changed=told,
             adopted=adopted.settings,
             refused=adopted.refused,
@@ -189,6 +197,13 @@ def _installed(store: UnitStore, manager: Manager) -> tuple[Installed, tuple[str
         stale=stale(backends),
     )
     return found, tuple(warnings)
+
+
+def access_warnings(catalogue: Catalogue, unit_dir: Path) -> Iterator[str]:
+    """A sentence for each file that an engine could not open if it was started now."""
+    for name, applied in sorted(catalogue.items()):
+        for finding in access_findings(applied, read_access(applied, unit_dir)):
+            yield f"{name}: {finding.text}"
 
 
 def _told(store: UnitStore) -> Configuration | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance import __version__
+from appliance.adapters.file_access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
 from appliance.planning.engines.rendering import LaunchContext
@@ -42,6 +43,7 @@ def load_specs(settings: Settings) -> Loaded:
                 context,
                 user=settings.backend_user,
                 look=read_model,
+                follow=follow,
             )
             for name, profile in found.profiles.items()
         ),

@@ -62,6 +62,9 @@ ENTRY = st.builds(
     locks_memory=st.booleans(),
     assume_free=st.booleans(),
     user=TEXT,
+    files=st.lists(TEXT).map(tuple),
+    places=st.lists(TEXT).map(tuple),
+    programs=st.lists(TEXT).map(tuple),
     handling=HANDLING,
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.adapters.file_access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import SUFFIX, load_profile
 from appliance.adapters.systemctl import Systemctl
@@ -78,7 +79,12 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
             path=str(path.absolute()), sha256=hashlib.sha256(path.read_bytes()).hexdigest()
         )
         spec = spec_of(
-            profile, source, context_of(settings), user=settings.backend_user, look=read_model
+            profile,
+            source,
+            context_of(settings),
+            user=settings.backend_user,
+            look=read_model,
+            follow=follow,
         )
     except ProfileError as error:
         return Checked(file=str(path), spec=None, error=str(error))
