@@ -15,9 +15,10 @@ during a hold, while a command runs        left alone
 left down by a timed hold that is over     brought back, as after a crash
 =========================================  ==========================================
 
-The last deliberate act decides: who starts a rival by hand wants the box to serve, and when that rival
-is lost by accident the box serves what is committed. systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
-exits with an error on SIGTERM) is not a crash, hence the exact results below.
+systemd itself restarts a crashed engine; a stop by hand that ends badly (an engine that
+exits with an error on SIGTERM) is not a crash, hence the exact results below. Between a
+profile and its rivals the last deliberate act decides: who starts a rival wants the box to
+serve, and when that rival is lost by accident the box serves what is committed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,8 +102,8 @@ def evicted_in_vain(
 ) -> Mapping[str, str]:
     """Stopped committed profiles whose rival came later and was lost by accident, with that rival.
 
-    Times of the units are needed (`ObservedUnit.changed_s`, `stopped_s`). A profile whose end systemd has
-    forgotten is not among them: nobody knows whether the rival came after it.
+    Times of the units are needed (`ObservedUnit.changed_s`, `stopped_s`). A profile whose end
+    systemd has forgotten is not among them: nobody knows whether the rival came after it.
     """
     found: dict[str, str] = {}
     for name in sorted(committed):
