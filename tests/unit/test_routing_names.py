@@ -251,3 +251,34 @@ def test_a_served_name_twice_in_one_profile_counts_once() -> None:
     """Also one that is its own name."""
     directory = Directory({"a": routed("a", "a", "x", "x")})
     assert directory.names == {"a": ("a",), "x": ("a",)}
+
+
+@pytest.mark.parametrize("served", ["*-*-*-*-*-*x", "-*-*-*-*-*-?x", "**-***-**-**-*-*x"])
+@pytest.mark.parametrize("model", ["-" * 256, "-" * 255 + "y", "--x" * 85 + "-"])
+def test_many_stars_are_tried_in_a_moment(served: str, model: str) -> None:
+    """A name that almost fits is not tried with every star at every place."""
+    found = resolve(model, {"m": routed("m", served)}, State())
+    assert isinstance(found, Refusal)
+    assert found.code == "model_not_found"
+
+
+@pytest.mark.parametrize(
+    ("served", "model", "fits"),
+    [
+        ("a*b*c", "aXbYc", True),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "abbbcc", True),
+        ("a*b*c", "ac", False),
+        ("*ab*ab", "abab", True),
+        ("*ab*ab", "aab", False),
+        ("*a?*", "ba", False),
+        ("*a?*b", "aaab", True),
+        ("a**?", "a", False),
+        ("a.*", "axb", False),
+        ("*", "anything", True),
+    ],
+)
+def test_stars_and_question_marks(served: str, model: str, fits: bool) -> None:  # noqa: FBT001
+    """A star stands for any text, also none, a question mark for one character."""
+    found = resolve(model, {"m": routed("m", served)}, State())
+    assert isinstance(found, Routed) is fits

@@ -24,7 +24,7 @@ _WILDCARD: Final = re.compile(r"[*?]")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_NAME: Final = 256
-"""That a pattern is tried on: clients decide about the length, and trying can be slow."""
+"""That a pattern is tried on: clients decide about the length."""
 _RETRY_AFTER_S: Final = 10
 
 
@@ -169,11 +169,19 @@ def may_use(key: Key | None, profile: str) -> bool:
 
 
 def _pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:
-    # Runs of stars say no more than one, and would be slow to try.
-    wild = {"*": ".*", "?": "."}
-    parts = re.split(r"(\*|\?)", re.sub(r"\*+", "*", text))
-    fits = re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.DOTALL)
-    return _Pattern(fits=fits, literal=len(parts[0]), text=text, profiles=profiles)
+    first, *rest = (_literally(part) for part in re.split(r"\*+", text))
+    # Each part between two stars is taken where it first occurs, and for good: going back to look
+    # for a later place finds nothing more, and with many stars would take for ever.
+    between = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    end = f".*{rest[-1]}" if rest else ""
+    fits = re.compile(f"{first}{between}{end}", re.DOTALL)
+    literal = len(_WILDCARD.split(text, maxsplit=1)[0])
+    return _Pattern(fits=fits, literal=literal, text=text, profiles=profiles)
+
+
+def _literally(part: str) -> str:
+    """A part of a pattern without stars, as a regular expression."""
+    return ".".join(map(re.escape, part.split("?")))
 
 
 def _serves(name: str, state: State) -> bool:
