@@ -69,15 +69,19 @@ def read(
     """
     lines = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
     seen: dict[bytes, bytes] = {}
+    lists: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         low = name.lower()
         if low in _SPECIAL:
             if low in seen:
-                value = seen[low] + b"," + value  # noqa: PLW2901  # as one list
-            seen[low] = value
+                lists.setdefault(low, [seen[low]]).append(value)
+            else:
+                seen[low] = value
             if low != b"content-type":
                 continue
         lines += (name, b": ", value, b"\r\n")
+    for low, values in lists.items():
+        seen[low] = b",".join(values)
     framing = _framing(status, seen)
     if framing is None:
         return None

@@ -24,6 +24,7 @@ class Reading:
         "_dry",
         "_headers",
         "_parser",
+        "_part_bytes",
         "_pieces",
         "_reason",
         "_whole",
@@ -47,6 +48,8 @@ class Reading:
         self._pieces: list[bytes] = []
         self._whole = 0
         """How many of `_pieces` belong to chunks that are complete."""
+        self._part_bytes = 0
+        """In those behind them."""
         self._begun = 0
         """Answers that have begun, interim ones apart."""
         self._dry = 0
@@ -71,20 +74,21 @@ class Reading:
         """The body's bytes that may be passed on: whole chunks, large parts of one, or all."""
         pieces = self._pieces
         count = len(pieces)
-        if self._whole < count and not self.complete and self._waits(pieces):
+        if self._whole < count and not self.complete and self._waits():
             count = self._whole
         self._whole = 0
         if count == len(pieces):
             self._pieces = []
+            self._part_bytes = 0
             return pieces[0] if count == 1 else b"".join(pieces)
         payload = b"".join(pieces[:count])
         del pieces[:count]
         return payload
 
-    def _waits(self, pieces: list[bytes]) -> bool:
+    def _waits(self) -> bool:
         """Whether what there is of a chunk waits for the rest of it."""
         chunked = self.answer is not None and self.answer.framing is Framing.CHUNKED
-        return chunked and sum(map(len, pieces[self._whole :])) < _PART_BYTES
+        return chunked and self._part_bytes < _PART_BYTES
 
     @property
     def ends_with_connection(self) -> bool:
@@ -135,10 +139,12 @@ class Reading:
         elif not self.complete:
             self._dry = 0
             self._pieces.append(data)
+            self._part_bytes += len(data)
 
     def on_chunk_complete(self) -> None:
         """The end of a chunk."""
         self._whole = len(self._pieces)
+        self._part_bytes = 0
 
     def on_message_complete(self) -> None:
         """The end of an answer, also of an interim one."""

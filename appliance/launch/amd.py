@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from appliance.launch.gpu_words import DEVICE, EXACT, NO_DRIVER, OPAQUE, UNIFIED, DriverError
-from appliance.launch.kernel import meminfo, number_of, text_of
+from appliance.launch.kernel import is_number, meminfo, number_of, text_of
 from appliance.launch.processes import read
 
 TYPE_CHECKING = False
@@ -198,7 +198,7 @@ def _facts(text: str) -> dict[str, str]:
 def _number(text: str) -> int:
     """The number at the beginning, like ``1234 ns``; zero when there is none."""
     word = text.partition(" ")[0]
-    return int(word) if word.isdigit() else 0
+    return int(word) if is_number(word) else 0
 
 
 def _bytes(text: str) -> int:
@@ -235,7 +235,7 @@ def _kfd_addresses(root: str) -> dict[str, str]:
     for node in nodes:
         gpu = text_of(folder, node, "gpu_id")
         lines = (line.partition(" ") for line in text_of(folder, node, "properties").splitlines())
-        values = {name: int(value) for name, _, value in lines if value.isdigit()}
+        values = {name: int(value) for name, _, value in lines if is_number(value)}
         if gpu not in {"", "0"} and "location_id" in values:  # a processor's number is 0
             found[gpu] = _address_of(values.get("domain", 0), values["location_id"])
     return found

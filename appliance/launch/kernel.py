@@ -7,7 +7,13 @@ import os
 from appliance.launch.processes import read
 
 _MEMINFO = ("proc", "meminfo")
+_MOST_DIGITS = 20
 _NODES = ("sys", "devices", "system", "node")
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a decimal number as the kernel writes one, of at most 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def text_of(*path: str) -> str:
@@ -18,7 +24,7 @@ def text_of(*path: str) -> str:
 def number_of(*path: str) -> int | None:
     """A file with one decimal number; None when there is none."""
     text = text_of(*path)
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if is_number(text) else None
 
 
 def kib_table(text: str) -> dict[str, int]:
@@ -27,7 +33,7 @@ def kib_table(text: str) -> dict[str, int]:
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        if name and words[1:] == ["kB"] and words[0].isdigit():
+        if name and words[1:] == ["kB"] and is_number(words[0]):
             values[name.split()[-1]] = int(words[0]) << 10
     return values
 
