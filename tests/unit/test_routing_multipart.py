@@ -1,7 +1,6 @@
 """Forms: which model they ask for, and changes to their fields."""
 
 from collections.abc import Mapping
-from time import process_time
 
 import pytest
 
@@ -133,18 +132,6 @@ def test_a_form_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     """Rather than read in ours while the engine reads it in another."""
     with pytest.raises(BodyError):
         opened(KIND, body)
-
-
-@pytest.mark.parametrize("blank", [" ", "\t"])
-def test_blanks_in_the_head_of_a_part_cost_their_length(blank: str) -> None:
-    """Parts whose heads are as long as they may be, and blank, take milliseconds."""
-    padding = b"X:a" + blank.encode() * 7800 + b"a\r\n"
-    part = b"--b0\r\n" + padding + field("a", "1").removeprefix(b"--b0\r\n")
-    body = form(*[part] * 60, field("model", "w"))
-    begun_s = process_time()
-    assert read_model_part(KIND, body) == "w"
-    # An expression that looked for the end of the value took half a second a part.
-    assert process_time() - begun_s < 5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,560 @@
+"""Parsers that meet bytes from outside, each with inputs that grow."""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters import gateway_file, manifest
+from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
+from appliance.adapters.model_files.gguf import read_gguf
+from appliance.adapters.model_files.safetensors import HeaderError, read_safetensors
+from appliance.adapters.profile_files.loading import parse_profile
+from appliance.domain.errors import ApplianceError, ProfileError, StoreError
+from appliance.domain.gateway import Key, Routed, State
+from appliance.domain.profile import Endpoint
+from appliance.gateway import asked, intake, tails
+from appliance.gateway.heads import RequestHead
+from appliance.gateway.intake import Chunks
+from appliance.gateway.known import Known
+from appliance.gateway.reading import Reading
+from appliance.launch import amd, patch
+from appliance.launch.request import BadRequest, Request
+from appliance.planning.gateway_state import decode_state
+from appliance.planning.log_excerpt import excerpt
+from appliance.planning.routing import bodies, multipart, paths
+from appliance.planning.routing.changes import change
+from appliance.planning.routing.names import Directory
+from appliance.planning.routing.scanning import BodyError
+from appliance.planning.routing.visitors import Visitors
+from appliance.surfaces.key_desk import KeyDesk
+from tests.growth.cost import Call
+
+FILLERS: Final[Mapping[str, bytes]] = {
+    "blanks": b" ",
+    "tabs": b"\t",
+    "letters": b"a",
+    "digits": b"1",
+    "dots": b".",
+    "dashes": b"-",
+    "quotes": b'"',
+    "apostrophes": b"'",
+    "backslashes": b"\\",
+    "escaped quotes": b'\\"',
+    "brackets": b"[",
+    "braces": b"{",
+    "empty lists": b"[],",
+    "commas": b",",
+    "colons": b":",
+    "semicolons": b";",
+    "equals": b"a=",
+    "slashes": b"/",
+    "parents": b"../",
+    "percents": b"%",
+    "escapes": b"%25",
+    "words": b"a ",
+    "line ends": b"\r\n",
+    "newlines": b"\n",
+    "high bytes": b"\xc3\xa9",
+    "nothing": b"\0",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One parser."""
+
+    parse: Callable[[bytes], object]
+    """Has to take whatever comes; what a caller expects of it is no error here."""
+    around: Sequence[tuple[bytes, bytes]]
+    """What stands before and behind the part that grows."""
+    most: int
+    """Bytes, the most that it is ever given, or as many as tell."""
+    more: Mapping[str, bytes] | None = None
+    """Further things to repeat, that mean something to this parser."""
+
+    def cases(self) -> Iterator[tuple[str, Callable[[int], Call]]]:
+        """Every input by a name: makes, of a size, a call that parses it."""
+        for number, (before, behind) in enumerate(self.around):
+            for name, filler in {**FILLERS, **(self.more or {})}.items():
+                yield f"{name} in {number}", self._maker(before, filler, behind)
+
+    def _maker(self, before: bytes, filler: bytes, behind: bytes) -> Callable[[int], Call]:
+        def make(size: int) -> Call:
+            data = before + filler * (size // len(filler)) + behind
+            return lambda: self.parse(data)
+
+        return make
+
+
+_KIND: Final = "multipart/form-data; boundary=b0"
+_NAMED: Final = b'--b0\r\nContent-Disposition: form-data; name="a"'
+_CHANGES: Final = change(
+    model="m", set_={"a": 1, "b.c": 2}, strip=("chat_template_kwargs.enable_thinking", "x")
+)
+
+
+def _form(data: bytes) -> None:
+    with contextlib.suppress(BodyError):
+        multipart.opened(_KIND, data).rewritten(_CHANGES)
+
+
+def _media_type(data: bytes) -> None:
+    with contextlib.suppress(BodyError):
+        multipart.opened(data.decode("latin-1"), b"--b0--")
+
+
+def _json(data: bytes) -> None:
+    with contextlib.suppress(BodyError):
+        bodies.opened(data).rewritten(_CHANGES)
+
+
+def _any_body(data: bytes) -> None:
+    head = intake.head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
+    assert isinstance(head, RequestHead)
+    with contextlib.suppress(BodyError):
+        asked.opened(head, data)
+
+
+def _head(data: bytes) -> None:
+    intake.head(data, 100)
+    known = Known.of(data)
+    if known is not None:
+        known.fits(data)
+
+
+def _path(data: bytes) -> None:
+    with contextlib.suppress(paths.PathError):
+        paths.place("GET", data.decode("latin-1"))
+
+
+def _chunks(data: bytes) -> None:
+    Chunks().feed(data)
+
+
+def _chunks_in_pieces(data: bytes) -> None:
+    chunks = Chunks()
+    for at in range(len(data)):
+        chunks.feed(data[at : at + 1])
+        chunks.pieces.clear()
+
+
+def _answer(data: bytes) -> None:
+    reading = Reading()
+    reading.feed(data)
+    reading.take()
+
+
+def _answer_in_pieces(data: bytes) -> None:
+    reading = Reading()
+    for at in range(len(data)):
+        reading.feed(data[at : at + 1])
+        reading.take()
+
+
+def _tail(data: bytes) -> None:
+    tail = data[-8192:]
+    tails.is_stream(tail)
+    tails.output_tokens(tail)
+    tails.tok_s(tail)
+
+
+_DIRECTORY: Final = Directory(
+    {
+        "m": Routed(
+            name="m",
+            served=("*-*-*-*-*-*x", "a*a*a*a*a*b", "*a?a*a?a*a?b", "**/**/**x"),
+            engine_name="m",
+            endpoint=Endpoint(port=9000),
+        )
+    }
+)
+
+
+def _model(data: bytes) -> None:
+    _DIRECTORY.resolve(data.decode("latin-1"), State())
+
+
+def _visitor(data: bytes) -> None:
+    visitors = Visitors.of(("a",), ("http://a",))
+    visitors.refusal(data, None, None)
+    visitors.refusal(None, data, None)
+    visitors.refusal(None, b"http://" + data, None)
+
+
+def _supervisor_line(data: bytes) -> None:
+    """What the gateway is told on gateway.sock."""
+    with contextlib.suppress(ValueError, RecursionError):
+        decode_state(json.loads(data))
+
+
+class _Keys:
+    """A few keys, of which none is ever changed."""
+
+    def all(self) -> Sequence[StoredKey]:
+        return [
+            StoredKey(id=f"{n}", key=Key(name="aaaa" * n), sha256="", created_unix_s=0.0)
+            for n in range(1, 9)
+        ]
+
+    def add(self, key: Key, now_unix_s: float) -> tuple[str, StoredKey]:
+        return "", StoredKey(id="", key=key, sha256="", created_unix_s=now_unix_s)
+
+    def remove(self, name: str) -> Sequence[StoredKey]:  # noqa: ARG002
+        return ()
+
+
+def _key_name(data: bytes) -> None:
+    """An argument of the control socket that is compared with every key's name."""
+    desk = KeyDesk(_Keys(), lambda _names: None, lambda: 0.0)
+    for action in ("add", "rm"):
+        with contextlib.suppress(ApplianceError):
+            desk.answer({"action": action, "name": data.decode("latin-1")}, "ana")
+
+
+def _control_line(data: bytes) -> None:
+    """A line as both control sockets read it."""
+
+    async def read() -> None:
+        reader = asyncio.StreamReader(limit=1 << 20)
+        for at in range(0, len(data), 4096):
+            reader.feed_data(data[at : at + 4096])
+        reader.feed_data(b"\n")
+        with contextlib.suppress(ValueError, RecursionError):
+            json.loads(await reader.readline())
+
+    asyncio.run(read())
+
+
+def _run_request(data: bytes) -> None:
+    text = data.decode("latin-1")
+    with contextlib.suppress(BadRequest):
+        Request({"argv": [text], "env": {text: text}, "cwd": "/", "gpus": "all", "umask": 0})
+
+
+def _file_parser(name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    def parse(data: bytes) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, name)
+            path.write_bytes(data)
+            with contextlib.suppress(HeaderError, StoreError):
+                read(path)
+
+    return parse
+
+
+def _safetensors(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "little") + data
+
+
+def _profile(data: bytes) -> None:
+    with contextlib.suppress(ProfileError):
+        parse_profile("m", data)
+
+
+def _manifest(data: bytes) -> None:
+    with contextlib.suppress(StoreError):
+        manifest.decode(data)
+
+
+def _configuration(data: bytes) -> None:
+    with contextlib.suppress(StoreError):
+        gateway_file.decode(data)
+
+
+def _amd(data: bytes) -> None:
+    """A card, its node of amdkfd, and a descriptor, of which all say the same."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        card = root / "sys/class/drm/card0/device"
+        node = root / "sys/class/kfd/kfd/topology/nodes/1"
+        info, links = root / "proc/1/fdinfo", root / "proc/1/fd"
+        for folder in (card, node, info, links):
+            folder.mkdir(parents=True)
+        (card / "uevent").write_bytes(b"DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n" + data)
+        (links / "3").symlink_to("/dev/dri/renderD128")
+        for file in (card / "mem_info_vram_total", card / "mem_info_vram_used", info / "3"):
+            file.write_bytes(b"drm-pdev:\t0000:03:00.0\n" + data)
+        (node / "gpu_id").write_bytes(data)
+        (node / "properties").write_bytes(data)
+        amd.Driver(amd.cards(str(root)), str(root)).read(with_processes=True)
+
+
+def _log(data: bytes) -> None:
+    excerpt(data.decode("latin-1").split("\n"))
+
+
+def _patch_output(data: bytes) -> None:
+    patch.missing(data.decode("latin-1").split("\n"), ("P4", "a", "[x]"))
+
+
+_REQUEST: Final = b"POST /v1/x HTTP/1.1\r\nHost: a\r\n"
+_LINES: Final = {
+    "headers": b"X: a\r\n",
+    "lists": b"Connection: a,b\r\n",
+    "folds": b"X: a\r\n b\r\n",
+}
+_DOCUMENT: Final = b'{"format":1,"version":"1","profiles":'
+
+SUBJECTS: Final[Mapping[str, Subject]] = {
+    "head of a form's part": Subject(
+        parse=_form,
+        around=[
+            (_NAMED + b"\r\nX:a", b"a\r\n\r\nw\r\n--b0--"),
+            (_NAMED + b"\r\nX", b"a\r\n\r\nw\r\n--b0--"),
+            (_NAMED + b"; ", b"a\r\n\r\nw\r\n--b0--"),
+            (_NAMED[:-2], b'"\r\n\r\nw\r\n--b0--'),
+            (_NAMED + b"\r\nContent-Type: text/plain; charset=", b"\r\n\r\nw\r\n--b0--"),
+        ],
+        most=8 << 10,
+        more={"parameters": b';a="b"', "headers": b"X: a\r\n"},
+    ),
+    "form": Subject(
+        parse=_form,
+        around=[
+            (_NAMED + b"\r\n\r\n", b"\r\n--b0--"),
+            (_NAMED + b"\r\n\r\n", b""),
+            (b"", b"--b0--"),
+        ],
+        most=1 << 20,
+        more={
+            "parts": _NAMED + b"\r\n\r\nw\r\n",
+            "almost boundaries": b"\r\n--b",
+            "padded parts": _NAMED + b"\r\nX:a" + b" " * 4000 + b"a\r\n\r\nw\r\n",
+        },
+    ),
+    "Content-Type": Subject(
+        parse=_media_type,
+        around=[
+            (b"multipart/form-data; ", b"x"),
+            (b'multipart/form-data; boundary="', b'"'),
+            (b"multipart/form-data; boundary=", b""),
+            (b"", b"; boundary=b0"),
+        ],
+        most=32 << 10,
+        more={"parameters": b';a="b"'},
+    ),
+    "JSON": Subject(
+        parse=_json,
+        around=[
+            (b"", b""),
+            (b'{"a":"', b'"}'),
+            (b'{"a":', b"}"),
+            (b'{"a":[', b"1]}"),
+            (b"{", b'"model":"a"}'),
+            (b'{"model":"a"', b"}"),
+            (b'{"b":{"', b'":1}}'),
+            (b'{"chat_template_kwargs":{', b'"a":1}}'),
+        ],
+        most=1 << 20,
+        more={
+            "members": b'"a":1,',
+            "stripped members": b'"x":1,',
+            "escapes of names": b"\\u0061",
+            "numbers": b"1,",
+            "objects": b'{"a":{}},',
+            "words": b"null,",
+        },
+    ),
+    "beginning of a body": Subject(
+        parse=_any_body,
+        around=[(b"", b"{"), (b"\xff\xfe", b"{\0")],
+        most=1 << 20,
+        more={"wide blanks": b" \0", "wider blanks": b"\0\0\0 ", "marks": b"\xef\xbb\xbf"},
+    ),
+    "request head": Subject(
+        parse=_head,
+        around=[
+            (_REQUEST + b"X: ", b"\r\n\r\n"),
+            (_REQUEST + b"X", b": a\r\n\r\n"),
+            (_REQUEST + b"Content-Type: a", b"\r\n\r\n"),
+            (_REQUEST + b"Content-Type: multipart/form-data; charset=", b"\r\n\r\n"),
+            (_REQUEST + b"Connection: ", b"\r\nContent-Length: 1\r\n\r\n"),
+            (_REQUEST + b"Content-Length: ", b"\r\n\r\n"),
+            (_REQUEST, b"\r\n"),
+            (b"GET / HTTP/1.1\r\nHost: ", b"\r\n\r\n"),
+            (b"GET /", b" HTTP/1.1\r\nHost: a\r\n\r\n"),
+            (b"GET http://", b"/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+            (b"GET http://a/", b" HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ],
+        most=32 << 10,
+        more=_LINES,
+    ),
+    "path": Subject(
+        parse=_path,
+        around=[(b"/", b""), (b"/v1/", b"/slots")],
+        most=32 << 10,
+        more={"escaped parents": b"%2e%2e/", "twice escaped": b"%252e/", "long escapes": b"%2525"},
+    ),
+    "chunks": Subject(
+        parse=_chunks,
+        around=[
+            (b"1;", b"\r\na\r\n0\r\n\r\n"),
+            (b"1", b"\r\na\r\n0\r\n\r\n"),
+            (b"ffff\r\n", b""),
+            (b"0\r\n", b"\r\n"),
+            (b"", b"0\r\n\r\n"),
+        ],
+        most=1 << 20,
+        more={**_LINES, "small chunks": b"1\r\na\r\n", "extensions": b";a=b"},
+    ),
+    "chunks, byte by byte": Subject(
+        parse=_chunks_in_pieces,
+        around=[(b"fffff\r\n", b""), (b"", b"")],
+        most=8 << 10,
+        more={"small chunks": b"1\r\na\r\n"},
+    ),
+    "answer": Subject(
+        parse=_answer,
+        around=[
+            (b"HTTP/1.1 200 ", b"\r\nContent-Length: 1\r\n\r\na"),
+            (b"HTTP/1.1 200 OK\r\nX: ", b"\r\nContent-Length: 1\r\n\r\na"),
+            (b"HTTP/1.1 200 OK\r\nConnection: ", b"\r\nContent-Length: 1\r\n\r\na"),
+            (b"HTTP/1.1 200 OK\r\n", b"\r\n"),
+            (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"\r\n"),
+        ],
+        most=256 << 10,
+        more={
+            **_LINES,
+            "small chunks": b"1\r\na\r\n",
+            "interim answers": b"HTTP/1.1 100 Continue\r\n\r\n",
+        },
+    ),
+    "answer, byte by byte": Subject(
+        parse=_answer_in_pieces,
+        around=[
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n", b""),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b""),
+        ],
+        most=8 << 10,
+    ),
+    "tail of an answer": Subject(
+        parse=_tail,
+        around=[(b"", b""), (b'"completion_tokens"', b"1"), (b'{"predicted_per_second":1', b"}")],
+        most=8 << 10,
+        more={"keys": b'"completion_tokens"', "lines": b"\ndata:"},
+    ),
+    "model's name": Subject(
+        parse=_model,
+        around=[(b"", b""), (b"a", b"c"), (b"-", b"a")],
+        most=256,
+        more={"pairs": b"a-", "triples": b"aba"},
+    ),
+    "Host and Origin": Subject(
+        parse=_visitor,
+        around=[(b"", b""), (b"[", b"]"), (b"http://", b":1")],
+        most=32 << 10,
+        more={"groups": b"1:", "parts": b"1."},
+    ),
+    "line of a control socket": Subject(
+        parse=_control_line,
+        around=[(b"", b""), (b'{"verb":"', b'"}'), (b'{"args":[', b"1]}")],
+        most=1 << 18,
+        more={"numbers": b"1,", "members": b'"a":1,'},
+    ),
+    "state that the gateway is told": Subject(
+        parse=_supervisor_line,
+        around=[(b'{"standings":{"', b'":"serving"}}'), (b'{"held":[', b'"a"]}')],
+        most=1 << 18,
+        more={"names": b'"a",'},
+    ),
+    "name of a key": Subject(
+        parse=_key_name, around=[(b"", b""), (b"aaaa", b"a")], most=1 << 16, more={"pairs": b"ab"}
+    ),
+    "request of run": Subject(parse=_run_request, around=[(b"", b""), (b"/", b"")], most=1 << 18),
+    "GGUF": Subject(
+        parse=_file_parser("m.gguf", read_gguf),
+        around=[
+            (b"GGUF\3\0\0\0" + b"\0" * 8 + (1 << 16).to_bytes(8, "little"), b""),
+            (b"GGUF\3\0\0\0" + (1 << 18).to_bytes(8, "little") + b"\0" * 8, b""),
+        ],
+        most=1 << 20,
+        more={
+            "keys": b"\1\0\0\0\0\0\0\0a\4\0\0\0\1\0\0\0",
+            "empty lists": b"\1\0\0\0\0\0\0\0a\x09\0\0\0\4\0\0\0" + b"\0" * 8,
+            "tensors": b"\1\0\0\0\0\0\0\0a" + b"\0" * 16,
+        },
+    ),
+    "safetensors": Subject(
+        parse=lambda data: _file_parser("m.safetensors", read_safetensors)(_safetensors(data)),
+        around=[(b"", b""), (b'{"', b'":1}'), (b'{"a":{"data_offsets":[', b"1]}}")],
+        most=1 << 20,
+        more={"members": b'"a":1,', "numbers": b"1,"},
+    ),
+    "profile": Subject(
+        parse=_profile,
+        around=[
+            (b"", b""),
+            (b'engine = "command"\ndescription = "', b'"\nport = 9000\n'),
+            (b'description = """', b'"""\n'),
+            (b"served = [", b"]\n"),
+            (b"a", b" = 1\n"),
+            (b"[", b"]\n"),
+        ],
+        most=16 << 10,
+        more={
+            "keys": b"a = 1\n",
+            "tables": b"[a]\n",
+            "lists of tables": b"[[a]]\n",
+            "comments": b"#\n",
+            "long strings": b'"""',
+            "inline tables": b"{a=1},",
+            "texts": b'"a",',
+        },
+    ),
+    "file of keys": Subject(
+        parse=_file_parser(KEY_FILE, read_keys),
+        around=[(b"", b""), (b'{"format":1,"keys":[', b"]}"), (b'{"format":1,"', b'":[]}')],
+        most=512 << 10,
+        more={"objects": b'{"id":"a"},'},
+    ),
+    "manifest": Subject(
+        parse=_manifest,
+        around=[(b"", b""), (_DOCUMENT + b'{"', b'":{}}}'), (_DOCUMENT + b"[", b"]}")],
+        most=1 << 20,
+        more={"objects": b'{"name":"a"},'},
+    ),
+    "gateway.json": Subject(
+        parse=_configuration,
+        around=[
+            (b"", b""),
+            (b'{"format":1,"addresses":[', b'"a"]}'),
+            (b'{"format":1,"', b'":1}'),
+        ],
+        most=512 << 10,
+        more={"texts": b'"a",', "members": b'"port":1,'},
+    ),
+    "files of the amdgpu driver": Subject(
+        parse=_amd,
+        around=[(b"drm-memory-vram: ", b" KiB\n")],
+        most=16 << 10,
+        more={"pairs": b"a: 1\n", "properties": b"location_id 768\n", "settings": b"a=b\n"},
+    ),
+    "log of an engine": Subject(
+        parse=_log,
+        around=[(b"", b""), (b"ERROR", b"x"), (b"(A", b"")],
+        most=64 << 10,
+        more={
+            "processes": b"(A pid=1) ",
+            "half processes": b"(A",
+            "numbers": b"1.1.",
+            "colours": b"\x1b[1;",
+            "margins": b"| + ",
+            "levels": b"ERROR ",
+            "tracebacks": b"Traceback (most recent call last):\n",
+            "errors": b"Error",
+        },
+    ),
+    "output of a patch": Subject(
+        parse=_patch_output,
+        around=[(b"", b""), (b"P4 ", b" applied")],
+        most=64 << 10,
+        more={"names": b"P4 ", "words": b"skipped ", "verdicts": b"not applied "},
+    ),
+}
