@@ -5,7 +5,7 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway bench-reload bench-profiles fuzz chaos lock clean
+  bench-headers bench-gateway bench-reload bench-profiles bench-hostile fuzz chaos lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -36,11 +36,11 @@ others:
 demo:
 	scripts/demo.sh
 
-## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles: figures, the last line
+## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile: figures, the last line
 ## as JSON (root)
 ## bench-headers, bench-gateway: the same, for anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
-  bench-profiles: bench-%: $(VENV)/.complete
+  bench-profiles bench-hostile: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n

@@ -165,7 +165,7 @@ class Gateway(BaseModel):
         default=64 << 20, description="of one request, such as one with pictures in it"
     )
     max_buffered: MemorySize = Field(
-        default=192 << 20, description="of all requests that are being read or wait, together"
+        default=160 << 20, description="of all requests that are being read or wait, together"
     )
     idle: Deadline = Field(
         default=75.0, description="until a connection without a request is closed"

@@ -101,7 +101,7 @@ class Limits:
     head_bytes: int = 32 << 10
     headers: int = 100
     body_bytes: int = 64 << 20
-    buffered_bytes: int = 192 << 20
+    buffered_bytes: int = 160 << 20
     """Of all request bodies that wait or are being read, together: the process may take 300 MiB."""
     connections: int = 1024
     head_s: float = 15.0

@@ -71,6 +71,7 @@ class ClientConnection(asyncio.Protocol):
         "_owner",
         "_paused",
         "_place",
+        "_queued",
         "_rest",
         "_step",
         "_transport",
@@ -103,6 +104,8 @@ class ClientConnection(asyncio.Protocol):
         self._overrun = False
         """Something that was read belongs to the next request: there can be none."""
         self._paused = False
+        self._queued = False
+        """What came ahead of its turn waits for it."""
         self._exchange: Exchange | None = None
         self._blocked_bytes = 0
         """Of what the client does not take, when that was last looked at."""
@@ -125,14 +128,14 @@ class ClientConnection(asyncio.Protocol):
         """Bytes from the client."""
         step = self._step
         if step is _HEAD:
-            self._read_head(self._rest + data if self._rest else data)
+            if not self._queued:
+                self._read_head(self._rest + data if self._rest else data)
+            else:
+                self._hear_ahead(data)
         elif step is _BODY:
             self._read_body(data)
         elif step is _BUSY:
-            self._rest += data
-            if len(self._rest) > _AHEAD:
-                self.engine_blocked(blocked=True)
-            self._count_ahead()
+            self._hear_ahead(data)
         elif step is _TUNNEL and self._exchange is not None:
             self._exchange.upstream(data)
 
@@ -164,7 +167,7 @@ class ClientConnection(asyncio.Protocol):
         if self._step is _BUSY or self._step is _TUNNEL:
             self.deadline_s = inf
         elif self._step is _HEAD:
-            self._loop.call_soon(self._next)
+            self._queue()
         if self._exchange is not None:
             self._exchange.client_blocked(blocked=False)
 
@@ -273,6 +276,13 @@ class ClientConnection(asyncio.Protocol):
             self._owner.buffered_bytes -= len(self._body.data)
             self._body = None
 
+    def _hear_ahead(self, data: bytes) -> None:
+        """Keep what comes ahead of its turn."""
+        self._rest += data
+        if len(self._rest) > _AHEAD:
+            self.engine_blocked(blocked=True)
+        self._count_ahead()
+
     def _count_ahead(self) -> bool:
         """Count what has come ahead of its turn; False: there is no room for it."""
         more = len(self._rest) - self._ahead_bytes
@@ -323,10 +333,17 @@ class ClientConnection(asyncio.Protocol):
             idle_s = ASK_AGAIN_S if self._owner.closing else self._owner.limits.idle_s
             self.deadline_s = self._loop.time() + idle_s
             if self._rest or self._paused:
-                self._loop.call_soon(self._next)
+                self._queue()
+
+    def _queue(self) -> None:
+        """Have `_next` called when it is this connection's turn."""
+        if not self._queued:
+            self._queued = True
+            self._owner.queue(self._next)
 
     def _next(self) -> None:
         """Look at what came while the last request was answered."""
+        self._queued = False
         if self._step is not _HEAD or self._transport is None or self._blocked_bytes:
             return
         self.deadline_s = self._loop.time() + self._owner.limits.idle_s

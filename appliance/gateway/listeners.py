@@ -30,6 +30,8 @@ from appliance.gateway.networks import Changes, InterfaceAddress, addresses_of
 _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
+_ACCEPTORS: Final = 16
+"""Of each place: libuv's server takes one connection in each turn of the event loop."""
 _HANDSHAKE_S: Final = 10.0
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78
@@ -104,7 +106,7 @@ class Listeners:
         self._serve = serve
         self._tls = tls
         self._sockets = {place_of(listener): listener for listener in inherited}
-        self._servers: dict[Place, asyncio.Server] = {}
+        self._servers: dict[Place, list[asyncio.Server]] = {}
         self._refused: set[Place] = set()
 
     @property
@@ -140,8 +142,9 @@ class Listeners:
 
     def close(self) -> None:
         """Take nobody any more; others who have the sockets may."""
-        for server in self._servers.values():
-            server.close()
+        for servers in self._servers.values():
+            for server in servers:
+                server.close()
         for listener in self._sockets.values():
             listener.close()
         self._servers.clear()
@@ -171,13 +174,16 @@ class Listeners:
         self._refused.discard(place)
         tls = None if place.loopback else self._tls
         # A server closes its socket for good; ours is for whoever comes after.
-        self._servers[place] = await asyncio.get_running_loop().create_server(
-            lambda: self._serve(place),
-            sock=self._sockets[place].dup(),
-            backlog=_BACKLOG,
-            ssl=tls,
-            ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
-        )
+        self._servers[place] = [
+            await asyncio.get_running_loop().create_server(
+                lambda: self._serve(place),
+                sock=self._sockets[place].dup(),
+                backlog=_BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
+            )
+            for _ in range(_ACCEPTORS)
+        ]
         _log.info("listening on %s%s", place, " with TLS" if tls else "")
 
     def _complain(self, place: Place, error: OSError) -> None:
@@ -186,7 +192,7 @@ class Listeners:
             _log.error("cannot listen on %s: %s", place, error.strerror)
 
     def _close(self, place: Place) -> None:
-        if server := self._servers.pop(place, None):
+        for server in self._servers.pop(place, ()):
             server.close()
         self._sockets.pop(place).close()
         self._keeper.drop(place.name)

@@ -1,5 +1,6 @@
 """What connections, requests and the front know of each other."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from appliance.domain.gateway import Key, Limits, Refusal, Routed
@@ -66,6 +67,10 @@ class Owner(Relay, Protocol):
 
     def joined(self, client: Guest) -> Refusal | None:
         """A client has connected; a refusal when there are too many and nobody gives way."""
+        ...
+
+    def queue(self, step: Callable[[], None]) -> None:
+        """Call this when a few others have had their turn: requests that came ahead of theirs."""
         ...
 
     def buffered(self, client: Guest, size: int) -> Refusal | None:

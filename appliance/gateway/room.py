@@ -75,12 +75,20 @@ class Room:
         """In the order in which they came."""
         self._others = 0
         """Of them, those of other machines."""
+        self._refused: set[str] = set()
+        """Owners for whom nobody gave way since `look_again`: finding that out takes a millisecond."""
+        self._refused_bytes: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._guests)
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(tuple(self._guests))
+
+    def look_again(self) -> None:
+        """Forget who was refused."""
+        self._refused.clear()
+        self._refused_bytes.clear()
 
     def enter(self, guest: Guest) -> Refusal | None:
         """Let a connection in; somebody else may have to go. A refusal: nobody has more than it."""
@@ -105,13 +113,18 @@ class Room:
             self._others -= not guest.local
 
     def _make_room(self, newcomer: Guest, among: list[Guest]) -> Refusal | None:
+        if newcomer.owner in self._refused:
+            return CROWDED
         shares = [guest.share(number) for number, guest in enumerate(among)]
         at_once = max(1, self._limits.connections // _AT_ONCE)
         gone = giving_way(shares, newcomer.owner, least=1, most=at_once)
         for place in gone:
             self.leave(among[place])
             among[place].give_way(CROWDED)
-        return None if gone else CROWDED
+        if gone:
+            return None
+        self._refused.add(newcomer.owner)
+        return CROWDED
 
     def buffer(self, guest: Guest, used: int) -> Refusal | None:
         """See that all bytes that are kept fit. A refusal: those of this connection do not.
@@ -123,6 +136,8 @@ class Room:
         most = self._limits.buffered_bytes
         if used <= most - most // _RESERVE or (guest.local and used <= most):
             return None
+        if guest.owner in self._refused_bytes:
+            return BUSY
         found = [(one, one.bytes_share(n)) for n, one in enumerate(self._guests)]
         shares = [(one, share) for one, share in found if share is not None]
         if not guest.local and used <= most:
@@ -137,4 +152,7 @@ class Room:
         for one in leaving:
             if one is not guest:
                 one.give_way(BUSY)
-        return BUSY if guest in leaving or not leaving else None
+        if leaving and guest not in leaving:
+            return None
+        self._refused_bytes.add(guest.owner)
+        return BUSY

@@ -80,5 +80,6 @@ class ScanQueue:
             found: Found = end.value
             return found
         except BodyError as error:
-            return error
+            # Its frames would hold the body until the garbage collector comes by.
+            return error.with_traceback(None)
         return scan

@@ -76,6 +76,8 @@ class Waiting:
         self._router = router
         self._limits = limits
         self._places: dict[Held, _Place] = {}
+        self._refused: set[str] = set()
+        """Owners for whom nobody gave way since somebody left."""
         self._keeper: asyncio.Task[None] | None = None
         self._moving: _Place | None = None
         """The place of the request that is being tried again: it may come back to it."""
@@ -104,15 +106,20 @@ class Waiting:
 
     def _make_room(self, newcomer: Held) -> bool:
         """Refuse the newest request of whoever has the most; False: nobody has more."""
+        if newcomer.owner in self._refused:
+            return False
         places = [*self._places, newcomer]
         shares = [Share(one.owner, 1, Use.WORKING, -n) for n, one in enumerate(places)]
         gone = giving_way(shares, newcomer.owner, least=1)
         for place in gone:
             places[place].refuse(FULL)
+        if not gone:
+            self._refused.add(newcomer.owner)
         return bool(gone)
 
     def remove(self, held: Held) -> None:
         """A request waits no longer."""
+        self._refused.clear()
         self._places.pop(held, None)
 
     def refuse_all(self, why: Refusal) -> int:

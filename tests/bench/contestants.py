@@ -25,6 +25,7 @@ from tests.bench.native import program
 from tests.fakes.unit_specs import made
 
 START_S = 15.0
+_UNIT = Path(__file__).parents[2] / "units" / "appliance-gateway.service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +87,44 @@ def nginx(tools: Tools, engine_port: int, folder: Path) -> Iterator[Contestant]:
 
 
 @contextmanager
-def gateway(engine_port: int, folder: Path) -> Iterator[Contestant]:
-    """The gateway's process as its unit runs it, with one profile that serves."""
+def sink() -> Iterator[Contestant]:
+    """The engine that takes anything."""
+    port = free_port()
+    with _running([sys.executable, "-m", "tests.bench.sink", str(port)], port) as found:
+        yield found
+
+
+@contextmanager
+def gateway(
+    engine_port: int, folder: Path, others: Mapping[str, int] | None = None
+) -> Iterator[Contestant]:
+    """The gateway's process as its unit runs it, with one profile that serves.
+
+    Args:
+        engine_port: Of its engine.
+        folder: For the gateway's files.
+        others: Further profiles with their engines' ports; those of port 0 are on their way and do
+            not come.
+    """
     port = free_port()
     for place in ("applied", "run", "state"):
         (folder / place).mkdir()
     configuration = Configuration(port=port, state_dir=str(folder / "state"), log_level="warning")
     (folder / "applied" / GATEWAY_FILE).write_text(encode_configuration(configuration, "1"))
     profile = made("fast", "gpu-0", endpoint=Endpoint(port=engine_port))
-    (folder / "applied" / MANIFEST).write_text(encode_manifest({"fast": profile}, "1"))
-    state = State(standings={"fast": Standing.SERVING}, committed=("fast",))
+    ports = dict(others or {})
+    more = {name: made(name, endpoint=Endpoint(port=at or 1)) for name, at in ports.items()}
+    profiles = {"fast": profile, **more}
+    (folder / "applied" / MANIFEST).write_text(encode_manifest(profiles, "1"))
+    standings = {n: Standing.SERVING if at else Standing.COMING for n, at in ports.items()}
+    standings["fast"] = Standing.SERVING
+    state = State(standings=standings, committed=("fast",))
     (folder / "run" / STATE_FILE).write_text(json.dumps(encode_state(state)))
-    environment = os.environ | {
+    lines = _UNIT.read_text(encoding="utf-8").splitlines()
+    said = [line.partition("=")[2] for line in lines if line.startswith("Environment=")]
+    environment = {
+        **os.environ,
+        **dict(text.split("=", 1) for text in said),
         "APPLIANCE_APPLIED_DIR": str(folder / "applied"),
         "RUNTIME_DIRECTORY": str(folder / "run"),
     }

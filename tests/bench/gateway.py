@@ -111,7 +111,7 @@ def main() -> int:
     """Print the figures, the last line as JSON."""
     asked = _options().parse_args()
     found = tools()
-    _go_before_others()
+    go_before_others()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         direct = stack.enter_context(engine())
@@ -127,7 +127,7 @@ def main() -> int:
     return 0
 
 
-def _go_before_others() -> None:
+def go_before_others() -> None:
     """Be scheduled first, with all children; only root may, and others measure what is left.
 
     Both are needed: kernels that group processes by session let niceness count within one alone.

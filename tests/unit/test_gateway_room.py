@@ -93,6 +93,8 @@ def test_bytes_of_other_machines_stay_below_seven_eighths() -> None:
     assert room.buffer(second, 1570) is not None
     assert here.told == first.told == []
     first.size, second.size = 800, 620
+    assert room.buffer(second, 1570) is not None
+    room.look_again()
     assert room.buffer(second, 1570) is None
     assert [one.code for one in first.told] == ["busy"]
     assert room.buffer(here, 1600) is None

@@ -1,14 +1,19 @@
 """One client that takes all there is does not shut out the others."""
 
 import asyncio
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from appliance.domain.gateway import Standing
+from appliance.domain.gateway import Configuration, Standing
+from appliance.gateway.listeners import Listeners
 from tests.fakes.engine_server import Talk, answering, chunk, sized
 from tests.unit.relay.rig import QUICK, get, post, rigged
+from tests.unit.test_gateway_listeners import Shelf, free_port
 
 CROWDED = replace(QUICK, connections=4, head_s=5.0, body_s=5.0)
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
@@ -248,3 +253,39 @@ async def test_long_bodies_that_are_no_json() -> None:
             answer = await rig.ask(head.format(len(body), kind).encode() + body)
             assert answer.status == 200
         assert [heard.body for heard in rig.engine.heard] == [bytes(40_000), form]
+
+
+async def test_newcomers_behind_a_crowd_of_newcomers() -> None:
+    """Many connections are taken in each turn of the event loop, not one."""
+    met = 0
+
+    class Door(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            nonlocal met
+            met += 1
+            transport.close()
+
+    port = free_port()
+    listeners = Listeners(Configuration(port=port), (), keeper=Shelf(), serve=lambda _: Door())
+    await listeners.open()
+    with ExitStack() as stack:
+        for _ in range(64):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        for _ in range(8):
+            await asyncio.sleep(0)
+        assert met > 32
+        await until(lambda: met == 64)
+    listeners.close()
+    await asyncio.sleep(0.05)
+
+
+async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:
+    """However many clients have sent requests ahead, everybody else is served in between."""
+    async with rigged(answering()) as rig:
+        taken: list[int] = []
+        for number in range(30):
+            rig.front.queue(partial(taken.append, number))
+        await asyncio.sleep(0)
+        assert len(taken) == 8
+        await until(lambda: len(taken) == 30)
+        assert taken == list(range(30))

@@ -1,0 +1,78 @@
+"""The queue of long bodies that are being read."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Generator
+from functools import partial
+
+from appliance.gateway.scan_queue import Found, ScanQueue
+from appliance.planning.routing.bodies import BodyError
+
+
+class Large:
+    """Stands for a body."""
+
+
+def steps(
+    count: int, log: list[str], name: str, fails: Large | None = None
+) -> Generator[None, None, Found]:
+    """A body that takes so many steps; it fails when it holds something."""
+    body = fails
+    for _ in range(count):
+        log.append(name)
+        yield
+    if body is not None:
+        raise BodyError(name)
+    return None
+
+
+def note(ended: list[str], name: str, _: Found | BodyError) -> None:
+    """Remember who has come to an end."""
+    ended.append(name)
+
+
+async def turns(queue: ScanQueue) -> None:
+    """Let the queue come to its end."""
+    while queue.busy:
+        await asyncio.sleep(0)
+
+
+async def test_owners_take_turns() -> None:
+    """One that has sent many bodies does not come before one that has sent one."""
+    queue, log, ended = ScanQueue(), list[str](), list[str]()
+    for name in ("a1", "a2", "a3"):
+        queue.add("a", steps(2, log, name), partial(note, ended, name))
+    queue.add("b", steps(2, log, "b1"), lambda _: ended.append("b1"))
+    await turns(queue)
+    assert log == ["a1", "b1", "a1", "b1", "a2", "a2", "a3", "a3"]
+    assert ended == ["a1", "b1", "a2", "a3"]
+
+
+async def test_cancelled_bodies_are_not_read_on() -> None:
+    """Nobody is told, and the others go on."""
+    queue, log, ended = ScanQueue(), list[str](), list[str]()
+    first = queue.add("a", steps(5, log, "a1"), lambda _: ended.append("a1"))
+    queue.add("a", steps(1, log, "a2"), lambda _: ended.append("a2"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await turns(queue)
+    assert log == ["a1", "a2"]
+    assert ended == ["a2"]
+
+
+async def test_refused_bodies_are_let_go_at_once() -> None:
+    """The error does not hold what was read: garbage collection may be minutes away."""
+    queue, told = ScanQueue(), list[str]()
+    body = Large()
+    alive = weakref.ref(body)
+    gc.disable()
+    try:
+        scan = steps(1, [], "refused", body)
+        queue.add("a", scan, lambda found: told.append(str(found)))
+        del scan, body
+        await turns(queue)
+        assert told == ["refused"]
+        assert alive() is None
+    finally:
+        gc.enable()
