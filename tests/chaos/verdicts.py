@@ -30,7 +30,7 @@ ENDED_BY_SOMEBODY: Final = re.compile(
 )
 FORGOTTEN: Final = re.compile(r"^not started since the supervisor began$")
 EVICTED: Final = re.compile(r"^evicted by \S+, which ")
-NAMES_A_FAILURE: Final = re.compile(r"^(start|repair) (failed|refused): .+")
+NAMES_A_FAILURE: Final = re.compile(r"^(start|switch|restart|repair) (failed|refused): .+")
 
 
 class Rest(StrEnum):
