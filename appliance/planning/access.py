@@ -13,7 +13,7 @@ from typing import Final
 from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.profile import Applied
 from appliance.planning.findings import Finding, refuse, warn
-from appliance.planning.sandbox import PRIVATE, Sight, sight_of, view_in, view_of
+from appliance.planning.sandbox import PRIVATE, Sight, is_concealed, sight_of, view_in, view_of
 from appliance.planning.unit_identity import BACKEND_GROUP
 
 _MOST_TOLD: Final = 3
@@ -23,13 +23,20 @@ def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Fin
     """What the engine of `applied` could not open; None: nobody can tell who it runs as."""
     if facts is None:
         return ()
-    view = view_of(applied) if facts.unit is None else view_in(facts.unit)
+    view = _view(applied, facts)
     obstacles = (o for walk in facts.walks for o in _obstacles(walk, facts, view))
     found = tuple({o.text: o for o in obstacles}.values())
     if len(found) <= _MOST_TOLD:
         return found
     told = found[:_MOST_TOLD]
     return (*told, warn(f"{len(found) - len(told)} further files have the same trouble"))
+
+
+def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
+    """What the unit is shown; nothing where nothing of it is asked for, which is the usual case."""
+    if not any(is_concealed(node.path) for walk in facts.walks for node in walk.nodes):
+        return frozenset()
+    return view_of(applied) if facts.unit is None else view_in(facts.unit)
 
 
 def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator[Finding]:

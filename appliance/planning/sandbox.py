@@ -159,9 +159,14 @@ def opened(applied: Applied) -> tuple[str, ...]:
     return (*model, *applied.files, *applied.places)
 
 
+def is_concealed(path: str) -> bool:
+    """Whether a unit sees `path` only if it is shown it."""
+    return _hidden(path) or any(path.startswith(f"{top}/") for top in PRIVATE)
+
+
 def sight_of(path: str, view: Iterable[str]) -> Sight:
     """How `path` looks from inside a unit with this `view`."""
-    if not _hidden(path) and not any(path.startswith(f"{top}/") for top in PRIVATE):
+    if not is_concealed(path):
         return Sight.SHOWN
     if any(path == shown or path.startswith(f"{shown}/") for shown in view):
         return Sight.SHOWN
