@@ -28,7 +28,12 @@ from appliance.adapters.sd import Readiness, named_sockets
 from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
-from appliance.domain.names import GATEWAY_USER, REQUEST_SOCKET_UNIT, SUPERVISOR_SOCKET_UNIT
+from appliance.domain.names import (
+    GATEWAY_USER,
+    JOBS_SOCKET,
+    REQUEST_SOCKET_UNIT,
+    SUPERVISOR_SOCKET_UNIT,
+)
 from appliance.domain.protocol import Exit
 from appliance.ports import Profiles
 from appliance.services.ledger import LedgerKeeper
@@ -67,7 +72,7 @@ async def run(settings: Settings) -> None:
     )
     await store.open()
     gateway = SocketGateway(settings.control_socket.with_name("gateway.sock"))
-    async with SystemdUnits() as units:
+    async with SystemdUnits(settings.control_socket.with_name(JOBS_SOCKET)) as units:
         outside = Outside(
             units=units,
             backend=HttpBackend(),

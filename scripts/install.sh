@@ -35,7 +35,8 @@ readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket
-  appliance-supervisor.service appliance-boot.service appliance-gateway.socket appliance-gateway.service)
+  appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
+  appliance-gateway.service)
 readonly service_users=(appliance appliance-gateway appliance-backend)
 readonly gateway=appliance-gateway.service
 readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
@@ -258,10 +259,15 @@ enable_units() { # those that this release has
 # start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway}.service \
-    appliance-{supervisor,request,gateway}.socket 2>/dev/null || true
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs}.service \
+    appliance-{supervisor,request,jobs,gateway}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
-  [[ ! -e $unit_dir/appliance-request.socket ]] || systemctl start appliance-request.socket
+  local unit
+  for unit in appliance-{request,jobs}.socket; do
+    [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
+  done
+  # Its socket starts it again, from this release.
+  systemctl stop appliance-jobs.service 2>/dev/null || true
   reapply
   start_gateway
   systemctl restart appliance-supervisor.service || {

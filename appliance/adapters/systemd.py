@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -23,10 +24,12 @@ from appliance.adapters.dbus import (
     SystemBus,
     unit_path,
 )
+from appliance.adapters.jobs import JobQueue
 from appliance.adapters.pulse import Pulse, PulseChange
 from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
+from appliance.launch.jobs import START, STOP
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
@@ -48,9 +51,14 @@ _GAVE_UP: Final = "start-limit-hit"
 
 
 class SystemdUnits:
-    """The port `Units` on the system bus. Use it as an async context manager."""
+    """The port `Units` on the system bus. Use it as an async context manager.
 
-    def __init__(self) -> None:
+    Args:
+        jobs: The socket where jobs are asked for: polkit allows none over the bus.
+    """
+
+    def __init__(self, jobs: Path) -> None:
+        self._queue = JobQueue(jobs)
         self._bus = SystemBus(on_changed=self._changed, on_job_removed=self._job_removed)
         self._pulse = Pulse()
         self._boot_id = ""
@@ -158,27 +166,27 @@ class SystemdUnits:
 
     async def start(self, name: str) -> None:
         """Queue a start of profile `name`; does not wait."""
-        await self._job("StartUnit", unit_of(name))
+        await self._job(START, unit_of(name))
 
     async def stop(self, name: str) -> None:
         """Queue a stop of profile `name`; does not wait."""
-        await self._job("StopUnit", unit_of(name))
+        await self._job(STOP, unit_of(name))
 
     async def start_run(self) -> None:
         """Queue a start of the unit that runs a command of an operator; does not wait."""
-        await self._job("StartUnit", RUN_UNIT)
+        await self._job(START, RUN_UNIT)
 
     async def stop_run(self) -> None:
         """Queue a stop of that unit, with everything that runs in it; does not wait."""
-        await self._job("StopUnit", RUN_UNIT)
+        await self._job(STOP, RUN_UNIT)
 
     async def start_hold(self) -> None:
         """Start the unit that conflicts with every backend; returns when it is active."""
-        await self._await_job(await self._job("StartUnit", HOLD_UNIT))
+        await self._await_job(await self._job(START, HOLD_UNIT))
 
     async def stop_hold(self) -> None:
         """Stop that unit."""
-        await self._await_job(await self._job("StopUnit", HOLD_UNIT))
+        await self._await_job(await self._job(STOP, HOLD_UNIT))
 
     def _watch(self, units: Iterable[str]) -> None:
         new = [unit for unit in units if unit not in self._watched]
@@ -257,12 +265,11 @@ class SystemdUnits:
 
     async def _job(self, verb: str, unit: str) -> str:
         try:
-            (path,) = await self._bus.manager(verb, "ss", unit, "replace")
+            return await self._queue.queue(verb, unit)
         except CallError as error:
             raise _translated(error, unit) from error
         except TimeoutError as error:
             raise UnitError(f"systemd does not answer about {unit}") from error
-        return str(path)
 
     async def _await_job(self, path: str) -> None:
         result = self._early.pop(path, None)

@@ -1,4 +1,7 @@
-"""The polkit rule: which units the daemon may start and stop without being root."""
+"""The polkit rule: which units the daemon may clear of a failure, and keep loaded, without being root.
+
+No jobs: polkit is not told their mode, and some modes reach other units (launch.jobs).
+"""
 
 from collections.abc import Iterable
 from json import dumps
@@ -8,8 +11,7 @@ from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.planning.unit_text import sealed
 
 RULE_FILE: Final = "50-appliance.rules"
-APPLY_UNIT: Final = "appliance-apply.service"
-_VERBS: Final = ("start", "stop", "restart", "reset-failed", "ref")
+_VERBS: Final = ("reset-failed", "ref")
 _RULE: Final = """\
 var UNITS = {units};
 var VERBS = {verbs};
@@ -28,11 +30,11 @@ polkit.addRule(function(action, subject) {{
 def polkit_rule(
     profiles: Iterable[str], *, source: str, version: str, user: str = "appliance"
 ) -> str:
-    """The rule for `user` on the backends of `profiles`, the hold, the run and the apply unit.
+    """The rule for `user` on the backends of `profiles`, the hold and the run.
 
     Names are exact: newer systemd asks with the same action when a transient unit is made, so
     that a prefix would let the daemon run anything as root.
     """
-    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, RUN_UNIT, APPLY_UNIT]
+    units = [*sorted(map(unit_of, profiles)), HOLD_UNIT, RUN_UNIT]
     body = _RULE.format(units=dumps(units, indent=2), verbs=dumps(_VERBS), user=dumps(user))
     return sealed(body, source=source, version=version, comment="//", adoptable=False)

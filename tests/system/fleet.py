@@ -14,6 +14,14 @@ __all__ = ["ENGINE", "OPERATOR", "STRANGER", "Answer", "Fleet"]
 PROFILES: Final = "/etc/appliance/profiles"
 OPERATOR: Final = "ana"
 STRANGER: Final = "bob"
+_JOB: Final = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as jobs:
+    jobs.connect("/run/appliance/jobs.sock")
+    jobs.sendall(sys.argv[1].encode() + b"\\n")
+    print(jobs.makefile().readline())
+"""
+"""Asks the program that queues jobs for one."""
 _GPUS: Final = 2
 """As many as a box with pretend GPUs has when it boots."""
 
@@ -151,6 +159,11 @@ class Fleet:
         ).stdout
         units = [line.split()[0] for line in listed.splitlines() if line.strip()]
         return [u.removeprefix("appliance-backend-").removesuffix(".service") for u in units]
+
+    def job(self, request: str, user: str) -> str:
+        """What the program that queues jobs answers to a user, or how it cannot be asked."""
+        done = self.box.run("/usr/bin/python3", "-c", _JOB, request, user=user, check=False)
+        return (done.stdout + done.stderr).strip()
 
     def main_pid(self, name: str) -> int:
         """The engine's process id in the box; 0: none."""

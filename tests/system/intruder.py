@@ -143,7 +143,8 @@ def of_an_engine(supervisor: int, engine: int) -> Mapping[str, Way]:
         "read the keys": read(f"{STATE}/keys.json"),
         "write the commitment": appended(f"{STATE}/active"),
         "read the history": read(f"{STATE}/state.sqlite"),
-        "start units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "clear units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
         # What is.
         "take its own lease": locked("/run/appliance-claimed/gpu-0"),
         "write its own state": appended("/var/lib/appliance-backend/a/kept"),
@@ -171,7 +172,8 @@ def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
         "write the history": appended(f"{STATE}/state.sqlite"),
         "add to the state": appended(f"{STATE}/intruder"),
         "read the history": read(f"{STATE}/state.sqlite"),
-        "start units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "clear units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
         "take a lease": locked("/run/appliance-leases/cpu"),
         "be the gateway for the supervisor": connected("/run/appliance/gateway.sock"),
         # What never was allowed.

@@ -17,6 +17,7 @@ SLEEP = "[Service]\nExecStart=/bin/sleep 600\n"
 FOREIGN = ("ssh.service", "appliance-backend-evil.service", "appliance-backend-a-evil.service")
 """Not ours: an ordinary service, and two whose names only begin like those of backends."""
 CANARY = "xylophonist"
+MODES = ("replace", "fail", "flush", "isolate", "replace-irreversibly", "ignore-dependencies")
 
 MUTATIONS = [
     ("switch", "b"),
@@ -100,16 +101,51 @@ def test_stranger_may_look(fleet: Fleet, words: str) -> None:
 
 
 def test_daemon_tends_our_units(fleet: Fleet) -> None:
-    """The daemon's user may start, stop, restart and reset our backends and the hold."""
-    for command in (
-        "restart appliance-backend-a.service",
-        "reset-failed appliance-backend-a.service",
+    """The daemon's user may start and stop our backends and the hold, and reset them."""
+    fleet.box.run("systemctl reset-failed appliance-backend-a.service", user=DAEMON)
+    for request in (
         "stop appliance-backend-a.service",
         "start appliance-hold.service",
         "stop appliance-hold.service",
         "start appliance-backend-a.service",
     ):
-        fleet.box.run(f"systemctl {command}", user=DAEMON)
+        assert fleet.job(request, DAEMON).startswith("job /org/freedesktop/systemd1/job/")
+        fleet.box.wait_for('test -z "$(systemctl list-jobs --no-legend)"')
+    assert serving(fleet) == ["a"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("verb", ["start", "stop", "restart"])
+def test_daemon_chooses_no_job_mode(fleet: Fleet, verb: str, mode: str) -> None:
+    """No mode of a job is its to choose, on its own units too: `flush` cancels others' jobs."""
+    before = state(fleet)
+    command = f"systemctl {verb} --job-mode={mode} appliance-backend-b.service"
+    done = fleet.box.run(command, user=DAEMON, check=False)
+    assert done.returncode != 0, done
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "start ssh.service",
+        "start appliance-backend-evil.service",
+        "start appliance-backend-b.service flush",
+        "isolate appliance-backend-b.service",
+        "start reboot.target",
+    ],
+)
+def test_no_other_job_is_queued(fleet: Fleet, request_: str) -> None:
+    """The program that queues jobs takes starts and stops of applied units, and no mode."""
+    before = state(fleet)
+    assert fleet.job(request_, DAEMON).startswith("error org.freedesktop.DBus.Error.AccessDenied")
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize("user", [BACKEND, GATEWAY_USER, OPERATOR, STRANGER])
+def test_nobody_else_has_jobs_queued(fleet: Fleet, user: str) -> None:
+    """Its socket is the daemon's alone."""
+    assert "PermissionError" in fleet.job("stop appliance-backend-a.service", user)
     assert serving(fleet) == ["a"]
 
 

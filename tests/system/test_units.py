@@ -46,12 +46,13 @@ def test_apply_works_as_a_unit_that_the_daemon_may_start(fleet: Fleet) -> None:
     """Inside its sandbox it installs units and the rule, and makes systemd read them."""
     fleet.pair()
     fleet.profile("c", 9003)
-    start = ("systemctl", "start", "appliance-apply.service")
-    fleet.box.run(*start, user="appliance")
+    assert fleet.job("start appliance-apply.service", "appliance").startswith("job ")
+    fleet.box.wait_for("test -e /etc/systemd/system/appliance-backend-c.service")
+    fleet.box.wait_for('test -z "$(systemctl list-jobs --no-legend)"')
     shown = fleet.box.run("systemctl show -P Conflicts appliance-backend-c.service").stdout
     assert {UNIT, "appliance-hold.service"} <= set(shown.split())
-    fleet.box.run("systemctl", "start", "appliance-backend-c.service", user="appliance")
-    assert fleet.active() == ["c"]
+    assert fleet.job("start appliance-backend-c.service", "appliance").startswith("job ")
+    fleet.wait_serving("c")
 
 
 def test_the_daemon_may_touch_nothing_else(fleet: Fleet) -> None:

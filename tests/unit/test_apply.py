@@ -271,7 +271,7 @@ def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
     box.profile("a")
     box.profile("b", port=9001)
     box.apply()
-    edit(box.settings.polkit_rule, '"start", ', "")
+    edit(box.settings.polkit_rule, '"reset-failed", ', "")
     (box.settings.profiles_dir / "a.toml").unlink()
     assert box.apply() == Exit.FAILED
     assert f"{RULE_FILE} was changed by hand and may name it" in box.out
@@ -517,7 +517,7 @@ def test_an_edited_rule_is_left(box: Box) -> None:
     """The polkit rule is guarded like a unit."""
     box.profile("a")
     box.apply()
-    edited = edit(box.settings.polkit_rule, '"start", ', "")
+    edited = edit(box.settings.polkit_rule, '"reset-failed", ', "")
     assert box.apply() == Exit.FAILED
     assert box.settings.polkit_rule.read_text() == edited
     assert box.apply(discard=True) == Exit.OK

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.names import REQUEST_SOCKET, REQUEST_SOCKET_UNIT
+from appliance.domain.names import JOBS_SOCKET, REQUEST_SOCKET, REQUEST_SOCKET_UNIT
 from appliance.planning.gateway_units import GATEWAY_SOCKET
 from appliance.planning.unit_text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
 PREFIX = "/opt/appliance/current"
 RUN = "appliance-run.service"
+JOBS = "appliance-jobs.service"
 SERVICES = sorted(p.name for p in UNITS.glob("*.service"))
 needs_systemd_analyze = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
@@ -34,6 +35,8 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-gateway.service",
         "appliance-gateway.socket",
         "appliance-hold.service",
+        "appliance-jobs.service",
+        "appliance-jobs.socket",
         "appliance-request.socket",
         "appliance-run.service",
         "appliance-supervisor.service",
@@ -105,6 +108,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-boot.service": ["multi-user.target"],
         "appliance-gateway.service": ["multi-user.target"],
         "appliance-gateway.socket": ["sockets.target"],
+        "appliance-jobs.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
@@ -113,7 +117,7 @@ def test_who_starts_at_boot() -> None:
 
 def test_root_programs_run_isolated() -> None:
     """-I: neither the environment nor a working directory chooses what root imports."""
-    for service in ("appliance-apply.service", "appliance-boot.service", RUN):
+    for service in ("appliance-apply.service", "appliance-boot.service", JOBS, RUN):
         assert values(service, "User", "Service") == []
         assert values(service, "ExecStart", "Service")[0].startswith(f"{PREFIX}/bin/python -I -m ")
 
@@ -219,6 +223,15 @@ def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> 
     assert values(request, "Service", "Socket") == [SUPERVISOR]
     assert request == REQUEST_SOCKET_UNIT
     assert values(request, "ListenStream", "Socket")[0].endswith(f"/{REQUEST_SOCKET}")
+
+
+def test_jobs_are_queued_for_the_supervisor_alone() -> None:
+    """The program of root that queues them answers one user; it is started by its socket."""
+    socket = JOBS.replace(".service", ".socket")
+    assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
+    assert values(socket, "SocketMode", "Socket") == ["0600"]
+    assert values(socket, "ListenStream", "Socket") == [f"/run/appliance/{JOBS_SOCKET}"]
+    assert values(JOBS, "WantedBy", "Install") == []
 
 
 def test_the_gateways_memory_outlives_it() -> None:

@@ -1,0 +1,122 @@
+"""Queues jobs for the supervisor: ``ExecStart=`` of appliance-jobs.service, resident, as root.
+
+systemd lets polkit see a job's unit and verb, but not its mode, and some modes reach beyond the unit:
+``flush`` cancels every job on the box, ``replace-irreversibly`` can hold up a shutdown. So polkit
+allows the supervisor no jobs at all; it asks here, and every job has the mode ``replace``.
+
+One line a connection: ``start UNIT`` or ``stop UNIT``. The answer is a line, too: ``job PATH``,
+the job's object path, or ``error NAME TEXT``, with the name of a D-Bus error. Who may connect is
+the socket's mode. Units are those that `appliance apply` has installed, and the static ones below.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+from appliance.launch.journal import ERROR, WARNING, say
+from appliance.launch.manager import PRIVATE_SOCKET, RefusedError, queue_job
+from appliance.launch.options import EX_USAGE, Options, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+START = "start"
+STOP = "stop"
+ACCESS_DENIED = "org.freedesktop.DBus.Error.AccessDenied"
+FAILED = "org.freedesktop.DBus.Error.Failed"
+MAX_LINE_BYTES = 4096
+_METHODS = {START: "StartUnit", STOP: "StopUnit"}
+_STATIC = frozenset({"appliance-hold.service", "appliance-run.service", "appliance-apply.service"})
+_APPLIED = "/var/lib/appliance-applied/units"
+"""Root's copies of the units that it has installed, by their names."""
+_FLAGS = ("applied-units", "systemd", "listen-fd")
+"""All of them for tests; the unit gives none."""
+_FIRST_FD = 3
+_REQUEST_TIMEOUT_S = 2.0
+
+
+class Refusal(Exception):  # noqa: N818
+    """There will be no job; `name` is a D-Bus error's, `str()` says why."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET) -> str:
+    """Do what a request asks for; returns the answer's line."""
+    verb, _, unit = line.partition(" ")
+    try:
+        return f"job {_queued(verb, unit, applied, systemd)}"
+    except Refusal as error:
+        text = " ".join(str(error).split())
+        say(WARNING, f"no job for {line!r:.200}: {text}")
+        return f"error {error.name} {text}"
+
+
+def parse_answer(line: str) -> str:
+    """The job's object path in an answer. Raises `Refusal`."""
+    kind, _, rest = line.rstrip("\n").partition(" ")
+    if kind == "job" and rest:
+        return rest
+    name, _, text = rest.partition(" ")
+    raise Refusal(name or FAILED, text or "appliance-jobs.service does not answer")
+
+
+def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
+    method = _METHODS.get(verb)
+    if method is None:
+        raise Refusal(ACCESS_DENIED, "a job is a start or a stop")
+    if unit not in _STATIC and not _is_applied(unit, applied):
+        raise Refusal(ACCESS_DENIED, "the unit is none that was applied")
+    try:
+        return queue_job(method, unit, path=systemd)
+    except RefusedError as error:
+        raise Refusal(error.name or FAILED, str(error)) from error
+    except OSError as error:
+        raise Refusal(FAILED, f"systemd cannot be asked: {error}") from error
+
+
+def _is_applied(unit: str, directory: str) -> bool:
+    ours = unit.startswith("appliance-backend-") and unit.endswith(".service")
+    return ours and "/" not in unit and "\0" not in unit and os.path.isfile(f"{directory}/{unit}")
+
+
+def _serve(connection: socket.socket, options: Options) -> None:
+    connection.settimeout(_REQUEST_TIMEOUT_S)
+    line = b""
+    while not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+        chunk = connection.recv(MAX_LINE_BYTES - len(line))
+        if not chunk:
+            return
+        line += chunk
+    text = answer(
+        line.decode(errors="replace").rstrip("\n"),
+        applied=options.text("applied-units", _APPLIED),
+        systemd=options.text("systemd", PRIVATE_SOCKET),
+    )
+    connection.sendall(text.encode() + b"\n")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve for ever."""
+    try:
+        options = Options(argv, _FLAGS)
+        listener = socket.socket(fileno=options.whole("listen-fd") or _FIRST_FD)
+    except (UsageError, OSError) as error:
+        say(ERROR, f"jobs: {error}")
+        return EX_USAGE
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                _serve(connection, options)
+            except OSError as error:
+                say(WARNING, f"a request was lost: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

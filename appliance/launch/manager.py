@@ -1,0 +1,139 @@
+"""Jobs for systemd, over the private socket that it keeps for root: StartUnit and StopUnit.
+
+As much of the D-Bus wire format as these two calls need (D-Bus Specification, "Message Protocol"),
+because the standard library has none, and a resident program of root is to have nothing else.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRIVATE_SOCKET = "/run/systemd/private"
+_TIMEOUT_S = 20.0
+_AUTHENTICATION = b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n"
+"""30 is "0", root's uid, in hexadecimal. As libsystemd sends it, BEGIN comes along at once: what
+arrives together with BEGIN, after the answer, systemd 252 leaves in its buffer until more comes."""
+_MAX_MESSAGE_BYTES = 64 << 10
+_HEADER = struct.Struct("<cBBBIII")
+_CALL, _RETURN, _ERROR = 1, 2, 3
+_PATH, _INTERFACE, _MEMBER, _ERROR_NAME, _REPLY_SERIAL = 1, 2, 3, 4, 5
+_DESTINATION, _SIGNATURE = 6, 8
+_SERIAL = 1
+
+
+class RefusedError(Exception):
+    """systemd answered a call with an error. `name` is the error's D-Bus name."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET) -> str:
+    """Call ``StartUnit`` or ``StopUnit`` with the mode ``replace``; returns the job's object path.
+
+    Raises `RefusedError`, and OSError when systemd does not answer, or answers nonsense.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(path)
+        connection.sendall(_AUTHENTICATION)
+        if not _line(connection).startswith(b"OK "):
+            raise OSError("systemd does not let us in")
+        connection.sendall(call(method, unit, "replace"))
+        while True:
+            kind, fields, text = _message(connection)
+            if fields.get(_REPLY_SERIAL) == _SERIAL and kind in {_RETURN, _ERROR}:
+                break
+    if kind == _ERROR:
+        raise RefusedError(str(fields.get(_ERROR_NAME, "")), text)
+    return text
+
+
+def call(method: str, *arguments: str) -> bytes:
+    """One method call of systemd's manager, all of whose arguments are strings."""
+    body = b""
+    for argument in arguments:
+        body = _padded(body, 4) + _string(argument)
+    fields = b""
+    for code, kind, value in (
+        (_PATH, b"o", _string("/org/freedesktop/systemd1")),
+        (_INTERFACE, b"s", _string("org.freedesktop.systemd1.Manager")),
+        (_MEMBER, b"s", _string(method)),
+        (_DESTINATION, b"s", _string("org.freedesktop.systemd1")),
+        (_SIGNATURE, b"g", bytes([len(arguments)]) + b"s" * len(arguments) + b"\0"),
+    ):
+        fields = _padded(fields, 8) + bytes([code, 1]) + kind + b"\0" + value
+    header = _HEADER.pack(b"l", _CALL, 0, 1, len(body), _SERIAL, len(fields))
+    return _padded(header + fields, 8) + body
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<I", len(raw)) + raw + b"\0"
+
+
+def _padded(data: bytes, to: int) -> bytes:
+    return data + b"\0" * (-len(data) % to)
+
+
+def _line(connection: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\r\n"):
+        line += _exactly(connection, 1)
+        if len(line) > _MAX_MESSAGE_BYTES:
+            raise OSError("systemd says too much")
+    return line
+
+
+def _message(connection: socket.socket) -> tuple[int, dict[int, object], str]:
+    """Kind, header fields and first text of the next message."""
+    header = _exactly(connection, _HEADER.size)
+    order, kind, _flags, _version, body_bytes, _serial, field_bytes = _HEADER.unpack(header)
+    padded_bytes = field_bytes + -field_bytes % 8
+    if order != b"l" or padded_bytes + body_bytes > _MAX_MESSAGE_BYTES:
+        raise OSError("systemd does not speak D-Bus as we do")
+    rest = _exactly(connection, padded_bytes + body_bytes)
+    try:
+        fields = dict(_fields(rest[:field_bytes]))
+        text = _text(rest, padded_bytes) if body_bytes and kind in {_RETURN, _ERROR} else ""
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise OSError("systemd's message is damaged") from error
+    return kind, fields, text
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, object]]:
+    place = 0
+    while place < len(data):
+        code, kind = data[place], data[place + 2 : place + 3]
+        place += 4
+        if kind == b"u":
+            yield code, struct.unpack_from("<I", data, place)[0]
+            place += 4
+        elif kind == b"g":
+            place += data[place] + 2
+        else:
+            text = _text(data, place)
+            yield code, text
+            place += 4 + len(text.encode()) + 1
+        place += -place % 8
+
+
+def _text(data: bytes, place: int) -> str:
+    (length,) = struct.unpack_from("<I", data, place)
+    return data[place + 4 : place + 4 + length].decode()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    chunks = b""
+    while len(chunks) < count:
+        chunk = connection.recv(count - len(chunks))
+        if not chunk:
+            raise OSError("systemd hung up")
+        chunks += chunk
+    return chunks
