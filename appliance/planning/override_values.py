@@ -129,11 +129,19 @@ _HOME: Final = re.compile(r"/home/([^/]+/)?")
 
 
 def _is_data(word: str) -> bool:
-    """Whether `word` is the path of data: not, not in and not around what is the system's."""
+    """Whether `word` is the path of data, in characters that need no quotes."""
     match = _PATH.fullmatch(word)
-    if match is None or {".", ".."} & set(match[1].split("/")):
+    return match is not None and is_data_path(match[1])
+
+
+def is_data_path(path: str) -> bool:
+    """Whether an absolute path lies apart from the system's and the appliance's directories.
+
+    A path around one of those, a whole home, and a path with ``..`` do not.
+    """
+    if {".", ".."} & set(path.split("/")):
         return False
-    path = f"{match[1]}/"
+    path = f"{path.rstrip('/')}/"
     around = any(path.startswith(top) or top.startswith(path) for top in _NOT_DATA)
     return not around and _HOME.fullmatch(path) is None
 

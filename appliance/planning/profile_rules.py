@@ -11,13 +11,11 @@ from appliance.planning.engines.rendering import HF_SCHEME
 from appliance.planning.engines.tasks import task_problems
 from appliance.planning.engines.xllamacpp import PACKAGED_MODEL
 from appliance.planning.handling import handling_problems
+from appliance.planning.override_values import is_data_path, is_foreign_unit
 from appliance.planning.overrides import refusal
 from appliance.planning.problems import Problem
 
 _HF: Final = re.compile(r"hf:[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?\Z", re.ASCII)
-_UNIT: Final = re.compile(
-    r"[\w:.\\@-]+\.(service|socket|target|mount|automount|device|timer|path|slice)\Z", re.ASCII
-)
 _EMBEDDED: Final = "xllamacpp"
 
 
@@ -29,6 +27,7 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
         *_binary(profile),
         *_need(profile),
         *_order(profile),
+        *_patch(profile),
         *handling_problems(profile),
         *_overrides(profile),
         *variable_problems(profile),
@@ -80,12 +79,25 @@ def _need(profile: Profile) -> Iterator[Problem]:
 
 def _order(profile: Profile) -> Iterator[Problem]:
     for place, unit in enumerate(profile.order.after):
-        if _UNIT.match(unit) is None:
-            text = f'"{unit}" is not the name of a unit, such as network-online.target'
-            yield Problem(where=("order", "after", place), text=text)
-        elif unit.startswith("appliance-"):
+        where = ("order", "after", place)
+        if unit.startswith("appliance-"):
             text = f'"{unit}": the order among the appliance\'s own units is fixed'
-            yield Problem(where=("order", "after", place), text=text)
+            yield Problem(where=where, text=text)
+        elif not is_foreign_unit(unit):
+            text = (
+                f'"{unit}" is not a unit that a model may wait for, such as network-online.target'
+            )
+            yield Problem(where=where, text=text)
+
+
+def _patch(profile: Profile) -> Iterator[Problem]:
+    for place, path in enumerate(profile.patch.writable if profile.patch else ()):
+        if not is_data_path(path):
+            text = (
+                f'"{path}" is a directory of the system or the appliance, or a whole home: '
+                "a patch may change a copy of its own, such as /opt/engine"
+            )
+            yield Problem(where=("patch", "writable", place), text=text)
 
 
 def _overrides(profile: Profile) -> Iterator[Problem]:

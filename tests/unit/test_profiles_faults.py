@@ -178,7 +178,21 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
             ('genesis.toml:5: "0.0.0.0" is refused: the address is always the appliance\'s: a backend '
              "listens on loopback only"),
         ),
-        (VLLM + '[order]\nafter = ["net"]\n', 'genesis.toml:6: "net" is not the name of a unit, such as network-online.target'),
+        *(
+            (
+                VLLM + f'[order]\nafter = ["{unit}"]\n',
+                f'genesis.toml:6: "{unit}" is not a unit that a model may wait for, such as network-online.target',
+            )
+            for unit in ("net", "shutdown.target", "multi-user.target", "systemd-halt.service", "debug-shell.service")
+        ),
+        *(
+            (
+                VLLM + f'[patch]\ncommand = ["/opt/p"]\nwritable = ["{path}"]\n',
+                (f'genesis.toml:7: "{path}" is a directory of the system or the appliance, or a whole home: '
+                "a patch may change a copy of its own, such as /opt/engine"),
+            )
+            for path in ("/", "/etc", "/home/ana", "/opt", "/usr/lib/python3", "/var/lib/appliance/needs", "/run")
+        ),
         (COMMAND.format('["/opt/c", "{port}", "{socket}"]'), "genesis.toml:4: argv names {socket}, the profile sets port"),
         (COMMAND.format('["/opt/c", "{port}", "{model}"]'), "genesis.toml:4: argv names {model}: set the key model"),
         ("ctx = 4096\n" + MINIMAL["command"], "genesis.toml:1: a command says this itself: remove ctx, and put it into argv"),
