@@ -83,7 +83,6 @@ class Exchange:
         "_relay",
         "_reply",
         "_request",
-        "_scan",
         "_step",
         "key",
     )
@@ -112,10 +111,9 @@ class Exchange:
         self._measured: Measured | None = None
         self._engine: EngineConnection | None = None
         self._request: tuple[bytes, bytes | Pieces] = _NOTHING
-        self._scan: Scan | None = None
-        """The long body is being read."""
         self._profile = ""
-        self._again: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | Scan | None = None
+        """What calls this request again, to be cancelled: a timer, or the reading of a long body."""
         self._grace_end_s = 0.0
         self._step = _START
 
@@ -149,7 +147,7 @@ class Exchange:
             return
         if len(self._body) > LONG_BYTES:
             steps = asked.opened_in_steps(self._head, self._body)
-            self._scan = self._relay.scans.add(self._client.owner, steps, self._scanned)
+            self._again = self._relay.scans.add(self._client.owner, steps, self._scanned)
             return
         try:
             document = asked.opened(self._head, self._body)
@@ -163,7 +161,7 @@ class Exchange:
 
     def _scanned(self, found: Document | Form | BodyError | None) -> None:
         """A long body has been read."""
-        self._scan = None
+        self._again = None
         if isinstance(found, BodyError):
             self.refuse(asked.refused(found))
             return
@@ -398,8 +396,6 @@ class Exchange:
         self._leave()
         if self._again is not None:
             self._again.cancel()
-        if self._scan is not None:
-            self._scan.cancel()
         if self._measured is not None:
             self._measured.ended(status, tail, size)
         self._forget_request()

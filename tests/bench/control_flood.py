@@ -25,6 +25,8 @@ FILES = 4096
 
 def attack() -> None:
     """Hold connections for ever; who is hung up on comes back."""
+    # What is measured is the supervisor's queue, not the machine's.
+    os.nice(10)
     os.setgroups([grp.getgrnam("appliance-operators").gr_gid])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
@@ -41,6 +43,7 @@ def attack() -> None:
                 client.setblocking(False)  # noqa: FBT003 - has no keyword
                 held.append((client, 0))
         held = [(one, sent) for one, sent in map(said, held) if sent >= 0]
+        time.sleep(0.001)
 
 
 def said(one: tuple[socket.socket, int]) -> tuple[socket.socket, int]:
