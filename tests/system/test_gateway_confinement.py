@@ -112,3 +112,14 @@ def test_the_launcher_refuses_services(fleet: Fleet) -> None:
     journal = fleet.box.journal("-u", "appliance-run")
     assert "user appliance (uid " in journal
     assert "is a service" in journal
+
+
+def test_a_supervisor_that_was_stopped_stays_so(fleet: Fleet) -> None:
+    """The gateway's socket goes and comes with the control socket: no request starts it again."""
+    both = "appliance-supervisor.socket appliance-supervisor"
+    fleet.box.run(f"systemctl stop {both}")
+    done = fleet.box.run("systemctl is-active appliance-request.socket", check=False)
+    assert done.stdout == "inactive\n"
+    fleet.box.run(f"systemctl start {both}")
+    fleet.box.run("systemctl is-active appliance-request.socket appliance-supervisor")
+    fleet.switch("b")

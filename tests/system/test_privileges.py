@@ -232,6 +232,13 @@ def test_only_root_applies(fleet: Fleet, user: str) -> None:
     assert state(fleet) == before
 
 
+def test_an_engine_that_runs_as_an_operator_asks_nothing(fleet: Fleet) -> None:
+    """`user = "ana"` gives an engine the groups of ana, and none of her rights."""
+    engine = f"setpriv --reuid {OPERATOR} --regid {BACKEND} --groups appliance-operators,{BACKEND}"
+    done = fleet.box.run(f"{engine} appliance switch b --dry-run", check=False)
+    assert (done.returncode, "is an engine" in done.stdout + done.stderr) == (77, True), done
+
+
 def test_journal_names_who_asked(fleet: Fleet) -> None:
     """Who switched and who marked is logged by the kernel's word: name, uid and process id."""
     uid = fleet.box.run(f"id -u {OPERATOR}").stdout.strip()

@@ -220,6 +220,7 @@ def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> 
     request = "appliance-request.socket"
     assert values(request, "SocketUser", "Socket") == users[GATEWAY]
     assert values(request, "SocketMode", "Socket") == ["0600"]
+    assert values(request, "PartOf", "Unit") == ["appliance-supervisor.socket"]
     assert values(request, "Service", "Socket") == [SUPERVISOR]
     assert request == REQUEST_SOCKET_UNIT
     assert values(request, "ListenStream", "Socket")[0].endswith(f"/{REQUEST_SOCKET}")
