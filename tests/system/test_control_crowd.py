@@ -12,10 +12,10 @@ NEIGHBOUR = "eve"
 CONNECTIONS = 1100
 """More than a process may open by default."""
 CROWD = f"""
-import contextlib, socket, sys, time
+import contextlib, socket, struct, sys, time
 crowd = [socket.socket(socket.AF_UNIX) for _ in range({CONNECTIONS})]
 for one in crowd:
-    one.settimeout(5.0)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 200_000))
     with contextlib.suppress(OSError):
         one.connect(sys.argv[1])
     one.setblocking(False)
