@@ -24,6 +24,7 @@ from appliance.adapters.key_file import FileKeys
 from appliance.adapters.logs import log_to_journal
 from appliance.adapters.manifest import ManifestProfiles
 from appliance.adapters.peaks import FilePeaks
+from appliance.adapters.run_tickets import TICKET, FileRunTickets
 from appliance.adapters.sd import Readiness, named_sockets
 from appliance.adapters.sqlite import SqliteStore
 from appliance.adapters.systemd import SystemdUnits
@@ -81,6 +82,7 @@ async def run(settings: Settings) -> None:
             commitment=FileCommitment(settings.state_dir),
             store=store,
             peaks=FilePeaks(settings.state_dir),
+            tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
             clock=clock,
         )
         supervisor = Supervisor(

@@ -6,11 +6,12 @@ Implementations translate foreign errors into `appliance.domain.errors` and boun
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from appliance.domain.claims import Claim
 from appliance.domain.gateway import EngineLoad, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, HoldUntil, Operation
+from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
 from appliance.planning.commitment import Writes
@@ -210,6 +211,18 @@ class Commitment(Protocol):
 
     async def set_hold(self, until: HoldUntil) -> None:
         """Replace the hold; None removes it. Raises `StoreError`."""
+        ...
+
+
+class RunTickets(Protocol):
+    """Whose command the launcher may run."""
+
+    def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
+        """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
+        ...
+
+    def revoke(self) -> None:
+        """Admit nobody any more. Never raises."""
         ...
 
 

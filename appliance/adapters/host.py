@@ -162,8 +162,13 @@ def read_run_report(path: Path) -> RunReport | None:
     """How the last command ended, from its launcher; None: it did not say."""
     try:
         document = json.loads(read_small_file(path, _MOST_REPORT_BYTES))
-        return RunReport(ran=bool(document["ran"]), text=str(document["text"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        number = document.get("operation")
+        return RunReport(
+            ran=bool(document["ran"]),
+            text=str(document["text"]),
+            operation=number if isinstance(number, int) else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -82,6 +82,8 @@ class RunReport:
 
     ran: bool
     """False: the command was never begun."""
+    operation: int | None = None
+    """Whose command it was; None: the launcher did not get so far."""
     text: str
     """How it ended ("with status 0 after 12 min"), or why it was not begun."""
 

@@ -137,6 +137,15 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunCaller:
+    """The operator whose command an operation is to run, and how the launcher knows that."""
+
+    uid: int
+    token: str = field(repr=False)
+    """Random; told to the operator alone, kept nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """How an operation ended: the closing part of its row."""
 

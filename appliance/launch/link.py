@@ -15,7 +15,7 @@ from appliance.launch.request import BadRequest, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -25,7 +25,8 @@ _STDIO = 3
 _ROOM = socket.CMSG_LEN((_STDIO + 1) * array.array("i").itemsize)
 """For one descriptor more than is asked for, so that it is seen."""
 _CHUNK_BYTES = 1 << 16
-_BACKLOG = 4
+_BACKLOG = 64
+"""Whoever knocks in vain must not fill it: they are sent away as they come."""
 _SOCKET_MODE = 0o660
 
 
@@ -81,6 +82,11 @@ class Link:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
+    def refuse(self, text: str) -> None:
+        """Say why there will be no command on this connection, and end it."""
+        self.tell(event="refused", text=text)
+        self.close()
+
     def tell(self, **event: object) -> None:
         """Say something, unless he does not listen: nothing waits for him."""
         with contextlib.suppress(OSError):
@@ -106,26 +112,30 @@ class Link:
         self.gone = self.gone or chunk == b"" or len(self._buffer) > _MAX_LINE_BYTES
 
 
-def await_caller(path: str, *, gid: int, timeout_s: float) -> Link | None:
-    """The first connection of root or of a person in group `gid`; None: nobody came in time.
+def callers(path: str, *, gid: int, uid: int, timeout_s: float) -> Generator[Link, None, None]:
+    """Connections of user `uid`, a person who is root or in group `gid`, until the deadline.
 
-    The socket is there for exactly that long. Raises OSError when it cannot be made.
+    The socket is there for exactly that long, or until the iterator is closed. Everybody else is
+    sent away at once and takes no time from it. Raises OSError when it cannot be made.
     """
     deadline_s = time.monotonic() + timeout_s
+    told: set[int] = set()
     with _listening(path, gid) as listener:
         while (left_s := deadline_s - time.monotonic()) > 0:
             listener.settimeout(left_s)
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
-                return None
-            if (link := _admitted(connection, gid)) is not None:
-                return link
-    return None
+                return
+            if (link := _admitted(connection, gid, uid, told)) is not None:
+                yield link
 
 
-def _admitted(connection: socket.socket, gid: int) -> Link | None:
-    """The mode of the socket has kept strangers out; this is what the kernel says of this one."""
+def _admitted(connection: socket.socket, gid: int, uid: int, told: set[int]) -> Link | None:
+    """The mode of the socket has kept strangers out; this is what the kernel says of this one.
+
+    `told` has the users of whom the journal knows.
+    """
     try:
         link = Link(connection)
     except OSError as error:  # more groups than can be read, say
@@ -133,11 +143,19 @@ def _admitted(connection: socket.socket, gid: int) -> Link | None:
         connection.close()
         return None
     caller = link.caller
-    if caller.is_in(gid) and not caller.is_service:
+    if caller.is_service:
+        what = "is a service, whose commands nobody runs"
+    elif not caller.is_in(gid):
+        what = "is no operator"
+    elif caller.uid != uid:
+        what = f"is not who was admitted: the command is one of uid {uid}"
+    else:
         return link
-    what = "is a service, whose commands nobody runs" if caller.is_service else "is no operator"
-    say(WARNING, f"user {caller.name} (uid {caller.uid}) {what}")
-    link.close()
+    text = f"user {caller.name} (uid {caller.uid}) {what}"
+    if caller.uid not in told:
+        say(WARNING, text)
+    told.add(caller.uid)
+    link.refuse(text)
     return None
 
 

@@ -10,13 +10,20 @@ import errno
 import os
 import stat
 
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
 
 class Unreadable(Exception):  # noqa: N818
     """There is something, but no small regular text file; `str()` says what."""
 
 
-def read_text(path: str, most_bytes: int) -> str | None:
+def read_text(path: str, most_bytes: int, *, owner: int | None = None) -> str | None:
     """The whole text of an ASCII file; None: there is none.
+
+    Args:
+        path: Of the file.
+        most_bytes: It may have.
+        owner: The only user, beside root, who may have written it; None: anybody.
 
     Raises:
         Unreadable: it is a link, a pipe, a directory, too large, not text, or forbidden.
@@ -31,8 +38,11 @@ def read_text(path: str, most_bytes: int) -> str | None:
         reason = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise Unreadable(f"{path}: {reason}") from error
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise Unreadable(f"{path}: not a regular file")
+        if owner is not None and (status.st_uid not in {0, owner} or status.st_mode & _OTHERS):
+            raise Unreadable(f"{path}: others than user {owner} can write it")
         content = os.read(descriptor, most_bytes + 1)
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}") from error

@@ -20,7 +20,7 @@ class BadRequest(Exception):  # noqa: N818
 class Request:
     """A command and the surroundings that it shall have."""
 
-    __slots__ = ("argv", "cwd", "env", "gpus", "umask", "what")
+    __slots__ = ("argv", "cwd", "env", "gpus", "token", "umask", "what")
 
     def __init__(self, document: Any) -> None:
         """Check the types of everything. Raises `BadRequest`."""
@@ -28,11 +28,13 @@ class Request:
             raise BadRequest("the request is not a JSON object")
         self.argv = _words(document.get("argv"))
         self.env = _environment(document.get("env"))
-        self.cwd = _text(document.get("cwd"), "cwd")
+        self.cwd = text_of(document.get("cwd"), "cwd")
         if not self.cwd.startswith("/"):
             raise BadRequest("cwd is not an absolute path")
-        self.gpus = _gpus(document.get("gpus"))
-        self.umask = _whole(document.get("umask"), "umask", _MAX_UMASK)
+        self.gpus = gpus_of(document.get("gpus"))
+        self.umask = whole_of(document.get("umask"), "umask", _MAX_UMASK)
+        self.token = text_of(document.get("token"), "token")
+        """From the supervisor, see `appliance.launch.ticket`."""
         self.what = _shown(self.argv[0])
         """Its name for people. Arguments may hold secrets, and are told to nobody."""
 
@@ -54,7 +56,8 @@ class Request:
         return {**self.env, **claim, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def _text(value: object, what: str) -> str:
+def text_of(value: object, what: str) -> str:
+    """Text that a program can be given. Raises `BadRequest`."""
     if not isinstance(value, str) or "\0" in value:
         raise BadRequest(f"{what} is no text")
     try:
@@ -67,7 +70,7 @@ def _text(value: object, what: str) -> str:
 def _words(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise BadRequest("argv is no list of words")
-    words = tuple(_text(word, "argv") for word in value)
+    words = tuple(text_of(word, "argv") for word in value)
     if not words[0]:
         raise BadRequest("argv names no command")
     return words
@@ -77,21 +80,23 @@ def _environment(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise BadRequest("env is no object")
     for name, text in value.items():
-        _text(text, "env")
-        if not _text(name, "env") or "=" in name:
+        text_of(text, "env")
+        if not text_of(name, "env") or "=" in name:
             raise BadRequest("env has a variable without a name")
     return value
 
 
-def _gpus(value: object) -> tuple[int, ...] | None:
+def gpus_of(value: object) -> tuple[int, ...] | None:
+    """Indexes, sorted; None: all. Raises `BadRequest`."""
     if value == "all":
         return None
     if not isinstance(value, list):
         raise BadRequest('gpus is neither "all" nor a list of indexes')
-    return tuple(sorted({_whole(n, "gpus", _MAX_GPU) for n in value}))
+    return tuple(sorted({whole_of(n, "gpus", _MAX_GPU) for n in value}))
 
 
-def _whole(value: object, what: str, most: int) -> int:
+def whole_of(value: object, what: str, most: int) -> int:
+    """A whole number from 0 on. Raises `BadRequest`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadRequest(f"{what} is no number from 0 to {most}")
     return value

@@ -1,8 +1,9 @@
 """Runs one command of an operator with the claim of a model: ``ExecStart=`` of appliance-run.
 
-As root, with nothing in its arguments. In order: listen on a socket that only root and the
-operators can open; take one connection and one request; wait until the claim and its memory
-are free, as the gate does; take the leases; run the command as its caller, and end with it.
+As root, with nothing in its arguments. In order: read whom the supervisor has admitted
+(`ticket`); listen on a socket that only root and the operators can open; take the connection and
+the request of that one, and send others away; wait until the claim and its memory are free, as
+the gate does; take the leases; run the command as its caller, and end with it.
 
 The connection is the caller's hand on the command: his signals come through it, and when it
 ends (the CLI was killed, the terminal is gone) the command gets SIGHUP and SIGTERM, later
@@ -27,17 +28,19 @@ import contextlib
 import grp
 import json
 import os
+import pwd
 import signal
 import sys
 import time
 
-from appliance.launch import demand, leases
+from appliance.launch import demand, leases, ticket
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
-from appliance.launch.link import Link, await_caller
+from appliance.launch.link import Link, callers
 from appliance.launch.notify import extend, notify
 from appliance.launch.obstacles import lease_sentence
 from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
 from appliance.launch.request import BadRequest, Request
 from appliance.launch.sizes import duration
@@ -48,9 +51,15 @@ if TYPE_CHECKING:
 
 DIRECTORY = "/run/appliance-run"
 OPERATORS = "appliance-operators"
-_FLAGS = ("directory", "lease-dir", "group", "connect-s", "deadline-s", "grace-s")
+SUPERVISOR = "appliance"
+"""The user who writes the ticket."""
+_FLAGS = (
+    *("directory", "lease-dir", "group", "ticket", "owner"),
+    *("connect-s", "deadline-s", "grace-s"),
+)
 """All of them for tests; the unit gives none."""
 _CONNECT_S = 10.0
+_REQUEST_S = 3.0
 _DEADLINE_S = 60.0
 _GRACE_S = 10.0
 _GO_S = 10.0
@@ -59,6 +68,7 @@ _TELL_EVERY_S = 0.2
 _EXTENSION_S = 15.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _LONGEST_TEXT = 400
+_MOST_REPORT_BYTES = 64 << 10
 
 
 class NotBegun(Exception):  # noqa: N818
@@ -72,6 +82,11 @@ class Launcher:
         self._directory = options.text("directory", DIRECTORY)
         self._lease_dir = options.text("lease-dir", leases.DIRECTORY)
         self._gid = grp.getgrnam(options.text("group", OPERATORS)).gr_gid
+        self._ticket_path = options.text("ticket", ticket.FILE)
+        self._owner = pwd.getpwnam(options.text("owner", SUPERVISOR)).pw_uid
+        self._operation: int | None = None
+        """The one that the supervisor has begun; None: it is not known yet."""
+        self._ticket_sha256 = ""
         self._connect_s = options.seconds("connect-s", _CONNECT_S)
         self._deadline_s = options.seconds("deadline-s", _DEADLINE_S)
         self._grace_s = options.seconds("grace-s", _GRACE_S)
@@ -85,12 +100,13 @@ class Launcher:
     def run(self) -> int:
         """Live to the command's end, or to the reason why there is none."""
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
+        used = self._used_ticket()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._report_path)
         for number in _ENDING:
             signal.signal(number, self._on_ending)
         try:
-            self._run()
+            self._run(used)
         except NotBegun as reason:
             text = str(reason)
             self._report(ran=False, text=text)
@@ -103,22 +119,55 @@ class Launcher:
             signal.signal(number, signal.SIG_IGN)
         return 0
 
-    def _run(self) -> None:
+    def _run(self, used: str) -> None:
+        admitted = self._admitted(used)
         notify("STATUS=waiting for its caller")
-        path = f"{self._directory}/socket"
-        link = self._link = await_caller(path, gid=self._gid, timeout_s=self._connect_s)
-        if link is None:
-            raise NotBegun(f"nobody came with a command within {self._connect_s:.0f} s")
-        try:
-            request, stdio = link.receive(timeout_s=self._connect_s)
-        except BadRequest as error:
-            raise NotBegun(str(error)) from error
+        link, request, stdio = self._await_caller(admitted)
+        self._link = link
         self._who = f"{request.what} of user {link.caller.name}"
         claim = leases.parse(request.leases(), self._lease_dir)
         self._await_release(link, claim, request)
         held = _taken(claim)
         self._await_go(link)
         self._attend(link, request, stdio, held)
+
+    def _admitted(self, used: str) -> ticket.Ticket:
+        """Whom the supervisor has admitted; a ticket is good for one command."""
+        try:
+            admitted = ticket.read(self._ticket_path, owner=self._owner)
+        except (Unreadable, BadRequest) as error:
+            raise NotBegun(str(error)) from error
+        if admitted.token_sha256 == used:
+            raise NotBegun("the supervisor's ticket was used by an earlier command")
+        self._operation = admitted.operation
+        self._ticket_sha256 = admitted.token_sha256
+        return admitted
+
+    def _await_caller(self, admitted: ticket.Ticket) -> tuple[Link, Request, list[int]]:
+        """The connection of the one who was admitted; others are refused and change nothing."""
+        why = f"nobody came with a command within {self._connect_s:.0f} s"
+        links = callers(
+            f"{self._directory}/socket",
+            gid=self._gid,
+            uid=admitted.uid,
+            timeout_s=self._connect_s,
+        )
+        with contextlib.closing(links):
+            for link in links:
+                try:
+                    request, stdio = link.receive(timeout_s=min(self._connect_s, _REQUEST_S))
+                except BadRequest as error:
+                    why = str(error)
+                else:
+                    if (refusal := _refusal(admitted, link, request)) is None:
+                        return link, request, stdio
+                    why = refusal
+                    for descriptor in stdio:
+                        os.close(descriptor)
+                text = f"a command of user {link.caller.name} was not begun: {why}"
+                say(WARNING, text)
+                link.refuse(text)
+        raise NotBegun(why)
 
     def _await_release(self, link: Link, claim: Sequence[leases.Lease], request: Request) -> None:
         """Until the leases are free and what held the memory has given it back."""
@@ -187,9 +236,24 @@ class Launcher:
     def _report_path(self) -> str:
         return f"{self._directory}/last.json"
 
+    def _used_ticket(self) -> str:
+        """The ticket of the last command that ran in this boot."""
+        try:
+            document = json.loads(read_text(self._report_path, _MOST_REPORT_BYTES) or "{}")
+            return str(document.get("ticket", ""))
+        except (Unreadable, ValueError, AttributeError, RecursionError):
+            return ""
+
     def _report(self, *, ran: bool, text: str) -> None:
         """Leave word, whole or not at all."""
-        document = {"ran": ran, "text": text, "who": self._who, "unix_s": time.time()}
+        document = {
+            "ran": ran,
+            "text": text,
+            "who": self._who,
+            "operation": self._operation,
+            "ticket": self._ticket_sha256 if ran else "",
+            "unix_s": time.time(),
+        }
         temporary = f"{self._report_path}.new"
         try:
             with open(temporary, "w", encoding="utf-8") as file:
@@ -205,6 +269,14 @@ def _tell_end(link: Link, ending: Ending) -> None:
         link.tell(event="ended", signal=-ending.status)
     else:
         link.tell(event="ended", exit=ending.status)
+
+
+def _refusal(admitted: ticket.Ticket, link: Link, request: Request) -> str | None:
+    if not admitted.admits(link.caller.uid, request.token):
+        return "it has not the token of the supervisor's answer"
+    if request.gpus != admitted.gpus:
+        return "it asks for another claim than the supervisor admitted"
+    return None
 
 
 def _want(request: Request) -> demand.Want:

@@ -41,14 +41,14 @@ def run_command(
         return Wait(Phase.RELEASE, unit.status_text or f"{name}: waiting for the claim")
     if not has_begun(operation, steps, observed):
         return StartRun()
-    return _ended(unit, report)
+    return _ended(operation, unit, report)
 
 
-def _ended(unit: ObservedUnit, report: RunReport | None) -> Action:
+def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
     # A launcher that ended badly left no report; what is there is an earlier one's.
     if unit.result in ENDED_BY:
         return TurnRound(f"the command's launcher {ENDED_BY[unit.result]} {unit.exit_status}")
-    if report is None:
+    if report is None or report.operation not in {None, operation.id}:
         return TurnRound("the command's launcher has not said how it ended")
     return GoBack(f"{COMMAND_ENDED} {report.text}") if report.ran else TurnRound(report.text)
 

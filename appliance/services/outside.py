@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from appliance.ports import Backend, Clock, Commitment, Gateway, Host, Peaks, Store, Units
+from appliance.ports import (
+    Backend,
+    Clock,
+    Commitment,
+    Gateway,
+    Host,
+    Peaks,
+    RunTickets,
+    Store,
+    Units,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,4 +26,5 @@ class Outside:
     commitment: Commitment
     store: Store
     peaks: Peaks
+    tickets: RunTickets
     clock: Clock

@@ -8,14 +8,15 @@ left open goes on; one of an earlier boot is closed, because that boot's choice 
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, StoreError
 from appliance.domain.events import Accepted, Ended
 from appliance.domain.observed import Observed
-from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
+from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission import Finding
 from appliance.planning.commitment import writes_of
@@ -59,6 +60,8 @@ class Request:
     """Of a run: the command's name, and nothing of its arguments."""
     claim: Claim = NOTHING
     """Of a run: what the command needs."""
+    uid: int = 0
+    """Of a run: the user as whom the command runs."""
     on_request: bool = False
     """The gateway asks, because a client's request needs the profile."""
 
@@ -69,6 +72,8 @@ class Running:
 
     transaction: Transaction
     accepted: Accepted
+    token: str = field(default="", repr=False)
+    """Of a run, for who asked for it: what its launcher wants to see. Empty: for nobody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +172,12 @@ class Supervisor:
             )
             is_run = operation.kind is Kind.RUN  # which says nothing about the next one
             usual_ms = None if is_run else await self._out.store.usual_ms(operation)
-            transaction = self._launch(operation)
+            caller = RunCaller(uid=request.uid, token=secrets.token_hex()) if is_run else None
+            transaction = self._launch(operation, caller)
         return Running(
-            transaction=transaction, accepted=_accepted(operation, joined=False, usual_ms=usual_ms)
+            transaction=transaction,
+            accepted=_accepted(operation, joined=False, usual_ms=usual_ms),
+            token="" if caller is None else caller.token,
         )
 
     async def rehearse(self, request: Request) -> tuple[Operation, Sequence[Finding]]:
@@ -324,9 +332,9 @@ class Supervisor:
             drain_s=request.drain_s,
         )
 
-    def _launch(self, operation: Operation) -> Transaction:
+    def _launch(self, operation: Operation, caller: RunCaller | None = None) -> Transaction:
         transaction = self._running = Transaction(
-            operation, self._catalogue, self._out, on_look=self._look_at
+            operation, self._catalogue, self._out, caller=caller, on_look=self._look_at
         )
         self._ended.clear()
         if self._tasks is None:

@@ -16,7 +16,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.gateway import State
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, Kind, Operation, Phase, has_run_out
+from appliance.domain.operations import Finished, Kind, Operation, Phase, RunCaller, has_run_out
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.actions import (
     Action,
@@ -95,12 +95,14 @@ class Transaction:
         catalogue: Catalogue,
         outside: Outside,
         *,
+        caller: RunCaller | None = None,
         on_look: Callable[[Observed], None] = lambda _observed: None,
     ) -> None:
         self.operation = operation
         self.feed = Feed()
         self._catalogue = catalogue
         self._out = outside
+        self._caller = caller
         self._on_look = on_look
         self._steps = Steps()
         self._timer = PhaseTimer(self.feed, outside.clock)
@@ -221,6 +223,9 @@ class Transaction:
 
     async def _check(self, observed: Observed) -> None:
         self._timer.enter(Phase.PREFLIGHT)
+        if self._caller is not None:
+            claim = Claim(devices=frozenset(self.operation.goal.claim))
+            self._out.tickets.issue(self.operation.id, self._caller, claim)
         found = await preflight(self.operation, self._catalogue, observed, self._out)
         for finding in found:
             if finding.level is not Level.REFUSE:
@@ -383,6 +388,8 @@ class Transaction:
             phases_ms=self._timer.milliseconds,
         )
         await self._out.commitment.release()
+        if self.operation.kind is Kind.RUN:
+            self._out.tickets.revoke()
         await self._out.store.finish(finished)
         self.feed.publish(
             ended(

@@ -180,16 +180,17 @@ class ControlServer:
             }
             verb, args = _verb(request)
             _check_offered(offer, verb, args, peer)
-            async for message in self._do(verb, args, _by(args, peer, offer), offer):
+            who = _by(args, peer, offer)
+            async for message in self._do(verb, args, who, offer, uid=peer.uid):
                 yield message
         except ApplianceError as error:
             yield _error(error)
 
     async def _do(
-        self, verb: Verb, args: Message, peer: str, offer: Offer
+        self, verb: Verb, args: Message, peer: str, offer: Offer, *, uid: int
     ) -> AsyncIterator[Message]:
         if verb in _KINDS:
-            async for message in self._operate(_KINDS[verb], args, peer, offer):
+            async for message in self._operate(_KINDS[verb], args, peer, offer, uid=uid):
                 yield message
         elif verb is Verb.STATUS:
             yield {"event": "result", "exit": Exit.OK, "status": await self._status()}
@@ -209,13 +210,14 @@ class ControlServer:
             yield _done(f"{self._supervisor.reload()} profiles are applied")
 
     async def _operate(
-        self, kind: Kind, args: Message, peer: str, offer: Offer
+        self, kind: Kind, args: Message, peer: str, offer: Offer, *, uid: int
     ) -> AsyncIterator[Message]:
         request = Request(
             kind=kind,
             names=(_name(args),) if kind is Kind.SWITCH else _names(args),
             command=_command(args) if kind is Kind.RUN else "",
             claim=_claim(args) if kind is Kind.RUN else NOTHING,
+            uid=uid,
             by=peer,
             rollback=bool(args.get("rollback", True)),
             drain_s=_seconds(args, "drain_s"),
@@ -225,8 +227,11 @@ class ControlServer:
         if args.get("dry_run"):
             yield await self._rehearsed(request)
             return
-        async for message in _story(await self._supervisor.submit(request)):
+        running = await self._supervisor.submit(request)
+        async for message in _story(running):
             yield message
+            if message["event"] == "accepted" and running.token:
+                yield {"event": "ticket", "token": running.token}
 
     async def _attach(self, operation: int | None) -> AsyncIterator[Message]:
         running = self._supervisor.current()

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from appliance.domain.claims import Claim
 from appliance.domain.errors import BackendError, StoreError, UnitError
 from appliance.domain.gateway import EngineLoad, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome
+from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission import BoxFacts, ProfileFacts
 from appliance.planning.commitment import Writes
@@ -240,6 +241,22 @@ class FakeHost:
         return [f"last words of {name}"][:lines]
 
 
+class FakeRunTickets:
+    """The port `RunTickets`: the one that stands, if any."""
+
+    def __init__(self) -> None:
+        self.issued: tuple[int, RunCaller, Claim] | None = None
+        self.full = False
+
+    def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
+        if self.full:
+            raise StoreError("no space left on the device")
+        self.issued = (operation, caller, claim)
+
+    def revoke(self) -> None:
+        self.issued = None
+
+
 class FakeCommitment:
     """The port `Commitment`."""
 
@@ -369,6 +386,7 @@ class FakeOutside:
         self.commitment = FakeCommitment(*committed)
         self.store = FakeStore()
         self.peaks = FakePeaks()
+        self.tickets = FakeRunTickets()
         self.clock = FakeClock(self.systemd)
 
     def ports(self) -> Outside:
@@ -381,6 +399,7 @@ class FakeOutside:
             commitment=self.commitment,
             store=self.store,
             peaks=self.peaks,
+            tickets=self.tickets,
             clock=self.clock,
         )
 

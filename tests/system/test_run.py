@@ -229,6 +229,13 @@ def test_a_stranger_is_refused(fleet: Fleet) -> None:
     done = fleet.box.run(*RUN, "true", user=STRANGER, check=False)
     assert done.returncode == 77
     assert fleet.main_pid("a") == pid
+    # Nobody asked the supervisor: the launcher says so, and listens to nobody.
+    fleet.box.run("systemctl start appliance-run", check=False)
+    report = json.loads(fleet.box.run("cat /run/appliance-run/last.json").stdout)
+    assert report["text"] == "the supervisor has asked for no command: appliance run"
+    # A command of root's is admitted, and waited for.
+    ticket = json.dumps({"operation": 99, "uid": 0, "gpus": [], "token_sha256": "0" * 64})
+    fleet.box.run(f"echo '{ticket}' >/run/appliance-supervisor/run-ticket.json")
     fleet.box.run("systemctl --no-block start appliance-run")
     fleet.box.wait_for("test -S /run/appliance-run/socket")
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('/run/appliance-run/socket')"
@@ -236,6 +243,49 @@ def test_a_stranger_is_refused(fleet: Fleet) -> None:
         done = fleet.box.run("/usr/bin/python3", "-c", connect, user=user, check=False)
         assert "PermissionError" in done.stderr
     fleet.box.run("systemctl stop appliance-run")
+
+
+THIEF = """
+import json, os, socket, sys, time
+request = {"argv": ["touch", "/home/stolen"], "env": {"PATH": "/usr/bin:/bin"}, "cwd": "/",
+           "umask": 18, "gpus": [], "token": "guessed"}
+print("ready", flush=True)
+while True:
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        one.connect("/run/appliance-run/socket")
+        socket.send_fds(one, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
+        for line in one.makefile():
+            print(line, end="", flush=True)
+            if '"ready"' in line:
+                one.sendall(b'{"go": true}\\n')
+    except OSError:
+        pass
+    one.close()
+"""
+
+
+def test_an_operator_who_races_for_anothers_slot_gets_nothing(fleet: Fleet) -> None:
+    """Another operator knocks all the time: the victim's command runs, the thief's never."""
+    fleet.box.run("useradd -G appliance-operators eve")
+    fleet.box.write("/opt/thief.py", THIEF)
+    with fleet.box.stream("/usr/bin/python3", "/opt/thief.py", user="eve") as thief:
+        assert next(iter(thief.lines())) == "ready"
+        for number in range(3):
+            done = run(fleet, "sh", "-c", f"echo mine {number}")
+            assert (done.returncode, done.stdout) == (0, f"mine {number}\n"), done
+    assert fleet.box.run("test -e /home/stolen", check=False).returncode == 1
+    assert fleet.active() == ["a"]
+
+
+def test_a_command_that_never_ran_is_no_success(fleet: Fleet) -> None:
+    """A CLI that is kept from the launcher fails, though nothing else did."""
+    place = "/nowhere/socket"
+    done = fleet.box.run(
+        "env", f"APPLIANCE_RUN_SOCKET={place}", *RUN, "true", user=OPERATOR, check=False
+    )
+    assert done.returncode == 10, done
+    assert last(fleet)["outcome"] == "rolled-back"
 
 
 def test_without_the_supervisor(fleet: Fleet) -> None:

@@ -5,6 +5,7 @@ What the fake supervisor of the other tests promises is kept here by the real on
 
 import asyncio
 import json
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -227,3 +228,27 @@ async def test_keys_that_cannot_be(box: CliBox, command: str, status: int, sente
         ended = await it.run(*command.split())
         assert (ended.status, ended.err) == (status, f"{sentence}\n")
         assert ended.out == ""
+
+
+def _events(path: Path, verb: str, arguments: Mapping[str, object]) -> list[Mapping[str, Any]]:
+    request = {"protocol": {"min": 1, "max": 1}, "version": "0", "verb": verb, "args": arguments}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(path))
+        client.sendall(json.dumps(request).encode() + b"\n")
+        with client.makefile() as lines:
+            return [json.loads(line) for line in lines]
+
+
+async def test_only_who_asked_for_a_run_is_given_its_token(box: CliBox) -> None:
+    """Whoever follows the operation, or asks for its end, sees everything but the token."""
+    async with live(box) as it:
+        asked = asyncio.create_task(
+            asyncio.to_thread(_events, box.socket, "run", {"command": "sh", "gpus": "all"})
+        )
+        while (issued := it.outside.tickets.issued) is None:
+            await asyncio.sleep(0)
+        followed = asyncio.create_task(asyncio.to_thread(_events, box.socket, "attach", {}))
+        tokens = [event["token"] for event in await asked if event["event"] == "ticket"]
+        assert tokens == [issued[1].token]
+        assert issued[1].uid == os.geteuid()
+        assert tokens[0] not in json.dumps(await followed)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.launch import ticket
 from appliance.surfaces.cli.grammar import build_parser
 from appliance.surfaces.cli.progress import heading
 from tests.fakes.cli_box import CliBox, Ended
@@ -27,6 +28,7 @@ ACCEPTED = {
     "joined": False,
     "usual_ms": None,
 }
+TICKET = {"event": "ticket", "token": "secret of this operation"}
 RELEASE = {"event": "phase", "phase": "release", "state": "started", "text": "", "ms": 0}
 BACK = {**RELEASE, "state": "done", "rolling_back": True}
 DONE = {"event": "result", "exit": 0, "outcome": "done", "message": "aeon is serving again"}
@@ -44,8 +46,12 @@ def box(tmp_path: Path) -> CliBox:
 @contextmanager
 def launcher(box: CliBox) -> Iterator[None]:
     """The launcher, as its unit would run it."""
+    admitted = ticket.encoded(operation=12, uid=os.geteuid(), gpus=(), token=TICKET["token"])
+    (box.root / "ticket.json").write_text(admitted)
+    (box.root / "ticket.json").chmod(0o644)
     folders = ("--directory", box.root / "run", "--lease-dir", box.root / "leases")
-    with started(program("run", *folders, "--group", "root", "--deadline-s", 0.2)):
+    who = ("--group", "root", "--owner", "root", "--ticket", box.root / "ticket.json")
+    with started(program("run", *folders, *who, "--deadline-s", 0.2)):
         yield
 
 
@@ -59,7 +65,7 @@ def run(box: CliBox, story: Story, *argv: str) -> tuple[Ended, Sequence[Mapping[
 
 def story(box: CliBox, closing: Mapping[str, object]) -> Story:
     """Of a run: room is made, the command runs until it leaves a file, what served comes back."""
-    return [ACCEPTED, RELEASE, WaitFor(box.root / "ended"), BACK, closing]
+    return [ACCEPTED, TICKET, RELEASE, WaitFor(box.root / "ended"), BACK, closing]
 
 
 @needs_root
@@ -92,6 +98,7 @@ def test_events_go_to_stderr(box: CliBox) -> None:
     ended, _ = run(box, story(box, DONE), "--json", "--gpus", "none", "--", *command)
     events = [json.loads(line)["event"] for line in ended.err.splitlines()]
     assert events == ["accepted", "phase", "phase", "result"]
+    assert TICKET["token"] not in ended.err
     assert ended.out == ""
 
 
@@ -103,7 +110,7 @@ def test_a_claim_that_is_held(box: CliBox) -> None:
     report = WaitFor(box.root / "run" / "last.json")
     with (box.root / "leases" / "cpu").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        told: Story = [ACCEPTED, RELEASE, report, refused]
+        told: Story = [ACCEPTED, TICKET, RELEASE, report, refused]
         ended, _ = run(box, told, "--gpus", "none", "--", "true")
     assert (ended.status, ended.err.splitlines()[-1]) == (10, "cpu is held by python3")
 
@@ -121,6 +128,14 @@ def test_it_never_came_to_that(box: CliBox, closing: Mapping[str, object], statu
     ended, _ = run(box, [closing], "--", "true")
     assert (ended.status, ended.out) == (status, "")
     assert ended.err == f"{closing['message']}\n"
+
+
+@needs_root
+def test_a_command_that_was_never_run_fails(box: CliBox) -> None:
+    """Also when the operation itself ended well: no success is told of what did not happen."""
+    ended, _ = run(box, [ACCEPTED, TICKET, DONE], "--gpus", "none", "--", "touch", f"{box.root}/x")
+    assert (ended.status, (box.root / "x").exists()) == (10, False)
+    assert ended.err.splitlines()[-1] == "the command was not run"
 
 
 @pytest.mark.parametrize(

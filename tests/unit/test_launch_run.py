@@ -8,11 +8,12 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,13 @@ from typing import Any
 
 import pytest
 
+from appliance.launch import ticket
 from appliance.launch.request import BadRequest, Request
 from tests.unit.launch_rig import Manager, eventually, program, started
 
 CALLER = Path(__file__).with_name("run_caller.py")
 UID, GID, OTHER_GID = 54321, 54322, 54323
+ANSWER = "of the supervisor"
 GROUP = "daemon"
 """Stands for the operators' group: every system has it."""
 needs_root = pytest.mark.skipif(
@@ -35,7 +38,7 @@ needs_root = pytest.mark.skipif(
 def document(*argv: str, **changed: Any) -> dict[str, Any]:
     """A request that is right but for what is changed."""
     right = {"argv": list(argv or ["true"]), "env": {"PATH": "/usr/bin:/bin"}, "cwd": "/"}
-    return {**right, "umask": 0o027, "gpus": [], **changed}
+    return {**right, "umask": 0o027, "gpus": [], "token": ANSWER, **changed}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,7 @@ def document(*argv: str, **changed: Any) -> dict[str, Any]:
         ({"gpus": None}, 'gpus is neither "all" nor a list of indexes'),
         ({"gpus": [256]}, "gpus is no number from 0 to 255"),
         ({"gpus": ["0"]}, "gpus is no number from 0 to 255"),
+        ({"token": None}, "token is no text"),
     ],
 )
 def test_every_type_is_checked(changed: Mapping[str, Any], problem: str) -> None:
@@ -120,13 +124,26 @@ class Box:
         found: Mapping[str, Any] = json.loads((self.root / "run" / "last.json").read_text())
         return found
 
+    @property
+    def ticket(self) -> Path:
+        return self.root / "ticket.json"
+
+    def admit(self, uid: int = UID, *, token: str = ANSWER, gpus: Sequence[int] = ()) -> None:
+        """What the supervisor does before it starts the unit."""
+        text = ticket.encoded(operation=12, uid=uid, gpus=gpus, token=token)
+        self.ticket.write_text(text)
+        self.ticket.chmod(0o644)
+
     @contextmanager
     def launcher(
         self, *, connect_s: float = 10.0, deadline_s: float = 0.3, grace_s: float = 5.0
     ) -> Iterator[subprocess.Popen[str]]:
+        if not self.ticket.exists():
+            self.admit()
+        admitted = ("--ticket", self.ticket, "--owner", "root")
         folders = ("--directory", self.root / "run", "--lease-dir", self.root / "leases")
         times = ("--connect-s", connect_s, "--deadline-s", deadline_s, "--grace-s", grace_s)
-        argv = program("run", *folders, "--group", GROUP, *times)
+        argv = program("run", *folders, "--group", GROUP, *admitted, *times)
         with started(argv, environment=self.environment) as process:
             yield process
 
@@ -284,7 +301,7 @@ def test_a_stranger_is_kept_out_twice(box: Box) -> None:
         box.socket.chmod(0o666)
         with calling(box, document("true"), groups=[OTHER_GID]) as stranger:
             stranger.process.wait(20)
-            with pytest.raises(AssertionError, match=r"no 'ready' in \[\]"):
+            with pytest.raises(AssertionError, match="no 'ready' in"):
                 stranger.wait_for("ready")
         with calling(box, document("echo", "mine")) as caller:
             assert caller.wait_for("ended")["exit"] == 0
@@ -298,7 +315,7 @@ def test_a_service_is_refused_whatever_its_groups(box: Box) -> None:
     with box.launcher() as launcher:
         with calling(box, document("echo", "mine"), uid=61184) as engine:
             engine.process.wait(20)
-            with pytest.raises(AssertionError, match=r"no 'ready' in \[\]"):
+            with pytest.raises(AssertionError, match="no 'ready' in"):
                 engine.wait_for("ready")
         with calling(box, document("echo", "mine")) as caller:
             assert caller.wait_for("ended")["exit"] == 0
@@ -318,7 +335,7 @@ def test_a_hostile_request_is_refused(
     box: Box, request_: object, options: Sequence[str], problem: str
 ) -> None:
     """Nothing is run for a request that is not right, and the reason is told."""
-    with box.launcher() as launcher, calling(box, request_, *options) as caller:
+    with box.launcher(connect_s=1.0) as launcher, calling(box, request_, *options) as caller:
         if problem != "too long":
             assert problem in caller.wait_for("refused")["text"]
         assert launcher.wait(20) == 0
@@ -340,6 +357,90 @@ def test_a_held_lease_refuses(box: Box) -> None:
             assert "waiting for cpu" in caller.lines[0]["text"]
             assert launcher.wait(20) == 0
     assert (box.report()["ran"], box.report()["text"]) == (False, text)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("uid", "changed", "problem"),
+    [
+        (UID + 1, {}, "is not who was admitted"),
+        (0, {}, "is not who was admitted"),
+        (UID, {"token": "another"}, "has not the token"),
+        (UID, {"gpus": "all"}, "asks for another claim"),
+    ],
+    ids=["another operator", "root", "another request", "another claim"],
+)
+def test_an_operator_cannot_take_another_operators_slot(
+    box: Box, uid: int, changed: Mapping[str, Any], problem: str
+) -> None:
+    """Who knocks first with what was not admitted is refused; the rightful caller's command runs."""
+    taken = box.root / "taken"
+    with box.launcher() as launcher:
+        with calling(box, document("touch", str(taken), **changed), uid=uid) as thief:
+            assert problem in thief.wait_for("refused")["text"]
+        with calling(box, document("echo", "mine")) as caller:
+            assert caller.wait_for("ended")["exit"] == 0
+            assert caller.output() == "mine\n"
+        assert launcher.wait(20) == 0
+    assert not taken.exists()
+    assert (box.report()["ran"], box.report()["operation"]) == (True, 12)
+
+
+@needs_root
+def test_a_thousand_thieves_take_no_time_from_the_caller(box: Box) -> None:
+    """Connections of others are closed as they come, also such that send nothing."""
+    with box.launcher() as launcher:
+        assert eventually(box.socket.exists)
+        for _ in range(1000):
+            with socket.socket(socket.AF_UNIX) as thief:  # root, who was not admitted
+                thief.connect(str(box.socket))
+        with calling(box, document("true")) as caller:
+            assert caller.wait_for("ended")["exit"] == 0
+        assert launcher.wait(20) == 0
+
+
+@needs_root
+def test_a_ticket_is_good_for_one_command(box: Box) -> None:
+    """The same token has nothing run a second time."""
+    with box.launcher() as launcher, calling(box, document("true")) as caller:
+        caller.wait_for("ended")
+        assert launcher.wait(20) == 0
+    with box.launcher() as launcher:
+        assert launcher.wait(20) == 0
+    assert box.report()["text"] == "the supervisor's ticket was used by an earlier command"
+
+
+def _make_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (Path.unlink, "the supervisor has asked for no command"),
+        (lambda path: path.chmod(0o666), "others than user 0 can write it"),
+        (lambda path: os.chown(path, UID, -1), "others than user 0 can write it"),
+        (_make_a_pipe, "not a regular file"),
+        (lambda path: path.write_text("[" * 9000), "the ticket is no JSON"),
+        (lambda path: path.write_text("[]"), "the ticket is not a JSON object"),
+        (lambda path: path.write_text('{"operation": -1}'), "operation is no number"),
+        (lambda path: path.write_text("x" * 99_999), "larger than"),
+    ],
+    ids=["none", "writable", "another's", "pipe", "deep", "list", "number", "huge"],
+)
+def test_a_ticket_that_is_not_the_supervisors_admits_nobody(
+    box: Box, spoil: Callable[[Path], object], problem: str
+) -> None:
+    """Only a regular file that nobody else can write says whose command is run."""
+    box.admit()
+    spoil(box.ticket)
+    argv = program("run", "--directory", box.root / "run", "--group", GROUP)
+    with started([*argv, "--ticket", str(box.ticket), "--owner", "root"]) as launcher:
+        assert launcher.wait(20) == 0
+    assert (box.report()["ran"], box.report()["operation"]) == (False, None)
+    assert problem in box.report()["text"]
 
 
 @needs_root

@@ -9,7 +9,7 @@ from appliance.domain.claims import Claim, claim_on, gpu_indexes
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GpuState, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
-from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase, RunCaller
 from appliance.planning.actions import (
     Action,
     Check,
@@ -128,6 +128,9 @@ BACK = Steps(held=True, drained=True)
         (Phase.RELEASE, BEGUN, observed(), REFUSED, TurnRound(REFUSED.text)),
         (Phase.RUN, BEGUN, observed(KILLED), DONE, TurnRound("the command's launcher was killed by signal 9")),
         (Phase.RUN, BEGUN, observed(), None, TurnRound("the command's launcher has not said how it ended")),
+        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=1), GoBack(OVER)),
+        # What another operation's command did is no news of this one.
+        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), TurnRound("the command's launcher has not said how it ended")),
         (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, TurnRound(CANCELLED)),
         (Phase.STOP, FORWARD, observed(IDLE, "aeon"), None, Finish(Outcome.SUPERSEDED, "aeon was started by hand meanwhile and stays")),
         (Phase.PREFLIGHT, Steps(checked=True, failure="no GPU"), observed(), None, Finish(Outcome.REFUSED, "no GPU")),
@@ -257,6 +260,9 @@ def test_one_line_about_it(running: Operation | None, line: str) -> None:
 # --- lived through ---------------------------------------------------------------------------
 
 
+ANA = RunCaller(uid=1000, token="told to ana")  # noqa: S106 - of nothing
+
+
 def transaction(outside: FakeOutside, *, gpus: object = "all") -> Transaction:
     seen = outside.systemd.observed(BOX)
     claim = claim_on(gpus)  # type: ignore[arg-type]
@@ -264,7 +270,7 @@ def transaction(outside: FakeOutside, *, gpus: object = "all") -> Transaction:
     goal = goal_of(Kind.RUN, (), catalogue=BOX, observed=seen, committed=(), claim=claim)
     row = operation(began_unix_s=outside.systemd.now_s, goal=goal)
     outside.store.rows[1] = row
-    return Transaction(row, BOX, outside.ports())
+    return Transaction(row, BOX, outside.ports(), caller=ANA)
 
 
 async def live(running: Transaction) -> tuple[Ended, list[PhaseChanged]]:
@@ -304,6 +310,29 @@ async def test_a_refused_command_costs_a_pause() -> None:
     assert ended.message == "gpu-all is held by python3"
     assert ended.serving == ("genesis",)
     assert [e.phase for e in phases if e.state is PhaseState.FAILED] == [Phase.RELEASE]
+
+
+async def test_who_asked_is_admitted_before_the_unit_starts() -> None:
+    """The launcher knows operation, user, token and claim from then until the operation's end."""
+    outside = FakeOutside(BOX)
+    outside.serve("genesis")
+    running = transaction(outside, gpus=[0])
+    task = asyncio.create_task(running.run())
+    while outside.systemd.command.unit.idle:
+        await asyncio.sleep(0)
+    assert outside.tickets.issued == (1, ANA, claim_on([0]))
+    await task
+    assert outside.tickets.issued is None
+
+
+async def test_a_ticket_that_cannot_be_written_stops_nothing() -> None:
+    """Without it nobody's command could run: the models stay."""
+    outside = FakeOutside(BOX)
+    outside.serve("genesis")
+    outside.tickets.full = True
+    ended, _ = await live(transaction(outside))
+    assert (ended.outcome, ended.exit) == (Outcome.REFUSED, 1)
+    assert ended.serving == ("genesis",)
 
 
 @pytest.mark.parametrize(("serving", "exit_"), [(("genesis",), 11), ((), 1)])

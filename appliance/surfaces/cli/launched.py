@@ -52,14 +52,15 @@ class Launched:
         """Let go: the command, if there is one, is told to end."""
         self._connection.close()
 
-    def ask(self, command: Sequence[str], gpus: str | Sequence[int]) -> None:
-        """Hand over what is to be run, with our own surroundings."""
+    def ask(self, command: Sequence[str], gpus: str | Sequence[int], token: str) -> None:
+        """Hand over what is to be run, with our own surroundings and the supervisor's token."""
         document = {
             "argv": list(command),
             "env": dict(os.environ),
             "cwd": _cwd(),
             "umask": _umask(),
             "gpus": gpus,
+            "token": token,
         }
         line = json.dumps(document).encode() + b"\n"
         with contextlib.suppress(OSError), _open_stdio() as stdio:

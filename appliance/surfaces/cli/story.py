@@ -27,6 +27,8 @@ class Story:
         self.accepted: Json | None = None
         self.releasing = False
         """What was in the way has ended."""
+        self.token = ""
+        """Of a run: what its launcher wants to see; shown to nobody."""
         self.progress = progress
         self._conversation = conversation
         self._path = path
@@ -56,6 +58,9 @@ class Story:
             self.take(timeout_s)
 
     def _tell(self, event: Json, line: str) -> None:
+        if text_in(event, "event") == "ticket":
+            self.token = text_in(event, "token")
+            return
         if self.raw is not None:
             self.raw.line(line)
         kind = text_in(event, "event")

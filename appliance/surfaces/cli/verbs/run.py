@@ -67,7 +67,7 @@ class Foreground:
         try:
             launched = self._begin(command, gpus)
             if launched is None:
-                return self._conclude(None)
+                return self._not_begun()
             self._story.progress.end()
             with passing_on(launched):
                 status = _attend(launched)
@@ -80,7 +80,9 @@ class Foreground:
         if self._err.interactive and not self._as_json:
             self._err.line()  # what the command left unfinished in its last line stays
         try:
-            return self._conclude(status)
+            ended = self._conclude(status)
+            # Of a command whose end nobody told it is not known that it went well.
+            return int(Exit.FAILED) if status is None and ended == Exit.OK else ended
         except KeyboardInterrupt:
             self._say("detached; what served before comes back: appliance wait follows it")
             return Exit.DETACHED if status is None else status
@@ -100,7 +102,7 @@ class Foreground:
             if story.releasing and story.closing is None:
                 self._launched = _connected()
                 if self._launched is not None:
-                    self._launched.ask(command, gpus)
+                    self._launched.ask(command, gpus, story.token)
         return None
 
     def _is_ready(self, launched: Launched) -> bool:
@@ -150,6 +152,13 @@ class Foreground:
         story.progress.end()
         self._say(text_in(story.closing, "message"))
         return status or closing_status(story.closing)
+
+    def _not_begun(self) -> int:
+        """A command that was never run is a failure, however the operation ended."""
+        status = self._conclude(None)
+        if status == Exit.OK:
+            self._say("the command was not run")
+        return status or int(Exit.RESTORED)
 
 
 def _connected() -> Launched | None:

@@ -1,0 +1,36 @@
+"""The file that tells the launcher whose command to run (`appliance.launch.ticket` reads it)."""
+
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.regular_files import replace_volatile
+from appliance.domain.claims import Claim, gpu_indexes
+from appliance.domain.errors import StoreError
+from appliance.domain.operations import RunCaller
+from appliance.launch import ticket
+
+TICKET: Final = Path(ticket.FILE)
+
+
+class FileRunTickets:
+    """The port `RunTickets` on a file in the supervisor's runtime directory."""
+
+    def __init__(self, path: Path = TICKET) -> None:
+        self._path = path
+
+    def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
+        """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
+        text = ticket.encoded(
+            operation=operation, uid=caller.uid, gpus=gpu_indexes(claim), token=caller.token
+        )
+        try:
+            replace_volatile(self._path, self._path.with_suffix(".new"), text)
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
+
+    def revoke(self) -> None:
+        """Admit nobody any more. Never raises: a ticket is good for one command."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            return
