@@ -5,6 +5,7 @@ what it finds                           what it does
 ======================================  =============================================
 a timed hold that has passed            ends it and starts the committed profiles
 a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
+a profile that serves during a hold     ends the hold: somebody has started it past the conflict
 a committed profile that crashed        starts it, with growing pauses (planning.repair)
 one evicted by hand by a rival that is  likewise
 lost by accident
@@ -96,7 +97,12 @@ class Tender:
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
         """Make the hold's unit and its file agree: what people did by hand wins."""
-        if observed.hold_active:
+        if observed.hold_active and observed.serving():
+            # Started past the conflict with the hold (--job-mode=ignore-dependencies).
+            _log.info("the hold was ended by a start by hand")
+            await self._out.units.stop_hold()
+            await self._forget_hold()
+        elif observed.hold_active:
             self._hold_seen = True
         elif until is not None and (self._hold_seen or observed.busy()):
             _log.info("the hold was ended by hand")

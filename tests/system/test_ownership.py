@@ -105,6 +105,16 @@ def test_hold_lasts_over_a_reboot(fleet: Fleet) -> None:
     fleet.wait_serving("a")
 
 
+def test_a_start_past_the_conflict_with_a_hold_ends_it(fleet: Fleet) -> None:
+    """Whatever its job mode: a model that serves on a box that says it is held is two truths."""
+    assert fleet.cli("hold").exit == 0
+    fleet.box.run("systemctl", "start", "--job-mode=ignore-dependencies", unit("b"))
+    fleet.box.wait_for("! systemctl is-active -q appliance-hold.service", timeout_s=20)
+    assert fleet.active() == ["b"]
+    fleet.box.wait_for("test ! -e /var/lib/appliance/hold")
+    assert fleet.status()["hold"] is None
+
+
 def test_timed_hold_ends_by_itself(fleet: Fleet) -> None:
     """`hold --for` brings the committed model back when its time is over."""
     assert fleet.cli("hold", "--for", "4s").exit == 0

@@ -268,6 +268,19 @@ async def test_start_by_hand_ends_a_hold() -> None:
     assert outside.commitment.until is None
 
 
+async def test_a_profile_that_serves_past_a_hold_ends_it() -> None:
+    """A start with --job-mode=ignore-dependencies leaves the hold's unit active: no two truths."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.commitment.until = FOREVER
+    outside.systemd.hold_active = True
+    outside.serve("genesis")
+    async with supervising(outside):
+        await turns()
+        assert not outside.systemd.hold_active
+        assert outside.systemd.observed(BOX).serving() == ("genesis",)
+    assert outside.commitment.until is None
+
+
 async def test_operation_of_an_earlier_boot_is_closed() -> None:
     """An operation cut by a reboot is neither finished nor rolled back: the boot decided."""
     outside = FakeOutside(BOX, "aeon")
