@@ -272,8 +272,8 @@ async def test_a_profile_that_serves_past_a_hold_ends_it() -> None:
     """A start with --job-mode=ignore-dependencies leaves the hold's unit active: no two truths."""
     outside = FakeOutside(BOX, "aeon")
     outside.commitment.until = FOREVER
-    outside.systemd.hold_active = True
     outside.serve("genesis")
+    outside.systemd.hold_active = True
     async with supervising(outside):
         await turns()
         assert not outside.systemd.hold_active
