@@ -24,7 +24,7 @@ from appliance.planning.routing import paths
 from appliance.planning.routing.visitors import Visitors
 
 _FLUSH_S: Final = 1.0
-_TURNS: Final = 8
+_TURNS: Final = 4
 """Requests that came ahead of their turn, in each turn of the event loop; each may cost 0.1 ms."""
 _SWEEPS: Final = 10
 """In the shortest of the limits."""

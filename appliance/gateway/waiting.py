@@ -1,9 +1,10 @@
 """The queue of requests that are held until their profile serves.
 
-Bounded in number and in time; when it is full, a newcomer gets the place of whoever has the most. At every change each request is routed anew, in the order in which
-they came: after a switch that was rolled back ``default`` is another profile than was hoped for.
-Clients of streams are given the head of their answer and comments while they wait, but not at
-once: until then an error can still be an error.
+Bounded in number and in time; when it is full, a newcomer gets the place of an owner who has more.
+At every change each request is routed anew, in the order in which they came: after a switch that
+was rolled back ``default`` is another profile than was hoped for. Clients of streams are given the
+head of their answer and comments while they wait, but not at once: until then an error can still
+be an error.
 """
 
 import asyncio
