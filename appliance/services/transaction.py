@@ -312,9 +312,8 @@ class Transaction:
             if writes.hold is not None:
                 await self._out.units.start_hold()
         except ApplianceError:
-            with contextlib.suppress(
-                StoreError
-            ):  # a boot follows the new names, and status says so
+            # Where this fails too, a boot follows the new names, and the status says so.
+            with contextlib.suppress(StoreError):
                 if commitment.committed() != names:
                     await commitment.commit(names)
                 if commitment.hold_until() != until:
