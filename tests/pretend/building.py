@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +40,8 @@ def _compile(sources: list[Path], defines: tuple[str, ...], library: Path) -> No
     if shutil.which("gcc") is None:
         raise RigError("no gcc for the pretend driver: apt-get install gcc libc6-dev")
     library.parent.mkdir(parents=True, exist_ok=True)
-    fresh = library.with_name(f"{NAME}.{os.getpid()}")
+    # Boxes are furnished by several threads at once, tests by several processes.
+    fresh = library.with_name(f"{NAME}.{os.getpid()}-{threading.get_ident()}")
     command = ["gcc", *_FLAGS, *defines, "-o", str(fresh), *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

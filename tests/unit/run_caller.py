@@ -44,13 +44,14 @@ def main(path: str, request: str, *options: str) -> None:
             ),
         )
     descriptors = [0, 1, 2, *([told] if "--extra" in options else [])]
-    socket.send_fds(connection, [request.encode()], descriptors)
     with contextlib.suppress(ConnectionError):  # it may have refused that already
+        socket.send_fds(connection, [request.encode()], descriptors)
         connection.sendall(b" " * (2 << 20 if "--long" in options else 0) + b"\n")
-    for line in connection.makefile():
-        os.write(told, line.encode())
-        if '"ready"' in line and "--mute" not in options:
-            connection.sendall(b'{"go": true}\n')
+    with contextlib.suppress(ConnectionError):  # it may have left with some of that unread
+        for line in connection.makefile():
+            os.write(told, line.encode())
+            if '"ready"' in line and "--mute" not in options:
+                connection.sendall(b'{"go": true}\n')
 
 
 if __name__ == "__main__":

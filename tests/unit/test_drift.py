@@ -31,7 +31,7 @@ RULE = polkit_rule(["a"], source="/p", version="1")
         ("appliance-backend-.service.d/x.conf", "[Service]\nNice=1\n", Kind.SHARED),
         ("appliance-backend-.service.d/x.conf", None, Kind.SHARED),
         (RULE_FILE, RULE, None),
-        (RULE_FILE, RULE.replace('"start", ', ""), Kind.EDITED),
+        (RULE_FILE, RULE.replace(', "ref"', ""), Kind.EDITED),
         (RULE_FILE, "// mine\n", Kind.FOREIGN),
     ],
 )
