@@ -58,7 +58,7 @@ def opened_in_steps(
 
 
 def opened(head: RequestHead, body: bytes) -> Document | Form | None:
-    """A body that can be read; None: there is none, or it is none of our business.
+    """A short body that can be read; None: it is none of our business.
 
     What the client says about it does not decide alone: engines do not ask either, and what is
     not read is not changed.
@@ -66,12 +66,11 @@ def opened(head: RequestHead, body: bytes) -> Document | Form | None:
     Raises:
         BodyError: It has to be read, and cannot.
     """
-    if not body:
-        return None
     if head.form is not None:
         return multipart.opened(head.form, body)
-    if _OBJECT.match(body) is not None or _is_read(head, body):
-        return bodies.opened(body)
+    # Most bodies begin so; a regular expression takes twice as long.
+    if body.startswith(b'{"') or _OBJECT.match(body) is not None or _is_read(head, body):
+        return Document(body)
     return None
 
 

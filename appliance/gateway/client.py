@@ -110,7 +110,8 @@ class ClientConnection(asyncio.Protocol):
         self._blocked_bytes = 0
         """Of what the client does not take, when that was last looked at."""
         self.deadline_s = inf
-        """When its patience ends, by the event loop's clock."""
+        """When its patience ends, by the event loop's clock; inf: while it is answered, and then
+        until the next sweep, because reading the clock for each request is dear."""
 
     # What the event loop tells.
 
@@ -128,10 +129,12 @@ class ClientConnection(asyncio.Protocol):
         """Bytes from the client."""
         step = self._step
         if step is _HEAD:
-            if not self._queued:
-                self._read_head(self._rest + data if self._rest else data)
-            else:
+            if not self._rest:
+                self._read_head(data)
+            elif self._queued:
                 self._hear_ahead(data)
+            else:
+                self._read_head(self._rest + data)
         elif step is _BODY:
             self._read_body(data)
         elif step is _BUSY:
@@ -175,10 +178,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         known = self._known
-        fits = None if known is None else known[0].fits(data)
-        if known is not None and fits is not None:
-            self._begin(known[1], fits[0], data, fits[1])
-            return
+        if known is not None:
+            fits = known[0].fits(data)
+            if fits is not None:
+                self._begin(known[1], fits[0], data, fits[1])
+                return
         if data.startswith(b"\r\n") and not self._overlooked:
             # One empty line before a request is allowed, as old clients sent one after a body.
             data = data[2:]
@@ -330,8 +334,9 @@ class ClientConnection(asyncio.Protocol):
             self.deadline_s = self._loop.time() + self._owner.limits.stuck_s
             self.engine_blocked(blocked=True)
         else:
-            idle_s = ASK_AGAIN_S if self._owner.closing else self._owner.limits.idle_s
-            self.deadline_s = self._loop.time() + idle_s
+            # While its deadline is inf, the next sweep sets one.
+            if self._owner.closing:
+                self.deadline_s = self._loop.time() + ASK_AGAIN_S
             if self._rest or self._paused:
                 self._queue()
 
@@ -413,6 +418,8 @@ class ClientConnection(asyncio.Protocol):
         if self._body is not None:
             self._body.look()
         if now_s < self.deadline_s:
+            if self._step is _HEAD and self.deadline_s == inf:
+                self.deadline_s = now_s + self._owner.limits.idle_s
             return
         if self._blocked_bytes and self._step is not _CLOSING:
             unwritten = self._unwritten()

@@ -145,18 +145,19 @@ class Exchange:
         if place.listing:
             self._list(place.entry)
             return
-        if len(self._body) > LONG_BYTES:
-            steps = asked.opened_in_steps(self._head, self._body)
-            self._again = self._relay.scans.add(self._client.owner, steps, self._scanned)
-            return
-        try:
-            document = asked.opened(self._head, self._body)
-        except BodyError as error:
-            self.refuse(asked.refused(error))
-            return
-        if document is not None:
-            self._document = document
-            self._model = document.model
+        body = self._body
+        if body:
+            if len(body) > LONG_BYTES:
+                steps = asked.opened_in_steps(self._head, body)
+                self._again = self._relay.scans.add(self._client.owner, steps, self._scanned)
+                return
+            try:
+                document = self._document = asked.opened(self._head, body)
+            except BodyError as error:
+                self.refuse(asked.refused(error))
+                return
+            if document is not None:
+                self._model = document.model
         self.advance()
 
     def _scanned(self, found: Document | Form | BodyError | None) -> None:

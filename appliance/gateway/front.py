@@ -83,6 +83,8 @@ class Front:
         self.closing = False
         """Every connection ends with the answer that is under way."""
         self._gatekeeper = gatekeeper
+        self._body_bytes = self.limits.body_bytes
+        """At hand: every request is compared with it."""
         self._clients = Room(self.limits)
         self.peers = Peers()
         self._alone = asyncio.Event()
@@ -220,7 +222,7 @@ class Front:
             length: Of its body; -1: it is not known yet.
             loopback: No key is needed.
         """
-        if length > self.limits.body_bytes:
+        if length > self._body_bytes:
             return intake.large_body(self.limits)
         key = None
         if head.authorization is not None or head.api_key is not None:

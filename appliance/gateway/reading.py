@@ -21,6 +21,7 @@ class Reading:
 
     __slots__ = (
         "_begun",
+        "_counted",
         "_dry",
         "_headers",
         "_parser",
@@ -49,7 +50,8 @@ class Reading:
         self._whole = 0
         """How many of `_pieces` belong to chunks that are complete."""
         self._part_bytes = 0
-        """In those behind them."""
+        """In those behind them, up to the piece `_counted`: only counted when it is asked for."""
+        self._counted = 0
         self._begun = 0
         """Answers that have begun, interim ones apart."""
         self._dry = 0
@@ -79,16 +81,24 @@ class Reading:
         self._whole = 0
         if count == len(pieces):
             self._pieces = []
-            self._part_bytes = 0
+            if self._counted:
+                self._counted = self._part_bytes = 0
             return pieces[0] if count == 1 else b"".join(pieces)
         payload = b"".join(pieces[:count])
         del pieces[:count]
+        self._counted -= count
         return payload
 
     def _waits(self) -> bool:
         """Whether what there is of a chunk waits for the rest of it."""
-        chunked = self.answer is not None and self.answer.framing is Framing.CHUNKED
-        return chunked and self._part_bytes < _PART_BYTES
+        if self.answer is None or self.answer.framing is not Framing.CHUNKED:
+            return False
+        if self._whole:
+            self._counted, self._part_bytes = self._whole, 0
+        # Each piece is counted once, however small they are.
+        self._part_bytes += sum(map(len, self._pieces[self._counted :]))
+        self._counted = len(self._pieces)
+        return self._part_bytes < _PART_BYTES
 
     @property
     def ends_with_connection(self) -> bool:
@@ -139,12 +149,10 @@ class Reading:
         elif not self.complete:
             self._dry = 0
             self._pieces.append(data)
-            self._part_bytes += len(data)
 
     def on_chunk_complete(self) -> None:
         """The end of a chunk."""
         self._whole = len(self._pieces)
-        self._part_bytes = 0
 
     def on_message_complete(self) -> None:
         """The end of an answer, also of an interim one."""

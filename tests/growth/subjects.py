@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from appliance.planning.routing import bodies, multipart, paths
 from appliance.planning.routing.changes import change
 from appliance.planning.routing.names import Directory
 from appliance.planning.routing.scanning import BodyError
+from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.routing.visitors import Visitors
 from appliance.surfaces.key_desk import KeyDesk
 from tests.growth.cost import Call
@@ -117,7 +119,10 @@ def _any_body(data: bytes) -> None:
     head = intake.head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
     assert isinstance(head, RequestHead)
     with contextlib.suppress(BodyError):
-        asked.opened(head, data)
+        if len(data) > LONG_BYTES:
+            deque(asked.opened_in_steps(head, data), maxlen=0)
+        else:
+            asked.opened(head, data)
 
 
 def _head(data: bytes) -> None:

@@ -36,14 +36,15 @@ class Pieces:
 
 def spliced(body: bytes, cuts: Iterable[Cut]) -> bytes | Pieces:
     """The body with its cuts, which must not overlap; the very same object without any."""
+    ordered = sorted(cuts)
+    if not ordered:
+        return body
     long = len(body) > LONG_BYTES
     whole = memoryview(body) if long else body
     pieces: list[bytes | memoryview] = []
     at = 0
-    for start, end, new in sorted(cuts):
+    for start, end, new in ordered:
         pieces += (whole[at:start], new)
         at = end
-    if not pieces:
-        return body
     pieces.append(whole[at:])
     return Pieces(pieces) if long else b"".join(pieces)
