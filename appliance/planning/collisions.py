@@ -4,7 +4,6 @@ Profiles whose claims intersect never run together, so they may share an address
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
 from typing import Final
 
 from appliance.domain.spec import Profile
@@ -27,11 +26,32 @@ def collisions(
     for name in sorted(profiles):
         for problem in _reserved(profiles[name], reserved):
             found.setdefault(name, []).append(problem)
-    for first, second in combinations(sorted(profiles), 2):
-        for one, other in ((first, second), (second, first)):
-            for problem in _shared(profiles[one], profiles[other]):
-                found.setdefault(one, []).append(problem)
+    claims = {name: claim_of(profile) for name, profile in profiles.items()}
+    for name, others in _sharers(profiles).items():
+        for other in others:
+            if not claims[name].intersects(claims[other]):
+                found.setdefault(name, []).extend(_shared(profiles[name], profiles[other]))
     return {name: tuple(problems) for name, problems in found.items()}
+
+
+def _sharers(profiles: Mapping[str, Profile]) -> Mapping[str, list[str]]:
+    """By name, the other profiles that have its port or its socket, sorted."""
+    users: dict[tuple[str, object], list[str]] = {}
+    for name, profile in sorted(profiles.items()):
+        for key in _KEYS:
+            users.setdefault((key, getattr(profile.endpoint, key)), []).append(name)
+    return {
+        name: sorted(
+            {
+                other
+                for key in _KEYS
+                if (address := getattr(profile.endpoint, key)) is not None
+                for other in users[key, address]
+            }
+            - {name}
+        )
+        for name, profile in sorted(profiles.items())
+    }
 
 
 def _reserved(profile: Profile, reserved: Mapping[int, str]) -> Iterator[Problem]:
@@ -41,8 +61,6 @@ def _reserved(profile: Profile, reserved: Mapping[int, str]) -> Iterator[Problem
 
 
 def _shared(one: Profile, other: Profile) -> Iterator[Problem]:
-    if claim_of(one).intersects(claim_of(other)):
-        return
     for key in _KEYS:
         address = getattr(one.endpoint, key)
         if address is not None and address == getattr(other.endpoint, key):

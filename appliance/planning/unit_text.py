@@ -7,6 +7,7 @@ systemd.unit(5) "Specifiers" for ``%``.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -100,6 +101,7 @@ def _meaning(match: re.Match[str]) -> str:
     return _MEANINGS.get(code, code)
 
 
+@lru_cache(maxsize=4096)  # of hundreds of profiles each names all the others
 def command_word(text: str) -> str:
     """`text` as one argument in ExecStart= and its kin: never expanded, never split."""
     return quoted(text.replace("%", "%%").replace("$", "$$"))

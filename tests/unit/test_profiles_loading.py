@@ -83,6 +83,23 @@ def test_two_profiles_share_a_port_when_they_never_run_together(tmp_path: Path) 
     assert "a.toml" in str(loaded.errors["b"])
 
 
+def test_each_pair_that_shares_an_address_is_named(tmp_path: Path) -> None:
+    """Of three profiles on one port, or on one socket, each names both others, in order."""
+    for name, number in (("a", 0), ("b", 1), ("c", 2)):
+        text = MINIMAL["vllm"] + f"gpus = [{number}]\n"
+        (tmp_path / f"{name}.toml").write_text(text)
+        socket = text.replace("port = 8101", 'socket = "/run/x/s.sock"')
+        assert socket != text
+        (tmp_path / f"s{name}.toml").write_text(socket)
+    errors = load_profiles(tmp_path).errors
+    for prefix, address in (("", "port 8101"), ("s", "socket /run/x/s.sock")):
+        for name, others in (("a", "bc"), ("b", "ac"), ("c", "ab")):
+            lines = str(errors[prefix + name]).splitlines()
+            assert len(lines) == len(others)
+            for line, other in zip(lines, others, strict=True):
+                assert f"{address} is also that of {prefix}{other}.toml" in line
+
+
 def test_two_shared_profiles_need_two_ports(tmp_path: Path) -> None:
     """What claims nothing runs beside everything, also beside its like."""
     for name in ("a", "b"):
