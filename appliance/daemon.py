@@ -73,7 +73,8 @@ async def run(settings: Settings) -> None:
     )
     await store.open()
     gateway = SocketGateway(settings.control_socket.with_name("gateway.sock"))
-    async with SystemdUnits(settings.control_socket.with_name(JOBS_SOCKET)) as units:
+    jobs = settings.control_socket.with_name(JOBS_SOCKET)
+    async with SystemdUnits(jobs, settings.unit_dir) as units:
         outside = Outside(
             units=units,
             backend=HttpBackend(),

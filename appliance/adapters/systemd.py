@@ -3,13 +3,15 @@
 Subscribes before it asks, so that no change between an observation and a wait is lost.
 Source: org.freedesktop.systemd1(5).
 
-Hundreds of profiles are cheap only while systemd keeps their units loaded: a unit loads every
-unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all at once when none
-is in use. So units are pinned (RefUnit) one after another: the first pin keeps its rivals too.
+A unit loads every unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all
+at once when none is in use. So nothing here loads a unit to look at it: one that systemd does not
+have in memory is stopped and never ran, and its file tells whether it is installed. A unit that was
+seen in use is pinned (RefUnit), which keeps how it ended, and its rivals too.
 """
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,12 +42,15 @@ _DETAILS: Final = (
     *("ExecMainExitTimestampMonotonic", "RestartUSec"),
 )
 _STALE: Final = "NeedDaemonReload"
+_STARTED: Final = "InactiveExitTimestampMonotonic"
 _TIMES: Final = (
     *("ActiveEnterTimestamp", "ActiveEnterTimestampMonotonic"),
-    *("ActiveExitTimestampMonotonic", "InactiveExitTimestampMonotonic"),
+    *("ActiveExitTimestampMonotonic", _STARTED),
     *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
 )
-_PINNED_WITHIN_S: Final = 10.0
+_SYSTEM: Final = (HOLD_UNIT, RUN_UNIT, _SHUTDOWN)
+_BACKENDS: Final = unit_of("*")
+_ABSENT: Final = "not-found"
 _NOT_COUNTED: Final = (1 << 64) - 1
 _GAVE_UP: Final = "start-limit-hit"
 
@@ -55,16 +60,20 @@ class SystemdUnits:
 
     Args:
         jobs: The socket where jobs are asked for: polkit allows none over the bus.
+        unit_dir: Where the unit lies of a profile that systemd does not have in memory.
     """
 
-    def __init__(self, jobs: Path) -> None:
+    def __init__(self, jobs: Path, unit_dir: Path) -> None:
         self._queue = JobQueue(jobs)
+        self._unit_dir = unit_dir
         self._bus = SystemBus(on_changed=self._changed, on_job_removed=self._job_removed)
         self._pulse = Pulse()
         self._boot_id = ""
         self._watched: set[str] = set()
+        self._pinned: set[str] = set()
+        self._pins_due: dict[str, bool] = {}
+        """Units that shall be pinned (True) or let go."""
         self._pinning: asyncio.Task[None] | None = None
-        self._unpinned: list[str] = []
         self._at_rest: dict[str, Mapping[str, Any]] = {}
         """Details of units that did nothing when they were read, and have not changed since."""
         self._changes: Counter[str] = Counter()
@@ -80,7 +89,9 @@ class SystemdUnits:
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot talk to systemd: {error}") from error
         self._boot_id = "-".join(str(booted[name]) for name in times)
-        self._watch([HOLD_UNIT, RUN_UNIT, _SHUTDOWN])
+        self._watch(_SYSTEM)
+        for unit in (HOLD_UNIT, RUN_UNIT):
+            self._pin_soon(unit)
         return self
 
     async def __aexit__(
@@ -117,20 +128,20 @@ class SystemdUnits:
         units = {unit_of(name): name for name in names}
         self._watch(units)
         try:
-            if full:
-                await self._pinned()
-            asked = [*units, HOLD_UNIT, RUN_UNIT, _SHUTDOWN]
-            (listed,) = await self._bus.manager("ListUnitsByNames", "as", asked)
-            rows = {row[0]: row for row in listed}
-            seen = await asyncio.gather(
-                *(self._unit(rows[unit], full=full) for unit in (*units, RUN_UNIT))
-            )
+            rows = await self._list()
+            self._keep(rows)
+            asked = [unit for unit in (*units, RUN_UNIT) if unit in rows]
+            looked = await asyncio.gather(*(self._unit(rows[unit], full=full) for unit in asked))
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot read units from systemd: {error}") from error
+        seen = dict(zip(asked, looked, strict=True))
         shutdown = rows[_SHUTDOWN]
         return Observed(
-            units=dict(zip(units.values(), seen[:-1], strict=True)),
-            run=seen[-1],
+            units={
+                name: seen[unit] if unit in seen else self._unloaded(unit)
+                for unit, name in units.items()
+            },
+            run=seen[RUN_UNIT],
             hold_active=rows[HOLD_UNIT][3] == "active",
             # What systemd itself calls the state "stopping".
             going_down=bool(shutdown[7]) or shutdown[3] in {"active", "activating"},
@@ -189,30 +200,55 @@ class SystemdUnits:
         await self._await_job(await self._job(STOP, HOLD_UNIT))
 
     def _watch(self, units: Iterable[str]) -> None:
-        new = [unit for unit in units if unit not in self._watched]
-        for unit in new:
+        for unit in set(units) - self._watched:
             self._bus.watch(unit)
-        self._watched.update(new)
-        self._unpinned += new
-        if self._unpinned and self._pinning is None:
+            self._watched.add(unit)
+
+    async def _list(self) -> Mapping[str, Sequence[Any]]:
+        """Rows of the backends that systemd has in memory, of hold, run and the shutdown."""
+        patterns = [*_SYSTEM, _BACKENDS]
+        (listed,) = await self._bus.manager("ListUnitsByPatterns", "asas", [], patterns)
+        rows = {row[0]: row for row in listed}
+        if absent := [unit for unit in _SYSTEM if unit not in rows]:
+            (listed,) = await self._bus.manager("ListUnitsByNames", "as", absent)
+            rows |= {row[0]: row for row in listed}
+        return rows
+
+    def _unloaded(self, unit: str) -> ObservedUnit:
+        """A unit that systemd does not have in memory: masked ones lead to no regular file."""
+        return ObservedUnit(loaded=os.path.isfile(f"{self._unit_dir}/{unit}"))  # noqa: PTH113 - of hundreds
+
+    # --- what systemd shall keep in memory -------------------------------------------
+
+    def _keep(self, rows: Mapping[str, Sequence[Any]]) -> None:
+        """Pin what is in use, again at each look until polkit allows it, and let go what was removed."""
+        for unit, (_name, _text, load, active, _sub, _following, _path, job_id, *_) in rows.items():
+            if unit != _SHUTDOWN and (active != ActiveState.INACTIVE or job_id):
+                self._pin_soon(unit)
+            elif load == _ABSENT:
+                self._pin_soon(unit, pinned=False)
+
+    def _pin_soon(self, unit: str, *, pinned: bool = True) -> None:
+        if (unit in self._pinned) != pinned:
+            self._pins_due[unit] = pinned
+        if self._pins_due and self._pinning is None:
             self._pinning = asyncio.create_task(self._pin())
 
     async def _pin(self) -> None:
         """Keep systemd from forgetting how a unit ended, which it does of a stopped one at once."""
         try:
-            while self._unpinned:
+            while self._pins_due:
+                unit, pinned = self._pins_due.popitem()
+                if (unit in self._pinned) == pinned:
+                    continue
                 with contextlib.suppress(CallError, TimeoutError):
-                    await self._bus.manager("RefUnit", "s", self._unpinned.pop(0))
+                    await self._bus.manager("RefUnit" if pinned else "UnrefUnit", "s", unit)
+                    (self._pinned.add if pinned else self._pinned.discard)(unit)
         finally:
             self._pinning = None
 
-    async def _pinned(self) -> None:
-        """Wait for the pins, within reason: polkit may take seconds to start."""
-        if self._pinning is not None:
-            await asyncio.wait({self._pinning}, timeout=_PINNED_WITHIN_S)
-
     async def _unit(self, row: Sequence[Any], *, full: bool) -> ObservedUnit:
-        """One row of ListUnitsByNames, with the details that its state makes interesting."""
+        """One row of a list of units, with the details that its state makes interesting."""
         _name, _text, load, active, sub, _following, path, job_id, *_ = row
         state = ActiveState(active)
         details: Mapping[str, Any] = {}
@@ -253,23 +289,28 @@ class SystemdUnits:
         """Details of a unit that does nothing, read again only once it has changed.
 
         No signal tells that its file did, so that is asked each time; nor that a result was
-        cleared (reset-failed), so that only a unit without one is remembered.
+        cleared (reset-failed), so that only a unit without one is remembered. One that never ran
+        has nothing to tell: of hundreds that is most of what a reload of systemd makes unknown.
         """
         if (known := self._at_rest.get(path)) is not None:
             return {**known, **await self._bus.get(path, "Unit", (_STALE,))}
         changes = self._changes[path]
-        details = await self._details(path)
-        if details["Result"] == "success" and changes == self._changes[path]:
+        details: Mapping[str, Any] = await self._bus.get(path, "Unit", (_STARTED, _STALE))
+        if details[_STARTED]:
+            details = await self._details(path)
+        if details.get("Result", "success") == "success" and changes == self._changes[path]:
             self._at_rest[path] = details
         return details
 
     async def _job(self, verb: str, unit: str) -> str:
         try:
-            return await self._queue.queue(verb, unit)
+            job = await self._queue.queue(verb, unit)
         except CallError as error:
             raise _translated(error, unit) from error
         except TimeoutError as error:
             raise UnitError(f"systemd does not answer about {unit}") from error
+        self._pin_soon(unit)  # the job keeps it in memory until then
+        return job
 
     async def _await_job(self, path: str) -> None:
         result = self._early.pop(path, None)
