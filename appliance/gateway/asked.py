@@ -47,8 +47,7 @@ def opened_in_steps(
         BodyError: It has to be read, and cannot.
     """
     if head.form is not None:
-        yield
-        return multipart.opened(head.form, body)
+        return (yield from multipart.opened_in_steps(head.form, body))
     start = body[:LONG_BYTES]
     if not start.strip(_PADDING) and start.translate(None, _BLANKS) != start:
         raise BodyError("the body begins with too many blanks")

@@ -157,6 +157,14 @@ def _form() -> bytes:
     return whole(parts + b"--x--\r\n", headers="Content-Type: multipart/form-data; boundary=x\r\n")
 
 
+def _dashes() -> bytes:
+    """A form that is dear to search for its boundary."""
+    mark = b"-" * 69 + b"x"
+    file = b'--%b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' % mark
+    kind = f"Content-Type: multipart/form-data; boundary={mark.decode()}\r\n"
+    return whole(file + b"-" * _LARGE + b"\r\n--%b--\r\n" % mark, headers=kind)
+
+
 def _chat(size: int, model: str = "fast") -> bytes:
     content = b"x" * size
     return b'{"model":"%b","messages":[{"role":"user","content":"%b"}]}' % (model.encode(), content)
@@ -173,6 +181,7 @@ _PIPELINED: Final = head("/v1/models", 0, method="GET") * 5000
 
 ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
     "forms with blanks in their heads": partial(_again, 4, _form),
+    "forms of 63 MB of dashes": partial(_again, 4, _dashes),
     "silent connections": Crowd(CROWD, b""),
     "slow heads": Crowd(CROWD, b"POST /v1", b"x"),
     "slow bodies": Crowd(CROWD, head(length=1 << 20) + b"{", b" "),

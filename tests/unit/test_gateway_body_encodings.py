@@ -164,6 +164,23 @@ def test_fields_and_files_of_honest_clients_pass(part: bytes) -> None:
     assert asked.opened(known("/v1/audio/transcriptions", KIND.encode()), form(part)) is not None
 
 
+def test_long_forms_are_read_in_steps() -> None:
+    """One that is dear to search, and one of many dear heads, leave others their turns."""
+    head = known("/v1/audio/transcriptions", b"multipart/form-data; boundary=" + b"-" * 69 + b"x")
+    delimiter = b"-" * 71 + b"x"
+    start = b'%b\r\nContent-Disposition: form-data; name="a%d"'
+    dashes = start % (delimiter, 0) + b"\r\n\r\n" + b"-" * (8 << 20) + b"\r\n" + delimiter + b"--"
+    heads_ = [start % (delimiter, n) + b";x=1" + b"\r\n\r\n\r\n" for n in range(1000)]
+    parameters = b"".join(b";a%d=1" % n for n in range(1000))
+    long_heads = [part.replace(b";x=1", parameters) for part in heads_[:100]]
+    for body, least in (
+        (dashes, 16),
+        (b"".join(heads_) + delimiter + b"--", 4),
+        (b"".join(long_heads) + delimiter + b"--", 16),
+    ):
+        assert len(list(asked.opened_in_steps(head, body))) >= least
+
+
 def test_a_boundary_is_not_put_together() -> None:
     """A boundary of RFC 2231 beside the plain one is refused."""
     with pytest.raises(BodyError, match="proper boundary"):

@@ -183,3 +183,33 @@ def test_what_is_changed_is_there_once() -> None:
     assert opened(KIND, body).model is None
     with pytest.raises(BodyError, match="prompt is there twice"):
         rewritten_part(KIND, body, model=None, set_={}, strip=("prompt",))
+
+
+def test_a_boundary_between_two_steps_is_found() -> None:
+    """Wherever the delimiter lies to where a step ends, the same parts are found."""
+    step = 512 << 10
+    for size in range(step - 120, step, 7):
+        body = form(FILE.replace(AUDIO, b"-" * size), field("model", "w"))
+        assert rewritten_part(KIND, body, model="q", set_={}, strip=()) == body.replace(
+            field("model", "w"), field("model", "q")
+        )
+
+
+@pytest.mark.parametrize("name", ["model", "stream"])
+def test_a_long_value_is_refused(name: str) -> None:
+    """A field that the form is routed by is not copied when it is as long as a file."""
+    with pytest.raises(BodyError, match=f"{name} is too long"):
+        opened(KIND, form(field(name, "x" * 5000)))
+
+
+def test_the_end_of_a_long_form_is_missed() -> None:
+    """A form without its last delimiter is searched to its end."""
+    with pytest.raises(BodyError, match="too soon"):
+        opened(KIND, form(FILE.replace(AUDIO, b"-" * (2 << 20)), end=b""))
+
+
+def test_a_value_of_the_same_size_is_changed() -> None:
+    """What differs in its bytes only is no value that may stay."""
+    body = form(field("prompt", "ab"))
+    changed = rewritten_part(KIND, body, model=None, set_={"prompt": "cd"}, strip=())
+    assert changed == form(field("prompt", "cd"))

@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from appliance.planning.routing.changes import Changes, Edit, Edits, change
-from appliance.planning.routing.long_bodies import TopLevel
+from appliance.planning.routing.long_bodies import TopLevel, read_at_once
 from appliance.planning.routing.scanning import (
     BodyError,
     Member,
@@ -100,13 +100,7 @@ def opened(body: bytes) -> Document:
     """
     if len(body) <= LONG_BYTES:
         return Document(body)
-    steps = opened_in_steps(body)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            document: Document = end.value
-            return document
+    return read_at_once(opened_in_steps(body))
 
 
 def opened_in_steps(body: bytes) -> Generator[None, None, Document]:

@@ -14,12 +14,14 @@ escapes or two-byte strings 1.6 s.
 import codecs
 import re
 from collections.abc import Generator
-from typing import Final, Never
+from typing import Final, Never, TypeVar
 
 from appliance.planning.routing.scanning import MOST_MEMBERS, BodyError, Member, string
 
 Steps = Generator[None]
 """Runs to the next pause with `next`."""
+
+_Found = TypeVar("_Found")
 
 _DEEPEST: Final = 900
 """Brackets inside of each other; Python's own parser gives up a little later."""
@@ -48,6 +50,16 @@ _scalar: Final = re.compile(
 ).match
 _OPENING: Final = b"[{"
 _PAIRS: Final = {b"]": ord("["), b"}": ord("{")}
+
+
+def read_at_once(steps: Generator[None, None, _Found]) -> _Found:
+    """Run steps to their end; what they found."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: _Found = end.value
+            return found
 
 
 class TopLevel:
