@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Coroutine
 from typing import Any, Literal
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -23,6 +24,9 @@ BOX = catalogue(
     applied("embedder"),
 )
 NAMES = st.sampled_from(sorted(BOX))
+
+# Thousands of steps: on a busy machine they take longer than a usual test may.
+pytestmark = pytest.mark.timeout(300)
 
 
 class Box(RuleBasedStateMachine):

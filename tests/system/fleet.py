@@ -4,8 +4,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, Final, Literal
 
+from appliance.launch.ticket import FILE, encoded
 from tests.pretend.boxes import ENGINE, install_engine
 from tests.system.rig import Box, RigError
 
@@ -177,6 +179,13 @@ class Fleet:
     def committed(self) -> list[str]:
         """What the file that a boot follows says."""
         return self.box.run("cat /var/lib/appliance/active", check=False).stdout.split()
+
+    def await_command(self) -> None:
+        """Have the launcher of `appliance run` listen for a command of root's that never comes."""
+        ticket = encoded(operation=99, uid=0, gpus=(), token=token_hex())
+        self.box.run(f"cat >{FILE}", stdin=ticket)
+        self.box.run("rm -f /run/appliance-run/socket; systemctl --no-block start appliance-run")
+        self.box.wait_for("test -S /run/appliance-run/socket")
 
     def wait_serving(self, *names: str, timeout_s: float = 10.0) -> float:
         """Wait until exactly these are active; seconds it took."""

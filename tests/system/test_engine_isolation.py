@@ -59,8 +59,7 @@ def intrusion(fleet: Fleet, *settings: str) -> dict[str, str]:
     fleet.box.wait_for("test -S /run/appliance-backend/b/e.sock")
     for kind in ("lib", "cache"):
         fleet.box.run(f"install -o {user} -m 600 /dev/null /var/{kind}/appliance-backend/b/kept")
-    fleet.box.run("systemctl --no-block start appliance-run")
-    fleet.box.wait_for("test -S /run/appliance-run/socket")
+    fleet.await_command()
     return {**intrude(fleet, "appliance-backend-a", "b", *settings)}
 
 

@@ -234,10 +234,7 @@ def test_a_stranger_is_refused(fleet: Fleet) -> None:
     report = json.loads(fleet.box.run("cat /run/appliance-run/last.json").stdout)
     assert report["text"] == "the supervisor has asked for no command: appliance run"
     # A command of root's is admitted, and waited for.
-    ticket = json.dumps({"operation": 99, "uid": 0, "gpus": [], "token_sha256": "0" * 64})
-    fleet.box.run(f"echo '{ticket}' >/run/appliance-supervisor/run-ticket.json")
-    fleet.box.run("systemctl --no-block start appliance-run")
-    fleet.box.wait_for("test -S /run/appliance-run/socket")
+    fleet.await_command()
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('/run/appliance-run/socket')"
     for user in (STRANGER, "appliance", "appliance-gateway", "appliance-backend"):
         done = fleet.box.run("/usr/bin/python3", "-c", connect, user=user, check=False)
