@@ -26,10 +26,12 @@ LONGEST_SOCKET_PATH = 107
 """sun_path of unix(7), without its end."""
 
 
-def launch(engine: str, directory: Path, *, name: str = "a", env: str = "") -> engines.Launch:
+def launch(
+    engine: str, directory: Path, *, name: str = "a", top: str = "", env: str = ""
+) -> engines.Launch:
     """The launch of the shortest profile of an engine."""
     path = directory / f"{name}.toml"
-    path.write_text(f"{MINIMAL[engine]}{env}")
+    path.write_text(f"{top}{MINIMAL[engine]}{env}")
     return engines.launch(load_profile(path), engines.LaunchContext())
 
 
@@ -63,6 +65,20 @@ def test_only_our_temporary_directory_is_cleared(tmp_path: Path) -> None:
     found = launch("vllm", tmp_path, env='[env]\nTMPDIR = "/srv/scratch"\n')
     assert found.environment["TMPDIR"] == "/srv/scratch"
     assert found.temporary == "/var/cache/appliance-backend/a/tmp"
+
+
+def test_vllm_on_a_cpu_leaves_its_compiled_code_to_pytorchs_caches(tmp_path: Path) -> None:
+    """On a CPU vLLM cannot load what it saves ahead of time; on GPUs it can, and goes on so."""
+    name = "VLLM_USE_AOT_COMPILE"
+    assert launch("vllm", tmp_path, top="gpus = []\n").environment[name] == "0"
+    assert name not in launch("vllm", tmp_path).environment
+
+
+def test_saving_ahead_of_time_can_be_asked_for_on_a_cpu(tmp_path: Path) -> None:
+    """A version of vLLM that loads what it saved is told so by its profile."""
+    env = '[env]\nVLLM_USE_AOT_COMPILE = "1"\n'
+    found = launch("vllm", tmp_path, top="gpus = []\n", env=env)
+    assert found.environment["VLLM_USE_AOT_COMPILE"] == "1"
 
 
 def test_vllms_sockets_fit_however_long_the_name(tmp_path: Path) -> None:

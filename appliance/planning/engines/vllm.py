@@ -37,6 +37,12 @@ _OURS: Final = {
     # Its sockets: in TMPDIR their paths would exceed the 107 bytes that a socket's may have.
     "VLLM_RPC_BASE_PATH": "/tmp",  # noqa: S108 - the unit has one of its own
 }
+_ON_CPU: Final = {
+    # vLLM 0.32 saves the compiled model ahead of time, cannot load it on a CPU (its loader wants
+    # finalize_loading, which only the backend of its GPU builds has) and compiles again. Without
+    # that, PyTorch's own caches serve the second start: docs/decisions/019.
+    "VLLM_USE_AOT_COMPILE": "0",
+}
 _CPU_CACHE: Final = "VLLM_CPU_KVCACHE_SPACE"
 _GIB_COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 _CHAT_KWARGS: Final = "--default-chat-template-kwargs"
@@ -59,7 +65,7 @@ def render(profile: Profile, options: VllmOptions, context: LaunchContext) -> La
             context,
             hf_variables(profile, context),
             torch_variables(profile, context),
-            _OURS,
+            _OURS | (_ON_CPU if profile.gpus == () else {}),
         ),
         health_path="/health",
         temporary=temporary_directory(profile, context),
