@@ -24,13 +24,15 @@ def ask_streaming(box: Box, port: int, prompt: str, **options: object) -> Stream
 
 
 def pieces(stream: Stream) -> Iterator[Mapping[str, Any]]:
-    """The pieces as they come. A stream that ends before its end mark is a failure."""
+    """The pieces as they come. A stream that ends before its end mark is a failure that tells its end."""
+    last = ""
     for line in stream.lines():
         if line == "data: [DONE]":
             return
+        last = line or last
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: "))
-    raise AssertionError(f"the stream was cut: {stream.errors()}")
+    raise AssertionError(f"cut: status {stream.wait()} {stream.errors().strip()!r} after {last!r}")
 
 
 def _curl(port: int, prompt: str, options: Mapping[str, object]) -> list[str]:
@@ -38,7 +40,8 @@ def _curl(port: int, prompt: str, options: Mapping[str, object]) -> list[str]:
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     return [
         "curl",
-        "-sSNf",
+        "-sSN",
+        "--fail-with-body",
         "-m",
         str(_PATIENCE_S),
         "-H",

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.engines)
-            item.add_marker(pytest.mark.timeout(2400))
+            item.add_marker(pytest.mark.timeout(4800))
 
 
 @pytest.fixture(scope="session")
