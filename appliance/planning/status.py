@@ -375,15 +375,18 @@ def _missing_why(
     known = {r["name"]: r for r in rows}
     busy = frozenset(r["name"] for r in rows if r["state"] not in _IDLE)
     return [
-        _why_missing(known[name], sorted(busy & in_the_way(name, catalogue)))
+        _why_missing(known[name], [known[r] for r in sorted(busy & in_the_way(name, catalogue))])
         if name in known
         else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
         for name in missing
     ]
 
 
-def _why_missing(row: ProfileRow, rivals: Sequence[str]) -> str:
+def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
+    """Why a committed profile does not serve; `rivals` run, or come up, in its way."""
     name, note = row["name"], row["note"]
+    if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
+        note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
     if row["state"] in ENDED_BADLY:
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":

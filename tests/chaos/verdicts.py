@@ -93,8 +93,23 @@ def _at_rest(
             return Judged(Rest.UNCLEAR, f"{name} serves and is not said to be uncommitted: {why}")
     if not missing:
         return Judged(Rest.SERVING if set(serving) == set(committed) else Rest.BY_HAND, why)
+    if all(_waits_for_memory(rows, name, why) for name in missing):
+        return Judged(Rest.REFUSED, why)
     found = [_missing(world, rows[name], why, by_hand=bool(serving)) for name in missing]
     return next((f for f in found if f.rest is Rest.UNCLEAR), found[0])
+
+
+def _waits_for_memory(rows: Mapping[str, Mapping[str, Any]], name: str, why: str) -> bool:
+    """Whether a rival that was started by hand waits for memory in the place of a committed model."""
+    rival = re.search(rf"{re.escape(name)} is committed but stopped \((\S+) is loading in its", why)
+    return rival is not None and _is_late(rows[rival[1]])
+
+
+def _is_late(row: Mapping[str, Any]) -> bool:
+    """Systemd tries again and again while memory is late: what the gate waits for is in its words."""
+    text = row["status_text"]
+    late = row["state"] == "loading" and text.startswith("waiting for memory: ")
+    return late and NAMES_A_HOLDER.search(text) is not None
 
 
 def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -> Judged:
@@ -103,10 +118,8 @@ def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -
     state = row["state"]
     if f"{name} is committed but" not in why:
         return Judged(Rest.UNCLEAR, f"{name} does not serve, and the status does not say so: {why}")
-    # Systemd tries again and again while memory is late: what the gate waits for is in its own words.
-    late = state == "loading" and row["status_text"].startswith("waiting for memory: ")
-    holder = NAMES_A_HOLDER.search(row["status_text"] if late else note)
-    if holder and (late or state in {"refused", "restarting", "failed"}):
+    refused = state in {"refused", "restarting", "failed"} and NAMES_A_HOLDER.search(note)
+    if refused or _is_late(row):
         return Judged(Rest.REFUSED, why)
     if state == "stopped" and ENDED_BY_SOMEBODY.search(note) and world.may_be_stopped:
         return Judged(Rest.STOPPED, why)

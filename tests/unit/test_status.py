@@ -166,7 +166,12 @@ def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) ->
             1,
             "aeon is committed but stopped: appliance switch aeon",
         ),
-        (status({"genesis": LOADING}, "aeon"), "nothing", 3, "appliance switch aeon"),
+        (
+            status({"genesis": LOADING}, "aeon"),
+            "nothing",
+            3,
+            "aeon is committed but stopped (genesis is loading in its place): appliance switch aeon",
+        ),
         (status({"genesis": FAILED}, "aeon"), "nothing", 3, "appliance start aeon"),
         (status({"genesis": UP}, "genesis", down=True), "degraded", 1, "supervisor not running"),
         (status({}, "genesis", down=True), "nothing", 3, "supervisor not running"),
