@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 DIRECTORY = "/run/appliance-leases"
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
-_TAKE_TIMEOUT_S = 1.0
-"""A gate that looks at a lease has it for microseconds."""
+_TAKE_TIMEOUT_S = 0.2
+"""A gate that looks at a lease has it for microseconds. Whoever has it for longer owned the device since
+our own gate looked, and its memory may not be back."""
 _TAKE_PAUSE_S = 0.01
 
 

@@ -59,7 +59,7 @@ def _box(folder: Path, monkeypatch: pytest.MonkeyPatch, *defines: str) -> Iterat
     gpus.replace({"count": 2, "*.total": TOTAL, "*.reserved": RESERVED})
     for name, value in gpus.environment(library).items():
         monkeypatch.setenv(name, value)
-    reader = GpuReader(timeout_s=0.4, first_timeout_s=1.2)
+    reader = GpuReader(timeout_s=1.0, first_timeout_s=4.0)
     yield Box(gpus=gpus, shared_object=library, reader=reader)
     reader.close()
 

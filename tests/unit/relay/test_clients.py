@@ -307,7 +307,8 @@ async def test_clients_that_read_again() -> None:
 
 async def test_pipelining_without_reading() -> None:
     """A client that asks on and on without reading is not read from, and gets everything later."""
-    async with rigged(answering(sized(bytes(300_000)))) as rig:
+    limits = replace(QUICK, stuck_s=30.0)
+    async with rigged(answering(sized(bytes(300_000))), limits=limits) as rig:
         caller = await rig.connect()
         for _ in range(30):
             await caller.send(get("/health") * 2)
