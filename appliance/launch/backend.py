@@ -8,6 +8,8 @@ thus is the unit's main process and holds the leases. Exit statuses that no rest
 78   a patch is not applied, or the engine cannot be executed
 79   another process holds a lease
 ===  ==========================================================
+
+75 is for a start that another one has overtaken between gate and lease: systemd tries it again.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+EX_ADMISSION_LOST = 75
 EX_CONFIG = 78
 EX_LEASE_HELD = 79
 
@@ -77,6 +80,9 @@ class Backend:
             descriptor = lease.take()
             if descriptor is None:
                 return self._held(lease)
+            if lease.is_lost(descriptor, self._name):
+                say(ERROR, f"{self._name}: a rival was admitted to {lease.name} meanwhile")
+                return EX_ADMISSION_LOST
             descriptors.append(descriptor)
         if self._temporary:
             from appliance.launch.temporary import prepare  # noqa: PLC0415

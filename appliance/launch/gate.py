@@ -71,8 +71,11 @@ class Gate:
         self._gate_dir = options.text("gate-dir", word.DIRECTORY)
         self._systemctl = options.text("systemctl", "/usr/bin/systemctl")
         self._announced_s = -_STATUS_EVERY_S
+        self._leases = leases.parse(
+            options.many("lease"), options.text("lease-dir", leases.DIRECTORY)
+        )
         self._release = Release(
-            leases.parse(options.many("lease"), options.text("lease-dir", leases.DIRECTORY)),
+            self._leases,
             _want(options, own=unit_of(self._name)),
             deadline_s=options.seconds("deadline-s", _DEADLINE_S),
             on_progress=self._announce,
@@ -82,6 +85,8 @@ class Gate:
         """Wait for admission; the exit status."""
         try:
             obstacle = self._release.wait()
+            while obstacle is None and not self._mark():
+                obstacle = self._release.wait()
             return self._admit() if obstacle is None else self._refuse(obstacle)
         except OSError:
             raise
@@ -89,6 +94,12 @@ class Gate:
             return self._broken(error)
         finally:
             self._release.close()
+
+    def _mark(self) -> bool:
+        """Withdraw the admission of rivals that have no lock yet; False: one has it by now."""
+        for lease in self._leases:
+            lease.mark(self._name)
+        return all(lease.is_free() for lease in self._leases)
 
     def _admit(self) -> int:
         """Leave word of a wait for memory; otherwise nothing, and no old word either."""

@@ -3,6 +3,10 @@
 A lease is an flock(2) on a file that root created and the engine's user may only read. It is
 taken by the wrapper, survives its exec into the engine, is inherited by the engine's workers
 and dropped by the kernel with the last of them, however they end.
+
+Between the gate's look and the wrapper's lock another process may have had the device, if two gates
+looked at the same moment. So a gate that admits writes its profile into the files of its claim, and
+then looks at the locks once more. A wrapper that finds a later admission there has lost its own.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ _TAKE_TIMEOUT_S = 0.2
 """A gate that looks at a lease has it for microseconds. Whoever has it for longer owned the device since
 our own gate looked, and its memory may not be back."""
 _TAKE_PAUSE_S = 0.01
+_MARK_BYTES = 64
+"""More than ``exclusive``, a blank and a profile's name; written and read in one call."""
 
 
 class Lease:
@@ -78,6 +84,32 @@ class Lease:
                 return None
             time.sleep(_TAKE_PAUSE_S)
         return descriptor
+
+    def mark(self, profile: str) -> None:
+        """Write that `profile` is admitted, in place of who was before. Raises OSError."""
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, self._marked(profile), 0)
+        finally:
+            os.close(descriptor)
+
+    def is_lost(self, descriptor: int, profile: str) -> bool:
+        """Whether a profile that excludes `profile` was admitted after it.
+
+        Nothing is written where no gate has ever run.
+
+        Args:
+            descriptor: It holds the lock.
+            profile: Who has been admitted, too.
+        """
+        found = os.pread(descriptor, _MARK_BYTES, 0)
+        if self.exclusive:
+            return found not in {b"", self._marked(profile)}
+        return found.startswith(b"exclusive ")
+
+    def _marked(self, profile: str) -> bytes:
+        how = "exclusive" if self.exclusive else "shared"
+        return f"{how} {profile}".ljust(_MARK_BYTES - 1).encode() + b"\n"
 
     def is_free(self) -> bool:
         """Whether the lock could be taken now; takes and drops it. Raises OSError."""

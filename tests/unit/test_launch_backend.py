@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.launch.leases import Lease
 from tests.unit.launch_rig import (
     Manager,
     control_group,
@@ -33,9 +34,11 @@ def lease(tmp_path: Path) -> Path:
     return path
 
 
-def wrapper(lease: Path, *arguments: object, port: int | None = None) -> list[str]:
+def wrapper(
+    lease: Path, *arguments: object, port: int | None = None, how: str = "exclusive"
+) -> list[str]:
     where = ("--port", port) if port else ()
-    common = ("--name", "a", "--lease", "cpu:exclusive", "--lease-dir", lease.parent)
+    common = ("--name", "a", "--lease", f"cpu:{how}", "--lease-dir", lease.parent)
     return program("backend", *common, *where, *arguments)
 
 
@@ -70,6 +73,32 @@ def test_the_engine_is_announced_when_it_answers(manager: Manager, lease: Path) 
         assert children_of(process.pid) == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
+
+
+@pytest.mark.parametrize(
+    ("admitted", "how", "status"),
+    [
+        (None, "exclusive", 78),
+        ("exclusive a", "exclusive", 78),
+        ("exclusive b", "exclusive", 75),
+        ("shared b", "exclusive", 75),
+        ("exclusive ab", "exclusive", 75),
+        ("shared b", "shared", 78),
+        ("exclusive b", "shared", 75),
+    ],
+)
+def test_a_start_that_was_overtaken_gives_its_lock_up(
+    lease: Path, admitted: str | None, how: str, status: int
+) -> None:
+    """Whoever was admitted later may have had the device; 78 is the missing engine behind."""
+    if admitted is not None:
+        word, name = admitted.split()
+        one = Lease("cpu", exclusive=word == "exclusive", directory=str(lease.parent))
+        one.mark("a-longer-name-that-was-there-before")
+        one.mark(name)
+    ended = run(wrapper(lease, "--", "/missing", port=free_port(), how=how))
+    assert ended.returncode == status
+    assert is_free(lease)
 
 
 def test_temporary_files_of_the_last_run_are_gone_when_the_engine_starts(

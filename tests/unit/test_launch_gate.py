@@ -130,6 +130,17 @@ def test_shared_leases_go_together(box: Box, taken: int, asked: str, status: int
         assert run(box.gate("--lease", f"cpu:{asked}")).returncode == status
 
 
+def test_an_admission_is_written_into_the_leases(box: Box) -> None:
+    """The wrapper of a rival that was admitted before finds it there; a refusal writes nothing."""
+    assert run(box.gate(*LEASE)).returncode == 0
+    assert box.lease.read_text().split() == ["exclusive", "a"]
+    box.lease.write_text("")
+    with box.lease.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run(box.gate(*LEASE)).returncode == 75
+    assert box.lease.read_text() == ""
+
+
 def test_two_gates_at_once_do_not_refuse_each_other(box: Box) -> None:
     """Gates that look at the same lease at the same moment both admit."""
     argv = box.gate(*LEASE, deadline_s=5)
