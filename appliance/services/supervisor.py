@@ -121,11 +121,13 @@ class Supervisor:
         self._seen = Observed(units={})
         self._accepting = asyncio.Lock()
         self._ended = asyncio.Event()
+        self._resumed = asyncio.Event()
 
     async def run(self) -> None:
         """Tend the box for ever. Raises `UnitError` when systemd cannot be reached."""
         async with asyncio.TaskGroup() as self._tasks:
             await self._resume()
+            self._resumed.set()
             while True:
                 change = self._out.units.change()
                 observed = await self._out.units.observe(self._catalogue)
@@ -145,6 +147,13 @@ class Supervisor:
 
     # --- requests --------------------------------------------------------------------
 
+    async def resumed(self) -> None:
+        """Wait until an operation that another process left open goes on, or is closed.
+
+        Before that nobody can be told what runs, and an operation that began would be a second one.
+        """
+        await self._resumed.wait()
+
     async def submit(self, request: Request) -> Running:
         """Begin an operation, or join the running one when it wants the same.
 
@@ -153,6 +162,7 @@ class Supervisor:
             PermissionDeniedError: The gateway asks for a profile that no request may switch to.
             UnknownProfileError: A name is not applied.
         """
+        await self.resumed()
         async with self._accepting:
             self.check_names(request.names)
             if request.on_request:
@@ -194,6 +204,7 @@ class Supervisor:
 
     async def _room(self, operation: Operation) -> Sequence[Finding]:
         """A refusal if there is no room for what `operation` writes; not while another one runs."""
+        await self.resumed()
         async with self._accepting:  # so that none begins, which would reserve the same files
             if self._running is not None:
                 return ()

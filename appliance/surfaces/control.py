@@ -150,6 +150,7 @@ class ControlServer:
 
     async def serve(self, listener: socket.socket, offer: Offer = TO_OPERATORS) -> None:
         """Answer for ever. The socket stays open for the next process (it is systemd's)."""
+        await self._supervisor.resumed()
         await serve_unix(listener, partial(self._converse, offer), _BOUNDS, refusal=_FULL)
 
     async def _converse(

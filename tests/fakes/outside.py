@@ -308,6 +308,9 @@ class FakeStore:
         self.rows: dict[int, Operation] = {}
         self.ended: list[Finished] = []
         self.mark_of: dict[str, Mark] = {}
+        self.readable = asyncio.Event()
+        """Cleared: a disk that takes its time to say what was left open."""
+        self.readable.set()
 
     async def begin(self, operation: Operation) -> Operation:
         begun = replace(operation, id=len(self.rows) + 1)
@@ -322,6 +325,7 @@ class FakeStore:
         self.ended.append(finished)
 
     async def unfinished(self) -> Operation | None:
+        await self.readable.wait()
         closed = {finished.operation.id for finished in self.ended}
         return next((o for i, o in sorted(self.rows.items()) if i not in closed), None)
 

@@ -326,6 +326,25 @@ async def test_killed_supervisor_goes_on() -> None:
     assert outside.commitment.names == ("genesis",)
 
 
+async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:
+    """A request that comes while a new supervisor reads its store does not become a second operation."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.systemd.behaviour["genesis"].load_s = 50.0
+    async with supervising(outside) as supervisor:
+        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+    outside.store.readable.clear()
+    async with supervising(outside) as supervisor:
+        second = asyncio.create_task(supervisor.submit(Request(kind=Kind.STOP, names=("aeon",))))
+        await turns()
+        outside.store.readable.set()
+        with pytest.raises(BusyError, match="switch genesis is running"):
+            await second
+        await until(outside, "genesis")
+        await turns()
+    assert [row.kind for row in outside.store.rows.values()] == [Kind.SWITCH]
+
+
 async def test_what_serves_cannot_be_retired() -> None:
     """A profile that serves or would after a boot is not retired, any other is."""
     outside = FakeOutside(BOX, "aeon")
