@@ -29,11 +29,6 @@ def recover_configuration(directory: Path) -> Recovered[Configuration]:
     return recover(directory / GATEWAY_FILE, _MAX_BYTES, decode, Configuration())
 
 
-def read_configuration(directory: Path) -> Configuration:
-    """The same, for those who need not know from which of the two files. Raises `StoreError`."""
-    return recover_configuration(directory).content
-
-
 def configuration_damage(directory: Path) -> str | None:
     """What root should know about the file and its copy; None: nothing."""
     try:

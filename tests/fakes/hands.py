@@ -136,6 +136,15 @@ class Hands:
 
     # --- one turn --------------------------------------------------------------------
 
+    def turn(self) -> bool:
+        """Look and act once, and be born again after a kill; False: nothing to do but to wait."""
+        try:
+            self.look()
+            return self.act()
+        except KilledError:
+            self.reborn()
+        return True
+
     def look(self) -> None:
         """Observe and decide."""
         self.seen = self.world.observed()

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from appliance.domain.operations import FOREVER, Finished, HoldUntil, Kind, Outcome
 from tests.fakes.cards import NEVER, Cards
 from tests.fakes.disk import Disk
-from tests.fakes.hands import LOOK_AGAIN_S, Hands, KilledError
+from tests.fakes.hands import LOOK_AGAIN_S, Hands
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.unit_lives import Life
 from tests.fakes.world import World
@@ -41,20 +41,12 @@ class Box(RuleBasedStateMachine):
     def rest(self) -> None:
         """Work until no operation runs and nothing moves."""
         for _ in range(2000):
-            if self.turn():
+            if self.hands.turn():
                 continue
             if self.hands.operation is None and self.world.next_due_s() == NEVER:
                 return
             self.world.advance(self.world.now_s + LOOK_AGAIN_S)
         raise AssertionError(f"it never ends: {self.hands.operation}")
-
-    def turn(self) -> bool:
-        try:
-            self.hands.look()
-            return self.hands.act()
-        except KilledError:
-            self.hands.reborn()
-        return True
 
     def state(self) -> tuple[list[str], tuple[str, ...], HoldUntil]:
         """What serves, and what a boot follows."""
@@ -76,7 +68,7 @@ class Box(RuleBasedStateMachine):
         self.hands.submit(kind, () if hold else names, hold_until=FOREVER if hold else None)
         self.hands.fuse = -1 if disk == "failing" else fuse
         for _ in range(turns):
-            self.turn()
+            self.hands.turn()
         self.hands.disk.full = self.hands.disk.full or disk == "fills up"
         self.hands.disk.failing = disk == "failing"
         self.rest()

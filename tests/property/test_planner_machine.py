@@ -59,19 +59,10 @@ class Box(RuleBasedStateMachine):
 
     # --- the supervisor --------------------------------------------------------------
 
-    def turn(self) -> bool:
-        """Look and act once; False: there is nothing to do but to wait."""
-        try:
-            self.hands.look()
-            return self.hands.act()
-        except KilledError:
-            self.hands.reborn()
-        return True
-
     @rule(count=st.integers(1, 12))
     def work(self, count: int) -> None:
         for _ in range(count):
-            if not self.turn():
+            if not self.hands.turn():
                 self.world.advance(self.world.now_s + LOOK_AGAIN_S)
 
     @rule()
@@ -265,7 +256,7 @@ class Box(RuleBasedStateMachine):
     def rest(self) -> None:
         """Work until there is nothing to do, then let time pass."""
         for _ in range(100):
-            if not self.turn():
+            if not self.hands.turn():
                 break
         else:
             raise AssertionError(f"it never waits: {self.hands.operation}")

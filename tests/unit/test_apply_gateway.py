@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gateway_file import read_configuration
+from appliance.adapters.gateway_file import recover_configuration
 from appliance.adapters.key_file import FileKeys
 from appliance.adapters.secret_files import certificate_problem, secret_problem
 from appliance.domain.gateway import Configuration, Key
@@ -66,7 +66,7 @@ class Box:
     @property
     def told(self) -> Configuration:
         """What the gateway would read."""
-        return read_configuration(self.root / "applied")
+        return recover_configuration(self.root / "applied").content
 
     def drop_in(self, file: str) -> Path:
         """Where a drop-in is installed."""

@@ -12,7 +12,7 @@ from appliance.adapters.gateway_file import (
     configuration_damage,
     decode,
     encode,
-    read_configuration,
+    recover_configuration,
 )
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Limits
@@ -41,7 +41,7 @@ def test_it_comes_back_as_it_was(configuration: Configuration) -> None:
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     """A gateway that was installed and never configured listens on loopback."""
-    assert read_configuration(tmp_path) == Configuration()
+    assert recover_configuration(tmp_path).content == Configuration()
     assert Configuration().beyond_loopback() == ()
 
 
@@ -76,7 +76,7 @@ def test_damage_is_said_with_what_to_do(tmp_path: Path, text: str) -> None:
     """Nothing is guessed: apply writes the file again."""
     (tmp_path / GATEWAY_FILE).write_text(text)
     with pytest.raises(StoreError, match="sudo appliance apply"):
-        read_configuration(tmp_path)
+        recover_configuration(tmp_path)
 
 
 def test_what_other_machines_reach() -> None:
@@ -96,7 +96,7 @@ def test_the_last_good_configuration_is_used_and_said_so(tmp_path: Path) -> None
     copy_of(path).write_text(encode(configured, "1"))
     assert configuration_damage(tmp_path) is None
     path.write_text("{")
-    assert read_configuration(tmp_path) == configured
+    assert recover_configuration(tmp_path).content == configured
     assert "sudo appliance apply; its copy is used" in str(configuration_damage(tmp_path))
     copy_of(path).write_text("{")
     assert str(configuration_damage(tmp_path)).endswith("sudo appliance apply")

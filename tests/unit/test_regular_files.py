@@ -12,7 +12,7 @@ from appliance.adapters.applied_files import read_applied
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.durable_files import read_regular
 from appliance.adapters.gate_words import read_gate_words
-from appliance.adapters.gateway_file import read_configuration
+from appliance.adapters.gateway_file import recover_configuration
 from appliance.adapters.host import read_run_report
 from appliance.adapters.journal import Journal
 from appliance.adapters.key_file import read_keys
@@ -91,7 +91,9 @@ def test_links_are_followed_only_to_files(tmp_path: Path, kind: str) -> None:
     [
         pytest.param(lambda path: read_applied(path, 4096), id="applied"),
         pytest.param(lambda path: read_manifest(_at(path, "manifest.json")), id="manifest"),
-        pytest.param(lambda path: read_configuration(_at(path, "gateway.json")), id="gateway.json"),
+        pytest.param(
+            lambda path: recover_configuration(_at(path, "gateway.json")), id="gateway.json"
+        ),
         pytest.param(read_keys, id="keys.json"),
     ],
 )
