@@ -21,7 +21,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from ssl import SSLContext
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Configuration, is_loopback
@@ -32,7 +31,6 @@ _log = logging.getLogger(__name__)
 _BACKLOG: Final = 4096
 _ACCEPTORS: Final = 16
 """Of each place: libuv's server takes one connection in each turn of the event loop."""
-_HANDSHAKE_S: Final = 10.0
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78
 _SO_BINDTOIFINDEX: Final = 62
@@ -41,6 +39,15 @@ _LOOK_EVERY_S: Final = 30.0
 _SCOPED: Final = "fe80:"
 
 Serve = Callable[["Place"], asyncio.BaseProtocol]
+ServeTls = Callable[["Place", socket.socket], "Server"]
+
+
+class Server(Protocol):
+    """Accepts clients of one socket."""
+
+    def close(self) -> None:
+        """Accept no more, and close the socket."""
+        ...
 
 
 class Keeper(Protocol):
@@ -89,7 +96,7 @@ class Listeners:
         inherited: Listening sockets from systemd, or from the process before.
         keeper: Is given those that are bound here.
         serve: Makes the protocol of a connection.
-        tls: For places beyond loopback; None: in the clear.
+        serve_tls: Serves TLS on a socket, for places beyond loopback; None: in the clear.
     """
 
     def __init__(
@@ -99,14 +106,14 @@ class Listeners:
         *,
         keeper: Keeper,
         serve: Serve,
-        tls: SSLContext | None = None,
+        serve_tls: ServeTls | None = None,
     ) -> None:
         self._configuration = configuration
         self._keeper = keeper
         self._serve = serve
-        self._tls = tls
+        self._serve_tls = serve_tls
         self._sockets = {place_of(listener): listener for listener in inherited}
-        self._servers: dict[Place, list[asyncio.Server]] = {}
+        self._servers: dict[Place, list[Server]] = {}
         self._refused: set[Place] = set()
 
     @property
@@ -172,19 +179,20 @@ class Listeners:
                 return
             self._keeper.keep(self._sockets[place], place.name)
         self._refused.discard(place)
-        tls = None if place.loopback else self._tls
+        self._servers[place] = await self._serving(place)
+        encrypted = self._serve_tls is not None and not place.loopback
+        _log.info("listening on %s%s", place, " with TLS" if encrypted else "")
+
+    async def _serving(self, place: Place) -> list[Server]:
         # A server closes its socket for good; ours is for whoever comes after.
-        self._servers[place] = [
+        if self._serve_tls is not None and not place.loopback:
+            return [self._serve_tls(place, self._sockets[place].dup())]
+        return [
             await asyncio.get_running_loop().create_server(
-                lambda: self._serve(place),
-                sock=self._sockets[place].dup(),
-                backlog=_BACKLOG,
-                ssl=tls,
-                ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
+                lambda: self._serve(place), sock=self._sockets[place].dup(), backlog=_BACKLOG
             )
             for _ in range(_ACCEPTORS)
         ]
-        _log.info("listening on %s%s", place, " with TLS" if tls else "")
 
     def _complain(self, place: Place, error: OSError) -> None:
         if place not in self._refused:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any, Final, cast
 
 import uvloop
@@ -32,6 +33,7 @@ from appliance.gateway.configuration import AllowedPaths, Places
 from appliance.gateway.control import Control
 from appliance.gateway.front import Front
 from appliance.gateway.handover import HandOverError, Predecessor, Successor, predecessor
+from appliance.gateway.handshakes import TlsServer
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.listeners import Listeners, Place
 from appliance.gateway.meter import Meter
@@ -135,15 +137,24 @@ class Gateway:
                 task.cancel()
 
     def _listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
-        configuration, tls = self._configuration, None
+        configuration, serve_tls = self._configuration, None
         if configuration.tls and configuration.beyond_loopback():
-            tls = self._places.tls()
-            if tls is None:
+            context = self._places.tls()
+            if context is None:
                 # Never in the clear where TLS was asked for.
                 configuration = configuration.on_loopback()
+            else:
+                serve_tls = partial(self._serve_tls, context)
         return Listeners(
-            configuration, inherited, keeper=self._notices, serve=self._connection, tls=tls
+            configuration,
+            inherited,
+            keeper=self._notices,
+            serve=self._connection,
+            serve_tls=serve_tls,
         )
+
+    def _serve_tls(self, context: SSLContext, place: Place, listener: socket.socket) -> TlsServer:
+        return TlsServer(listener, context, self._front, partial(self._connection, place))
 
     def _connection(self, place: Place) -> asyncio.BaseProtocol:
         if not place.loopback and self._keys.empty:

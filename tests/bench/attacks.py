@@ -35,8 +35,18 @@ def whole(body: bytes, path: str = _CHAT, headers: str = "") -> bytes:
     return head(path, len(body), headers) + body
 
 
-def _connected(port: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+def lan_address() -> str | None:
+    """IPv4 address of this machine that other machines use; None: it has no route to any."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        # Nothing is sent: the kernel chooses the address at once. TEST-NET-1, RFC 5737.
+        probe.connect(("192.0.2.1", 9))
+        address: str = probe.getsockname()[0]
+        return address
+    return None
+
+
+def _connected(port: int, address: str = "127.0.0.1") -> socket.socket:
+    client = socket.create_connection((address, port), timeout=10)
     client.setblocking(False)  # noqa: FBT003 - has no keyword
     return client
 
@@ -50,11 +60,20 @@ class Crowd:
         drop: What each says every half a second; empty: nothing.
         reads: It takes what it is told.
         half: It says that it has no more to say, after `first`.
+        address: Of the gateway.
     """
 
     def __init__(
-        self, count: int, first: bytes, drop: bytes = b"", *, reads: bool = True, half: bool = False
+        self,
+        count: int,
+        first: bytes,
+        drop: bytes = b"",
+        *,
+        reads: bool = True,
+        half: bool = False,
+        address: str = "127.0.0.1",
     ) -> None:
+        self._address = address
         self._count = count
         self._first = first
         self._drop = drop
@@ -78,7 +97,7 @@ class Crowd:
 
     def _join(self, port: int) -> None:
         with suppress(OSError):
-            client = _connected(port)
+            client = _connected(port, self._address)
             self._left[client] = memoryview(self._first)
             self._events.register(client, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
@@ -177,6 +196,9 @@ def _held_back(drop: bytes, port: int) -> None:
 
 _FIELDS: Final = "".join(f"X-{number}: {'y' * 300}\r\n" for number in range(90))
 _UPGRADE: Final = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+_LAN: Final = lan_address()
+_HELLO_START: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""Record and handshake header of a ClientHello of 508 bytes (RFC 8446, 4.1.2)."""
 _PIPELINED: Final = head("/v1/models", 0, method="GET") * 5000
 
 ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
@@ -215,5 +237,13 @@ ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
     "held requests": Crowd(CROWD, whole(_chat(100_000, "coming"))),
     "models that are not there": Crowd(CROWD, whole(_chat(1000, "missing"))),
     "connections that come and go": churn,
+    **(
+        {
+            "TLS clients that stay silent": Crowd(CROWD, b"", address=_LAN),
+            "TLS clients that stop in their hello": Crowd(CROWD, _HELLO_START, b"x", address=_LAN),
+        }
+        if _LAN
+        else {}
+    ),
 }
 """By name; each takes the gateway's port."""

@@ -13,15 +13,17 @@ from pathlib import Path
 
 from appliance.adapters.gateway_file import GATEWAY_FILE
 from appliance.adapters.gateway_file import encode as encode_configuration
+from appliance.adapters.key_file import FileKeys
 from appliance.adapters.manifest import MANIFEST
 from appliance.adapters.manifest import encode as encode_manifest
-from appliance.domain.gateway import Configuration, Standing, State
+from appliance.domain.gateway import Configuration, Key, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.table import STATE_FILE
 from appliance.planning.gateway_state import encode_state
 from tests.bench.debian import Tools
 from tests.bench.load import free_port
 from tests.bench.native import program
+from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 
 START_S = 15.0
@@ -96,7 +98,10 @@ def sink() -> Iterator[Contestant]:
 
 @contextmanager
 def gateway(
-    engine_port: int, folder: Path, others: Mapping[str, int] | None = None
+    engine_port: int,
+    folder: Path,
+    others: Mapping[str, int] | None = None,
+    tls_address: str | None = None,
 ) -> Iterator[Contestant]:
     """The gateway's process as its unit runs it, with one profile that serves.
 
@@ -105,11 +110,21 @@ def gateway(
         folder: For the gateway's files.
         others: Further profiles with their engines' ports; those of port 0 are on their way and do
             not come.
+        tls_address: Of this machine, beyond loopback, where it serves TLS too; None: nowhere.
     """
     port = free_port()
     for place in ("applied", "run", "state"):
         (folder / place).mkdir()
-    configuration = Configuration(port=port, state_dir=str(folder / "state"), log_level="warning")
+    configuration = Configuration(
+        port=port,
+        state_dir=str(folder / "state"),
+        log_level="warning",
+        addresses=("127.0.0.1", tls_address) if tls_address else ("127.0.0.1",),
+        tls=tls_address is not None,
+    )
+    if tls_address:
+        self_signed(folder)
+        FileKeys(folder / "state").add(Key(name="someone"), 0.0)
     (folder / "applied" / GATEWAY_FILE).write_text(encode_configuration(configuration, "1"))
     profile = made("fast", "gpu-0", endpoint=Endpoint(port=engine_port))
     ports = dict(others or {})
@@ -127,6 +142,7 @@ def gateway(
         **dict(text.split("=", 1) for text in said),
         "APPLIANCE_APPLIED_DIR": str(folder / "applied"),
         "RUNTIME_DIRECTORY": str(folder / "run"),
+        "CREDENTIALS_DIRECTORY": str(folder),
     }
     command = [sys.executable, "-m", "appliance.gateway"]
     with _running(command, port, environment=environment) as found:

@@ -27,7 +27,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.attacks import ATTACKS
+from tests.bench.attacks import ATTACKS, lan_address
 from tests.bench.contestants import gateway, sink
 from tests.bench.gateway import go_before_others
 from tests.bench.machine import installed, report, say
@@ -182,7 +182,7 @@ def main() -> int:
         # What a model has to do for the attacker is not what is measured.
         other = stack.enter_context(sink())
         others = {"other": other.port, "coming": 0}
-        relay = stack.enter_context(gateway(engine.port, folder, others))
+        relay = stack.enter_context(gateway(engine.port, folder, others, lan_address()))
         neighbour = Neighbour(relay.port)
         neighbour.ask(USUAL_S)
         all_done = [attacked(name, neighbour, relay.pid, asked.seconds) for name in names]

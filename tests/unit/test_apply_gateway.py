@@ -1,7 +1,6 @@
 """`appliance apply` and the gateway: what it is told, and what stays on this machine."""
 
 import io
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from appliance.domain.protocol import Exit
 from appliance.planning.gateway_units import SERVICE_DROP_IN, SOCKET_DROP_IN
 from appliance.settings import load_settings
 from appliance.surfaces.apply import ApplyOptions, run_apply
+from tests.fakes.certificates import self_signed
 from tests.fakes.service_manager import FakeManager
 
 PROFILE = """\
@@ -179,19 +179,10 @@ def test_keys_for_everybody_and_no_key(box: Box) -> None:
     assert "nobody can use the gateway" in box.err
 
 
-def pair(directory: Path, name: str) -> tuple[Path, Path]:
-    """A certificate and its key."""
-    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
-    subject = ["-subj", "/CN=box", "-days", "1", "-newkey", "ec", "-pkeyopt"]
-    command = ["openssl", "req", "-x509", "-nodes", *subject, "ec_paramgen_curve:P-256"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return certificate, key
-
-
 def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
     """The service has to be restarted for that, which is said."""
     box.keys.add(Key(name="phone"), 1.0)
-    certificate, key = pair(box.root, "a")
+    certificate, key = self_signed(box.root, "a")
     text = f'{WIDE}tls_certificate = "{certificate}"\ntls_key = "{key}"\n'
     assert box.apply(text) == Exit.OK
     assert f"LoadCredential=tls.key:{key}\n" in box.drop_in(SERVICE_DROP_IN).read_text()
@@ -202,7 +193,7 @@ def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
 def test_without_a_good_certificate_nothing_goes_out(box: Box) -> None:
     """Never in the clear where TLS was asked for."""
     box.keys.add(Key(name="phone"), 1.0)
-    (one, _), (_, other) = pair(box.root, "a"), pair(box.root, "b")
+    (one, _), (_, other) = self_signed(box.root, "a"), self_signed(box.root, "b")
     text = f'{WIDE}tls_certificate = "{one}"\ntls_key = "{other}"\n'
     assert box.apply(text) == Exit.CONFIG
     assert "do not make a pair that can be used (key values mismatch)" in box.err
@@ -212,7 +203,7 @@ def test_without_a_good_certificate_nothing_goes_out(box: Box) -> None:
 
 def test_files_with_secrets_are_looked_at(tmp_path: Path) -> None:
     """A missing file, a directory, an open one, one that is no PEM, and good ones."""
-    certificate, key = pair(tmp_path, "a")
+    certificate, key = self_signed(tmp_path, "a")
     assert certificate_problem(certificate, key) is None
     assert secret_problem(key) is None
     key.chmod(0o644)

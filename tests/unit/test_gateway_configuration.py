@@ -1,7 +1,6 @@
 """What the gateway reads when it starts: profiles, secrets, and paths that are exposed."""
 
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from appliance.adapters.manifest import MANIFEST, encode
 from appliance.adapters.sd import Notices
 from appliance.gateway.configuration import AllowedPaths, Places
+from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 
 
@@ -53,15 +53,7 @@ def test_an_engines_key_is_a_credential(
 
 def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two files of PEM; anything else is said, and there is no TLS."""
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-nodes", "-newkey", "ec"),
-            *("-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=x", "-days", "1"),
-            *("-keyout", tmp_path / "tls.key", "-out", tmp_path / "tls.crt"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    self_signed(tmp_path)
     assert places(tmp_path).tls() is not None
     (tmp_path / "tls.crt").write_text("-")
     assert places(tmp_path).tls() is None
