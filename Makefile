@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
-.PHONY: check lint fast coverage test others demo bench-switch bench-footprint bench-release \
+.PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
@@ -31,6 +31,10 @@ test: $(VENV)/.complete
 # Tests on booted machines mostly wait: two at a time, and beside the unit tests.
 others:
 	$(BIN)/python -m pytest --ignore=tests/unit -m "not engines" --numprocesses=2 --dist=loadfile
+
+## structure: modules, lines, names and costs of change, the last line as JSON
+structure: $(VENV)/.complete
+	$(BIN)/python -m tests.structure
 
 ## demo: the appliance at work in a disposable machine (root)
 demo:
