@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 class FakeManager:
     """As `appliance.adapters.systemctl.Systemctl`, in memory."""
 
+    systemd: int = 252
+    """Major version; Debian 12's."""
     runs: bool = True
     """Whether systemd is PID 1."""
     units: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -15,8 +17,8 @@ class FakeManager:
     calls: list[str] = field(default_factory=list)
 
     def version(self) -> int:
-        """Debian 12's."""
-        return 252
+        """What the test says."""
+        return self.systemd
 
     def backends(self) -> Mapping[str, Mapping[str, str]]:
         """What the test put there."""

@@ -1,4 +1,4 @@
-"""Backend units: their golden texts, who excludes whom, and what systemd says about them."""
+"""Backend units: who excludes whom, and what systemd says about them."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.spec import Override, Patch
-from appliance.planning.polkit import RULE_FILE, polkit_rule
+from appliance.planning.polkit import polkit_rule
 from appliance.planning.unit_commands import UnitSpec
 from appliance.planning.unit_files import (
     StandIn,
@@ -26,7 +26,6 @@ from appliance.planning.unit_files import (
 from appliance.planning.unit_text import sections_of
 from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec
 
-GOLDEN = Path(__file__).parent / "golden" / "units"
 ANALYZE = shutil.which("systemd-analyze")
 needs_systemd_analyze = pytest.mark.skipif(
     ANALYZE is None, reason="no systemd-analyze here: that systemd accepts the units is not shown"
@@ -48,21 +47,6 @@ def one(spec_: UnitSpec, *, systemd: int = 252) -> str:
     """The text of a lone unit."""
     (text,) = render([spec_], [], replace(LAYOUT, systemd=systemd)).values()
     return text
-
-
-def rendered() -> dict[str, str]:
-    """Every file the golden set holds."""
-    specs = one_of_each()
-    layout = replace(LAYOUT, foreign_units=("vllm.service",), margin_bytes=256 << 20)
-    names = [s.applied.name for s in specs]
-    rule = polkit_rule(names, source="/etc/appliance/profiles", version=LAYOUT.version)
-    return {**render(specs, [], layout), RULE_FILE: rule}
-
-
-def test_units_are_as_the_golden_set() -> None:
-    """Not one file more, less or different than in tests/unit/golden/units."""
-    golden = {p.name: p.read_text(encoding="utf-8") for p in GOLDEN.iterdir()}
-    assert rendered() == golden
 
 
 @needs_systemd_analyze
@@ -147,7 +131,8 @@ def test_every_backend_gives_way_to_the_hold_and_to_foreign_units() -> None:
 
 def test_nothing_is_started_at_boot_by_systemd() -> None:
     """No backend has an [Install] section."""
-    assert all("[Install]" not in text for text in rendered().values())
+    units = render(one_of_each(), [], LAYOUT)
+    assert all("[Install]" not in text for text in units.values())
 
 
 def test_a_stand_in_is_regarded_but_not_rendered() -> None:

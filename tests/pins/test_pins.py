@@ -1,0 +1,73 @@
+"""What the appliance writes and says is as it was pinned."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.pins.applied import BOXES, SHIPPED
+from tests.pins.stored import FOLDER, differences, load, store, summary
+from tests.pins.subjects import SUBJECTS
+
+_SHOWN_LINES = 60
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_everything_is_as_it_was_pinned(subject: str) -> None:
+    """Not one byte is other than stored; ``python -m tests.pins --write`` renews the pins."""
+    found = differences(subject, SUBJECTS[subject]())
+    lines = [line for difference in found for line in difference.lines()]
+    shown = [*lines[:_SHOWN_LINES], *summary(found)]
+    assert not found, "\n".join(["python -m tests.pins shows all of this:", *shown])
+
+
+def test_every_stored_pin_has_a_subject() -> None:
+    """No pin outlives what makes it."""
+    assert {p.name for p in FOLDER.iterdir()} == set(SUBJECTS)
+
+
+def test_pins_name_no_module() -> None:
+    """A module can be moved and named anew without one pin changing."""
+    texts = [text for subject in SUBJECTS for text in load(subject).values()]
+    assert not [text for text in texts if "-m appliance." in text or "site-packages" in text]
+
+
+def test_there_are_enough_profiles() -> None:
+    """Every shipped profile is pinned, and forty made ones."""
+    pinned = {Path(file).parent.name + "/" + Path(file).stem for file in load("apply")}
+    shipped = {f"shipped/{f.stem}" for f in SHIPPED.glob("*.toml")}
+    made = {f"{f.parent.name}/{f.stem}" for f in BOXES.glob("*/*.toml")}
+    assert len(made) >= 40
+    assert shipped | made <= pinned
+
+
+def test_the_shipped_profiles_cover_the_known_stacks() -> None:
+    """The demo's two profiles and the six known stacks are shipped."""
+    assert {f.stem for f in SHIPPED.glob("*.toml")} == {
+        "smol",
+        "smol-long",
+        "genesis",
+        "aeon",
+        "gemma-cpu",
+        "gemma-1gpu",
+        "gemma-2gpu",
+        "coder4",
+    }
+
+
+def test_renewing_changes_the_files_that_differ(tmp_path: Path) -> None:
+    """New, changed and gone texts are found, told in a summary, and stored."""
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "gone.txt").write_text("1\n2\n")
+    (tmp_path / "s" / "same.txt").write_text("same\n")
+    (tmp_path / "s" / "other.txt").write_text("a\nb\nc")
+    made = {"same.txt": "same\n", "other.txt": "a\nB\nc", "new/one.txt": "x\n"}
+    found = differences("s", made, tmp_path)
+    assert list(summary(found)) == [
+        "s/gone.txt  +0 -2 gone",
+        "s/new/one.txt  +1 -0 new",
+        "s/other.txt  +1 -1",
+        "3 files differ, +2 -3 lines",
+    ]
+    store(found, tmp_path)
+    assert load("s", tmp_path) == made
+    assert not differences("s", made, tmp_path)
