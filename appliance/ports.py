@@ -13,8 +13,8 @@ from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
-from appliance.planning.admission import BoxFacts, ProfileFacts
-from appliance.planning.commitment import Writes
+from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
+from appliance.planning.switch.boot_choice import Writes
 
 
 class Clock(Protocol):

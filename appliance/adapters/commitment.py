@@ -15,18 +15,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.durable_files import (
+from appliance.adapters.files.durable import (
     put_reserved,
     release_file,
     remove_file,
     reserve_file,
     write_file,
 )
-from appliance.adapters.regular_files import OddFileError, read_small_file
+from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.planning.commitment import Writes
-from appliance.planning.status import parse_committed, parse_hold
+from appliance.planning.status.box_status import parse_committed, parse_hold
+from appliance.planning.switch.boot_choice import Writes
 
 _MOST_BYTES: Final = 65536
 

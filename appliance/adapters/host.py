@@ -15,21 +15,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.file_access import read_access
-from appliance.adapters.gate_words import admissions_in, refusals_in
-from appliance.adapters.host_memory import group_memory, read_host_memory
-from appliance.adapters.manifest import is_edited
+from appliance.adapters.applied.manifest import is_edited
+from appliance.adapters.files.access import read_access
+from appliance.adapters.files.regular import read_small_file
+from appliance.adapters.gate_verdicts import admissions_in, refusals_in
+from appliance.adapters.gpus.reader import read_gpus
+from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.model_files.checking import ModelChecks
-from appliance.adapters.nvml import read_gpus
-from appliance.adapters.regular_files import read_small_file
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
+from appliance.domain.model_headers import Fault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied
-from appliance.planning.admission import BoxFacts, Presence, ProfileFacts
+from appliance.planning.admission.findings import GATE_MARGIN_BYTES
+from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
-from appliance.planning.estimates.headers import Fault
-from appliance.planning.findings import GATE_MARGIN_BYTES
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.durable_files import read_regular, write_file
+from appliance.adapters.files.durable import read_regular, write_file
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Key
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.regular_files import read_small_file
+from appliance.adapters.files.regular import read_small_file
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Peak, with_allowance
 

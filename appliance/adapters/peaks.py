@@ -4,7 +4,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from appliance.adapters.durable_files import write_file
+from appliance.adapters.files.durable import write_file
 from appliance.adapters.peak_files import NEEDS, encoded, read_peak
 from appliance.domain.errors import StoreError
 from appliance.domain.need import Peak

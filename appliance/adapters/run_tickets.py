@@ -1,15 +1,15 @@
-"""The file that tells the launcher whose command to run (`appliance.launch.ticket` reads it)."""
+"""The file that tells the launcher whose command to run (`appliance.protocol.run_ticket` reads it)."""
 
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.regular_files import replace_volatile
+from appliance.adapters.files.regular import replace_volatile
 from appliance.domain.claims import Claim, gpu_indexes
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import RunCaller
-from appliance.launch import ticket
+from appliance.protocol import run_ticket
 
-TICKET: Final = Path(ticket.FILE)
+TICKET: Final = Path(run_ticket.FILE)
 
 
 class FileRunTickets:
@@ -20,7 +20,7 @@ class FileRunTickets:
 
     def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
         """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
-        text = ticket.encoded(
+        text = run_ticket.encoded(
             operation=operation, uid=caller.uid, gpus=gpu_indexes(claim), token=caller.token
         )
         try:

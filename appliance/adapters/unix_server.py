@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from appliance.planning.connection_quota import ConnectionQuota
+from appliance.protocol.connection_quota import ConnectionQuota
 
 _log = logging.getLogger(__name__)
 

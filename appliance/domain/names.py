@@ -1,11 +1,18 @@
-"""Profile names and the unit names made from them."""
+"""Names of profiles, units, sockets, users and devices.
 
-import re
-from typing import Final
+Imported by the gate and the wrapper before every start: without `re` and `typing`, whose imports
+cost more than everything here.
+"""
 
-PROFILE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,47}\Z")
-"""A profile's name: also part of a unit name and of paths, hence no metacharacter of either."""
+from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_FIRST: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_LATER: Final = _FIRST | frozenset("._-")
+_MAX_CHARACTERS: Final = 48
 HOLD_UNIT: Final = "appliance-hold.service"
 RUN_UNIT: Final = "appliance-run.service"
 """Runs one command of an operator in place of models (launch.run)."""
@@ -21,13 +28,21 @@ REQUEST_SOCKET: Final = "request.sock"
 JOBS_SOCKET: Final = "jobs.sock"
 """Where the supervisor asks for jobs, in the same place (launch.jobs)."""
 GATEWAY_USER: Final = "appliance-gateway"
+BACKEND_GROUP: Final = "appliance-backend"
+"""Primary group of every engine, whoever its user is: of its sockets, and of model files that not
+everybody may read."""
+_SERVICE_USER: Final = "appliance"
+"""Every daemon's user is this, or begins with this and a dash."""
+_FIRST_DYNAMIC_UID: Final = 61184
+_LAST_DYNAMIC_UID: Final = 65519
+"""systemd.exec(5), DynamicUser=: no person has one of these."""
 _PREFIX: Final = "appliance-backend-"
 _SUFFIX: Final = ".service"
 
 
 def is_profile_name(text: str) -> bool:
-    """Whether `text` may name a profile."""
-    return PROFILE_NAME.match(text) is not None
+    """Whether `text` may name a profile: no metacharacter of unit names or of paths."""
+    return 0 < len(text) <= _MAX_CHARACTERS and text[0] in _FIRST and _LATER.issuperset(text)
 
 
 def unit_of(profile: str) -> str:
@@ -41,3 +56,20 @@ def profile_of(unit: str) -> str | None:
         return None
     name = unit[len(_PREFIX) : -len(_SUFFIX)]
     return name if is_profile_name(name) else None
+
+
+def is_engine(uid: int, group: str) -> bool:
+    """Whether a process with this uid and primary group is an engine, or another made-up user's."""
+    return group == BACKEND_GROUP or _FIRST_DYNAMIC_UID <= uid <= _LAST_DYNAMIC_UID
+
+
+def is_service(user: str, uid: int, group: str) -> bool:
+    """Whether a process with this user and primary group is a service: no person is behind it."""
+    daemon = user == _SERVICE_USER or user.startswith(f"{_SERVICE_USER}-")
+    return daemon or is_engine(uid, group)
+
+
+def is_lease_name(text: str) -> bool:
+    """Whether `text` names a device that can be claimed: ``cpu``, ``gpu-all`` or ``gpu-N``."""
+    gpu = text.removeprefix("gpu-")
+    return text in {"cpu", "gpu-all"} or (gpu != text and gpu.isascii() and gpu.isdigit())

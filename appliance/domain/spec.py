@@ -209,7 +209,7 @@ class Profile:
     """Start it also on GPUs whose memory cannot be read."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     warm_up: WarmUp | None = None
-    """None: by what the engine serves (`planning.engines.tasks`)."""
+    """None: by what the engine serves (`engines.tasks`)."""
     user: str | None = None
     """None: the backend user of the settings, or one of its own."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.applied_files import Recovered
-from appliance.adapters.gateway_file import recover_configuration
-from appliance.adapters.manifest import recover_manifest
-from appliance.adapters.regular_files import read_small_file
+from appliance.adapters.applied.documents import Recovered
+from appliance.adapters.applied.gateway_file import recover_configuration
+from appliance.adapters.applied.manifest import recover_manifest
+from appliance.adapters.files.regular import read_small_file
 from appliance.domain.gateway import Configuration, Routed
-from appliance.planning.gateway_units import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
-from appliance.planning.handling import routed
+from appliance.planning.profiles.request_handling import routed
+from appliance.planning.units.gateway_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.adapters.sd import adopted_sockets
+from appliance.adapters.systemd.notify import adopted_sockets
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import Final
 
 from appliance.domain.gateway import Key
-from appliance.gateway.figures import Figures
+from appliance.gateway.counters import Figures
 from appliance.gateway.histograms import WINDOW_S, bucket_of, new_buckets
-from appliance.gateway.tails import is_stream, output_tokens, tok_s
+from appliance.gateway.http.usage_parser import is_stream, output_tokens, tok_s
 
 MOST: Final = 256
 """Profiles, and keys, that are kept apart; beyond, the one that was used longest ago goes."""

@@ -23,25 +23,25 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from appliance.adapters.logs import log_to_journal
-from appliance.adapters.sd import Notices, inherited_sockets
+from appliance.adapters.systemd.journal_log import log_to_journal
+from appliance.adapters.systemd.notify import Notices, inherited_sockets
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
-from appliance.domain.protocol import Exit
-from appliance.gateway.asking import ask_for_switch
 from appliance.gateway.configuration import AllowedPaths, Places
-from appliance.gateway.control import Control
-from appliance.gateway.front import Front
+from appliance.gateway.control_server import Control
+from appliance.gateway.downstream.handshakes import TlsServer
+from appliance.gateway.downstream.listeners import Listeners, Place
 from appliance.gateway.handover import HandOverError, Predecessor, Successor, predecessor
-from appliance.gateway.handshakes import TlsServer
 from appliance.gateway.keys import KeyRing
-from appliance.gateway.listeners import Listeners, Place
 from appliance.gateway.meter import Meter
-from appliance.gateway.remainder import AllTraffic, Remainder
-from appliance.gateway.table import Table
-from appliance.gateway.wanting import Wanting
-from appliance.planning.routing.turns import Turns
-from appliance.planning.routing.visitors import Visitors
+from appliance.gateway.predecessors import AllTraffic, Remainder
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
+from appliance.gateway.supervisor_client import ask_for_switch
+from appliance.gateway.switch_requester import Wanting
+from appliance.planning.routing.origin_policy import Visitors
+from appliance.planning.routing.switch_scheduler import Turns
+from appliance.protocol.control import Exit
 
 _log = logging.getLogger(__name__)
 

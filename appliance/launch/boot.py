@@ -20,8 +20,8 @@ import os
 import sys
 import time
 
+from appliance.domain.names import is_profile_name, unit_of
 from appliance.launch.journal import ERROR, INFO, WARNING, say
-from appliance.launch.names import is_profile_name, unit_of
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
 

@@ -12,8 +12,8 @@ import resource
 import socket
 import struct
 
-from appliance.launch.names import is_service
-from appliance.launch.processes import PROC, read
+from appliance.adapters.kernel.processes import PROC, read
+from appliance.domain.names import is_service
 
 _SO_PEERGROUPS = 59
 """socket(7) of Linux; the socket module does not name it."""

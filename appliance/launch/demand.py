@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from appliance.launch.gpus import Device
+    from appliance.adapters.gpus.sampler_client import Device
 
 MARGIN_BYTES = 256 << 20
 """Kept free beyond the need when the unit does not say: the driver's context on a GPU takes
@@ -33,7 +33,7 @@ NEVER_EMPTY_BYTES = 1 << 30
 EXACT = "exact"
 UNIFIED = "unified"
 OPAQUE = "opaque"
-"""Qualities of a reading that decide something here (`appliance.launch.gpu_words`)."""
+"""Qualities of a reading that decide something here (`appliance.adapters.gpus.states`)."""
 
 
 class Seen:

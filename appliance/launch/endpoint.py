@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from appliance.launch.processes import PROC, members, read_all
+from appliance.adapters.kernel.processes import PROC, members, read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from appliance.launch.caller import Caller
     from appliance.launch.link import Link
-    from appliance.launch.request import Request
+    from appliance.protocol.run_request import Request
 
 _STOPPED = "it was stopped"
 _LAST_STDIO = 2

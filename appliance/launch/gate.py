@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import sys
 
-from appliance.launch import demand, leases, needs, obstacles, word
+from appliance.domain.names import is_profile_name, unit_of
+from appliance.launch import demand, gate_verdict, leases, needs, obstacles
 from appliance.launch.journal import ERROR, WARNING, say
-from appliance.launch.names import is_profile_name, unit_of
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.release import Release
 
@@ -68,7 +68,7 @@ class Gate:
         self._name = options.text("name")
         if not is_profile_name(self._name):
             raise UsageError(f"not a profile's name: {self._name}")
-        self._gate_dir = options.text("gate-dir", word.DIRECTORY)
+        self._gate_dir = options.text("gate-dir", gate_verdict.DIRECTORY)
         self._systemctl = options.text("systemctl", "/usr/bin/systemctl")
         self._announced_s = -_STATUS_EVERY_S
         self._leases = leases.parse(
@@ -103,11 +103,11 @@ class Gate:
 
     def _admit(self) -> int:
         """Leave word of a wait for memory; otherwise nothing, and no old word either."""
-        word.clear(self._gate_dir, self._name)
+        gate_verdict.clear(self._gate_dir, self._name)
         reason, first = self._release.word(), self._release.first_held
         if first is not None:
             self._leave(
-                word.ADMITTED,
+                gate_verdict.ADMITTED,
                 reason,
                 from_bytes=first,
                 to_bytes=self._release.held,
@@ -126,7 +126,7 @@ class Gate:
     def _refuse(self, obstacle: Obstacle) -> int:
         waited_s = self._release.waited_s
         waited = f" (waited {waited_s:.0f} s)" if waited_s >= 1 else ""
-        verdict = word.REFUSED if obstacle.rival else word.LATE
+        verdict = gate_verdict.REFUSED if obstacle.rival else gate_verdict.LATE
         reason = f"{obstacle.explain()}{waited}"
         self._reset_failed()
         self._leave(verdict, reason)
@@ -141,12 +141,14 @@ class Gate:
         import traceback  # noqa: PLC0415
 
         say(ERROR, "".join(traceback.format_exception(error)))
-        self._leave(word.REFUSED, f"the gate itself failed: {error!r}")
+        self._leave(gate_verdict.REFUSED, f"the gate itself failed: {error!r}")
         return REFUSED
 
     def _leave(self, verdict: str, reason: str, **figures: float) -> None:
         try:
-            word.write(self._gate_dir, self._name, verdict=verdict, reason=reason, **figures)
+            gate_verdict.write(
+                self._gate_dir, self._name, verdict=verdict, reason=reason, **figures
+            )
         except OSError as error:
             say(WARNING, f"cannot leave word in {self._gate_dir}: {error.strerror}")
 

@@ -4,9 +4,8 @@ systemd lets polkit see a job's unit and verb, but not its mode, and some modes 
 ``flush`` cancels every job on the box, ``replace-irreversibly`` can hold up a shutdown. So polkit
 allows the supervisor no jobs at all; it asks here, and every job has the mode ``replace``.
 
-One line a connection: ``start UNIT`` or ``stop UNIT``. The answer is a line, too: ``job PATH``,
-the job's object path, or ``error NAME TEXT``, with the name of a D-Bus error. Who may connect is
-the socket's mode. Units are those that `appliance apply` has installed, and the static ones below.
+Requests and answers are those of `appliance.protocol.jobs`. Who may connect is the socket's mode.
+Units are those that `appliance apply` has installed, and the static ones below.
 """
 
 from __future__ import annotations
@@ -18,16 +17,12 @@ import sys
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.manager import PRIVATE_SOCKET, RefusedError, queue_job
 from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.protocol.jobs import ACCESS_DENIED, FAILED, MAX_LINE_BYTES, START, STOP, Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-START = "start"
-STOP = "stop"
-ACCESS_DENIED = "org.freedesktop.DBus.Error.AccessDenied"
-FAILED = "org.freedesktop.DBus.Error.Failed"
-MAX_LINE_BYTES = 4096
 _METHODS = {START: "StartUnit", STOP: "StopUnit"}
 _STATIC = frozenset({"appliance-hold.service", "appliance-run.service", "appliance-apply.service"})
 _APPLIED = "/var/lib/appliance-applied/units"
@@ -36,14 +31,6 @@ _FLAGS = ("applied-units", "systemd", "listen-fd")
 """All of them for tests; the unit gives none."""
 _FIRST_FD = 3
 _REQUEST_TIMEOUT_S = 2.0
-
-
-class Refusal(Exception):  # noqa: N818
-    """There will be no job; `name` is a D-Bus error's, `str()` says why."""
-
-    def __init__(self, name: str, text: str) -> None:
-        super().__init__(text)
-        self.name = name
 
 
 def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET) -> str:
@@ -55,15 +42,6 @@ def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET)
         text = " ".join(str(error).split())
         say(WARNING, f"no job for {line!r:.200}: {text}")
         return f"error {error.name} {text}"
-
-
-def parse_answer(line: str) -> str:
-    """The job's object path in an answer. Raises `Refusal`."""
-    kind, _, rest = line.rstrip("\n").partition(" ")
-    if kind == "job" and rest:
-        return rest
-    name, _, text = rest.partition(" ")
-    raise Refusal(name or FAILED, text or "appliance-jobs.service does not answer")
 
 
 def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:

@@ -15,7 +15,7 @@ import fcntl
 import os
 import time
 
-from appliance.launch.names import BACKEND_GROUP, is_lease_name
+from appliance.domain.names import BACKEND_GROUP, is_lease_name
 from appliance.launch.options import UsageError
 
 TYPE_CHECKING = False

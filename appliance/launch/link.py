@@ -11,7 +11,7 @@ import time
 
 from appliance.launch.caller import Caller
 from appliance.launch.journal import WARNING, say
-from appliance.launch.request import BadRequest, Request
+from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ On a GPU that shares the host's memory one pool has to hold both needs.
 
 from __future__ import annotations
 
+from appliance.domain.amounts import size, size_of
 from appliance.launch.demand import (
     EXACT,
     NEVER_EMPTY_BYTES,
@@ -17,14 +18,13 @@ from appliance.launch.demand import (
     usable,
     used,
 )
-from appliance.launch.sizes import size, size_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from appliance.adapters.gpus.sampler_client import Device
     from appliance.launch.demand import Want
-    from appliance.launch.gpus import Device
 
 _BACKEND_UNITS = "appliance-backend-"
 

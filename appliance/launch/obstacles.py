@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from appliance.launch import memory
-from appliance.launch.names import unit_of
-from appliance.launch.processes import (
+from appliance.adapters.kernel.processes import (
     Holder,
     command_words,
     control_group,
@@ -21,6 +19,8 @@ from appliance.launch.processes import (
     resident_bytes,
     unit_of_group,
 )
+from appliance.domain.names import unit_of
+from appliance.launch import memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ _SLICE = "appliance.slice"
 _LEASE = "lease"
 _LEFT_OVER = "left over"
 _MEMORY = "memory"
-# How the command lines of the gate and of its child end: they hold nothing.
-_GATE_WORDS = ("appliance.launch.gate", "/launch/sampler.py")
+# How the command lines of the gate and of its child end: they hold nothing. The last one is
+# that of the release before, whose gate may still wait during an upgrade.
+_GATE_WORDS = ("appliance.launch.gate", "/gpus/sampler.py", "/launch/sampler.py")
 
 
 class Obstacle:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 
+from appliance.adapters.kernel.processes import control_group
 from appliance.launch.notify import extend, notify
-from appliance.launch.processes import control_group
 from appliance.launch.progress import Progress
 
 TYPE_CHECKING = False

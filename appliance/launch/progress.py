@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.launch.processes import PROC, members, read
+from appliance.adapters.kernel.processes import PROC, members, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

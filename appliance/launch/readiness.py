@@ -11,12 +11,12 @@ import os
 import select
 import time
 
+from appliance.adapters.kernel.processes import control_group
+from appliance.domain.amounts import size
 from appliance.launch.endpoint import Endpoint
 from appliance.launch.journal import INFO, WARNING, say
 from appliance.launch.notify import barrier, extend, notify
-from appliance.launch.processes import control_group
 from appliance.launch.progress import Progress
-from appliance.launch.sizes import size
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0

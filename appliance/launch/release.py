@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 
+from appliance.domain.amounts import change, size
 from appliance.launch import obstacles
-from appliance.launch.sizes import change, size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

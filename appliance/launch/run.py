@@ -33,7 +33,8 @@ import signal
 import sys
 import time
 
-from appliance.launch import demand, leases, ticket
+from appliance.domain.amounts import duration
+from appliance.launch import demand, leases
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.link import Link, callers
@@ -42,8 +43,8 @@ from appliance.launch.obstacles import lease_sentence
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
-from appliance.launch.request import BadRequest, Request
-from appliance.launch.sizes import duration
+from appliance.protocol import run_ticket
+from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Launcher:
         self._directory = options.text("directory", DIRECTORY)
         self._lease_dir = options.text("lease-dir", leases.DIRECTORY)
         self._gid = grp.getgrnam(options.text("group", OPERATORS)).gr_gid
-        self._ticket_path = options.text("ticket", ticket.FILE)
+        self._ticket_path = options.text("ticket", run_ticket.FILE)
         self._owner = pwd.getpwnam(options.text("owner", SUPERVISOR)).pw_uid
         self._operation: int | None = None
         """The one that the supervisor has begun; None: it is not known yet."""
@@ -131,10 +132,10 @@ class Launcher:
         self._await_go(link)
         self._attend(link, request, stdio, held)
 
-    def _admitted(self, used: str) -> ticket.Ticket:
+    def _admitted(self, used: str) -> run_ticket.Ticket:
         """Whom the supervisor has admitted; a ticket is good for one command."""
         try:
-            admitted = ticket.read(self._ticket_path, owner=self._owner)
+            admitted = self._ticket()
         except (Unreadable, BadRequest) as error:
             raise NotBegun(str(error)) from error
         if admitted.token_sha256 == used:
@@ -143,7 +144,14 @@ class Launcher:
         self._ticket_sha256 = admitted.token_sha256
         return admitted
 
-    def _await_caller(self, admitted: ticket.Ticket) -> tuple[Link, Request, list[int]]:
+    def _ticket(self) -> run_ticket.Ticket:
+        """The supervisor's ticket. Raises `Unreadable`, `BadRequest`."""
+        text = read_text(self._ticket_path, run_ticket.MAX_BYTES, owner=self._owner)
+        if text is None:
+            raise Unreadable("the supervisor has asked for no command: appliance run")
+        return run_ticket.parse(text)
+
+    def _await_caller(self, admitted: run_ticket.Ticket) -> tuple[Link, Request, list[int]]:
         """The connection of the one who was admitted; others are refused and change nothing."""
         why = f"nobody came with a command within {self._connect_s:.0f} s"
         links = callers(
@@ -271,7 +279,7 @@ def _tell_end(link: Link, ending: Ending) -> None:
         link.tell(event="ended", exit=ending.status)
 
 
-def _refusal(admitted: ticket.Ticket, link: Link, request: Request) -> str | None:
+def _refusal(admitted: run_ticket.Ticket, link: Link, request: Request) -> str | None:
     if not admitted.admits(link.caller.uid, request.token):
         return "it has not the token of the supervisor's answer"
     if request.gpus != admitted.gpus:

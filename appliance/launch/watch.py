@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from functools import partial
 
+from appliance.adapters.kernel.processes import Holder, control_group, unit_of_group
 from appliance.launch import demand, memory
 from appliance.launch.obstacles import LARGE_BYTES, Obstacle, host, joined, late, ram_sentence
-from appliance.launch.processes import Holder, control_group, unit_of_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from appliance.launch.gpus import Device, Reading, Sampler
+    from appliance.adapters.gpus.sampler_client import Device, Reading, Sampler
 
 _DRIVER_GRACE_S = 5.0
 """For a driver that is just being loaded, or a GPU that is just being reset."""
@@ -93,7 +93,7 @@ class GpuWatch:
         if self._dying is not None and self._dying.gone():
             self._dying = None
         if self._sampler is None and self._dying is None and self._clock() >= self._not_before:
-            from appliance.launch.gpus import Sampler  # noqa: PLC0415
+            from appliance.adapters.gpus.sampler_client import Sampler  # noqa: PLC0415
 
             self._sampler = Sampler()
             self._asked_s = None
@@ -223,7 +223,7 @@ def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None =
 
 def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
     """How long to put up with an error; None: until the deadline."""
-    from appliance.launch.gpu_words import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
+    from appliance.adapters.gpus.states import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
 
     known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None, READER: None}
     return known.get(kind, otherwise_s)
@@ -244,7 +244,7 @@ def _holders(device: Device) -> str:
 
 
 def _rest(unattributed_bytes: int) -> str:
-    from appliance.launch.sizes import size  # noqa: PLC0415
+    from appliance.domain.amounts import size  # noqa: PLC0415
 
     if unattributed_bytes < LARGE_BYTES:
         return ""

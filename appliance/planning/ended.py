@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from appliance.domain.events import Ended
 from appliance.domain.operations import Finished, Goal, Kind, Outcome
-from appliance.domain.protocol import Exit
+from appliance.protocol.control import Exit
 
 
 def ended(

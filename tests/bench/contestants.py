@@ -11,15 +11,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.gateway_file import GATEWAY_FILE
-from appliance.adapters.gateway_file import encode as encode_configuration
+from appliance.adapters.applied.gateway_file import GATEWAY_FILE
+from appliance.adapters.applied.gateway_file import encode as encode_configuration
+from appliance.adapters.applied.manifest import MANIFEST
+from appliance.adapters.applied.manifest import encode as encode_manifest
 from appliance.adapters.key_file import FileKeys
-from appliance.adapters.manifest import MANIFEST
-from appliance.adapters.manifest import encode as encode_manifest
 from appliance.domain.gateway import Configuration, Key, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.table import STATE_FILE
-from appliance.planning.gateway_state import encode_state
+from appliance.gateway.routing_table import STATE_FILE
+from appliance.protocol.gateway import encode_state
 from tests.bench.debian import Tools
 from tests.bench.load import free_port
 from tests.bench.native import program

@@ -47,7 +47,7 @@ def everything(box: Box) -> list[Process]:
 
 
 def _is_sampler(process: Process) -> bool:
-    return any("launch.sampler" in word or "sampler.py" in word for word in process.words)
+    return any("adapters.gpus.sampler" in word or "sampler.py" in word for word in process.words)
 
 
 def _is_engine(process: Process) -> bool:
@@ -61,7 +61,7 @@ def _is_main(process: Process, among: list[Process]) -> bool:
 
 
 KINDS: Final[Mapping[str, Callable[[Process, list[Process]], bool]]] = {
-    "supervisor": lambda p, _all: p.group == "supervisor" and p.runs("appliance.daemon"),
+    "supervisor": lambda p, _all: p.group == "supervisor" and p.runs("appliance.supervisor"),
     "backend": lambda p, every: _is_engine(p) and _is_main(p, every),
     "worker": lambda p, every: _is_engine(p) and not _is_main(p, every),
     "gate": lambda p, _all: p.group in MODELS and p.runs("appliance.launch.gate"),

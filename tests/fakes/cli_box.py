@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.adapters.manifest import encode
+from appliance.adapters.applied.manifest import encode
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 
-_MAIN = "appliance.surfaces.cli.main"
+_MAIN = "appliance.cli.main"
 _TIMEOUT_S = 30
 
 

@@ -1,6 +1,6 @@
 """Does what the planner says, one action at a time, on a `World`; may be killed between any two.
 
-The same steps as `services.transaction` and `services.tending`, without asyncio: what they keep on
+The same steps as `supervisor.operation_runner` and `supervisor.reconciler`, without asyncio: what they keep on
 disk is kept here, what they keep in memory is lost with `reborn`.
 """
 
@@ -19,7 +19,9 @@ from appliance.domain.operations import (
     Phase,
     has_run_out,
 )
-from appliance.planning.actions import (
+from appliance.planning.admission.preflight import BoxFacts, findings, refusal
+from appliance.planning.admission.run import run_findings
+from appliance.planning.switch.actions import (
     Action,
     Check,
     Commit,
@@ -36,13 +38,11 @@ from appliance.planning.actions import (
     Wait,
     WarmUp,
 )
-from appliance.planning.admission import BoxFacts, findings, refusal
-from appliance.planning.commitment import Writes, writes_of
-from appliance.planning.gateway_state import state_of
-from appliance.planning.goals import goal_of, in_the_way_of
-from appliance.planning.repair import WINDOW_S, left_by_hold, to_repair
-from appliance.planning.run_admission import run_findings
-from appliance.planning.transaction import CANCELLED, next_action, turned_round
+from appliance.planning.switch.boot_choice import Writes, writes_of
+from appliance.planning.switch.goals import goal_of, in_the_way_of
+from appliance.planning.switch.next_action import CANCELLED, next_action, turned_round
+from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
+from appliance.protocol.gateway import state_of
 from tests.fakes.disk import Disk
 from tests.fakes.world import World
 
@@ -367,7 +367,7 @@ class Hands:
     # --- nobody asked ----------------------------------------------------------------
 
     def _tend(self) -> bool:
-        """As `services.tending`; True: an operation has begun."""
+        """As `supervisor.reconciler`; True: an operation has begun."""
         if self.seen.going_down or not self.seen.run.idle:
             return False
         names = self._wanted(self.seen)

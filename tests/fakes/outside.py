@@ -13,10 +13,10 @@ from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
-from appliance.planning.admission import BoxFacts, ProfileFacts
-from appliance.planning.commitment import Writes
-from appliance.planning.goals import in_the_way
-from appliance.services.outside import Outside
+from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
+from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import in_the_way
+from appliance.supervisor.outside import Outside
 from tests.fakes.systemd import FakeSystemd
 
 

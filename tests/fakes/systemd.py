@@ -7,7 +7,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.profile import Catalogue
-from appliance.planning.goals import in_the_way, in_the_way_of
+from appliance.planning.switch.goals import in_the_way, in_the_way_of
 from tests.fakes.command import FakeCommand
 
 NEVER = float("inf")

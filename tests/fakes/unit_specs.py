@@ -6,7 +6,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
 from appliance.domain.spec import Gpus, Ordering, Override, Patch
-from appliance.planning.unit_commands import Layout, UnitSpec
+from appliance.planning.units.commands import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)
 

@@ -14,8 +14,8 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.profile import Catalogue
-from appliance.planning.goals import in_the_way
-from appliance.planning.repair import EXIT_LEASE_HELD
+from appliance.planning.switch.goals import in_the_way
+from appliance.planning.switch.repair import EXIT_LEASE_HELD
 from tests.fakes.cards import NEVER, Cards
 from tests.fakes.unit_lives import Behaviour, Command, Life, Unit, has_claim, shown, shown_command
 

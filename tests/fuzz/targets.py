@@ -7,10 +7,10 @@ from pathlib import Path
 
 from appliance.domain.gateway import Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.front import Front
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.table import Table
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.inputs import Input
 from tests.fuzz.world import End, World

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.nvml import GpuReader
+from appliance.adapters.gpus.reader import GpuReader
+from appliance.adapters.gpus.sampler_client import Sampler
+from appliance.adapters.gpus.states import EXACT
 from appliance.domain.memory import GpuState
-from appliance.launch.gpu_words import EXACT
-from appliance.launch.gpus import Sampler
 from tests.gpu.conftest import (
     GIB,
     MIB,

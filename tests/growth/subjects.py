@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters import gateway_file, manifest
+from appliance.adapters.applied import gateway_file, manifest
+from appliance.adapters.gpus import amd
 from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.safetensors import HeaderError, read_safetensors
@@ -18,22 +19,22 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ApplianceError, ProfileError, StoreError
 from appliance.domain.gateway import Key, Routed, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway import asked, intake, tails
-from appliance.gateway.heads import RequestHead
-from appliance.gateway.intake import Chunks
-from appliance.gateway.known import Known
-from appliance.gateway.reading import Reading
-from appliance.launch import amd, patch
-from appliance.launch.request import BadRequest, Request
-from appliance.planning.gateway_state import decode_state
-from appliance.planning.log_excerpt import excerpt
+from appliance.gateway.http import request_body, request_parser, usage_parser
+from appliance.gateway.http.head_cache import Known
+from appliance.gateway.http.request_head import RequestHead
+from appliance.gateway.http.request_parser import Chunks
+from appliance.gateway.http.response_parser import Reading
+from appliance.launch import patch
 from appliance.planning.routing import bodies, multipart, paths
 from appliance.planning.routing.changes import change
-from appliance.planning.routing.names import Directory
+from appliance.planning.routing.model_names import Directory
+from appliance.planning.routing.origin_policy import Visitors
 from appliance.planning.routing.scanning import BodyError
 from appliance.planning.routing.splicing import LONG_BYTES
-from appliance.planning.routing.visitors import Visitors
-from appliance.surfaces.key_desk import KeyDesk
+from appliance.planning.status.log_excerpt import excerpt
+from appliance.protocol.gateway import decode_state
+from appliance.protocol.run_request import BadRequest, Request
+from appliance.supervisor.inference_keys import KeyDesk
 from tests.growth.cost import Call
 
 FILLERS: Final[Mapping[str, bytes]] = {
@@ -116,17 +117,17 @@ def _json(data: bytes) -> None:
 
 
 def _any_body(data: bytes) -> None:
-    head = intake.head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
+    head = request_parser.head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
     assert isinstance(head, RequestHead)
     with contextlib.suppress(BodyError):
         if len(data) > LONG_BYTES:
-            deque(asked.opened_in_steps(head, data), maxlen=0)
+            deque(request_body.opened_in_steps(head, data), maxlen=0)
         else:
-            asked.opened(head, data)
+            request_body.opened(head, data)
 
 
 def _head(data: bytes) -> None:
-    intake.head(data, 100)
+    request_parser.head(data, 100)
     known = Known.of(data)
     if known is not None:
         known.fits(data)
@@ -163,9 +164,9 @@ def _answer_in_pieces(data: bytes) -> None:
 
 def _tail(data: bytes) -> None:
     tail = data[-8192:]
-    tails.is_stream(tail)
-    tails.output_tokens(tail)
-    tails.tok_s(tail)
+    usage_parser.is_stream(tail)
+    usage_parser.output_tokens(tail)
+    usage_parser.tok_s(tail)
 
 
 _DIRECTORY: Final = Directory(

@@ -9,8 +9,8 @@ from typing import Final
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.gateway import Key
 from appliance.domain.names import unit_of
+from appliance.install.apply import ApplyOptions, run_apply
 from appliance.settings import load_settings
-from appliance.surfaces.apply import ApplyOptions, run_apply
 from tests.fakes.service_manager import FakeManager
 
 __all__ = ["SHARED_THREADS", "FakeManager", "Output", "add_key", "apply", "unit_of"]

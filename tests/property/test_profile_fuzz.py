@@ -11,13 +11,13 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from appliance import engines
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.adapters.toml.lines import key_lines
 from appliance.domain.errors import ProfileError
 from appliance.domain.quantities import duration_s, size_bytes
 from appliance.domain.spec import Profile
-from appliance.planning import engines
-from appliance.planning.engines.rendering import cpu_mask
+from appliance.engines.rendering import cpu_mask
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = [f.read_bytes() for f in sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))]

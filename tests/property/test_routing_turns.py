@@ -6,7 +6,14 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.turns import Box, LookAgain, SwitchTo, Turns, Waiting, next_turn
+from appliance.planning.routing.switch_scheduler import (
+    Box,
+    LookAgain,
+    SwitchTo,
+    Turns,
+    Waiting,
+    next_turn,
+)
 
 TURNS: Final = Turns(residency_s=60, patience_s=90)
 NAMES: Final = ("a", "b", "c", "d")

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.domain.claims import claim_on
 from appliance.domain.operations import FOREVER, Kind
-from appliance.planning.goals import in_the_way, in_the_way_of
-from appliance.services.supervisor import BusyError, Request, Supervisor
+from appliance.planning.switch.goals import in_the_way, in_the_way_of
+from appliance.supervisor.ownership import BusyError, Request, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from appliance.domain.gateway import Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.front import Front
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.table import Table
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
 from tests.smuggling.engine import ScriptedEngine
 
 LIMITS = Limits(body_bytes=1 << 16)

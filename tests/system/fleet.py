@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Final, Literal
 
-from appliance.launch.ticket import FILE, encoded
+from appliance.protocol.run_ticket import FILE, encoded
 from tests.pretend.boxes import ENGINE, install_engine
 from tests.system.rig import Box, RigError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.surfaces.cli.grammar import VERBS
+from appliance.cli.grammar import VERBS
 from tests.system.chat import ask_streaming, pieces
 from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box, Image, Stream

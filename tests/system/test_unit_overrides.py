@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from appliance.planning.override_values import COMMAND
+from appliance.planning.units.override_values import COMMAND
 from tests.fakes.override_samples import SAMPLES
 from tests.system.fleet import PROFILES, Fleet
 from tests.system.rig import Box

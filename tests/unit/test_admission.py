@@ -10,7 +10,7 @@ from appliance.domain.need import Estimate, Peak, Source
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Mark, Need
-from appliance.planning.admission import (
+from appliance.planning.admission.preflight import (
     BoxFacts,
     Finding,
     Level,

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied_files import copy_of
-from appliance.adapters.gateway_file import GATEWAY_FILE
-from appliance.adapters.manifest import MANIFEST, read_manifest
+from appliance.adapters.applied.documents import copy_of
+from appliance.adapters.applied.gateway_file import GATEWAY_FILE
+from appliance.adapters.applied.manifest import MANIFEST, read_manifest
 from appliance.domain.names import unit_of
-from appliance.domain.protocol import Exit
-from appliance.planning.apply_plan import Action, Installed, plan_apply
-from appliance.planning.polkit import RULE_FILE
+from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.profile_specs import layout_of, load_specs
+from appliance.planning.units.apply_plan import Action, Installed, plan_apply
+from appliance.planning.units.polkit import RULE_FILE
+from appliance.protocol.control import Exit
 from appliance.settings import Settings
-from appliance.surfaces.apply import ApplyOptions, run_apply
-from appliance.surfaces.profile_specs import layout_of, load_specs
 from tests.fakes.service_manager import FakeManager
 from tests.fakes.unit_specs import made
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gateway_file import recover_configuration
+from appliance.adapters.applied.gateway_file import recover_configuration
+from appliance.adapters.files.secret import certificate_problem, secret_problem
 from appliance.adapters.key_file import FileKeys
-from appliance.adapters.secret_files import certificate_problem, secret_problem
 from appliance.domain.gateway import Configuration, Key
-from appliance.domain.protocol import Exit
-from appliance.planning.gateway_units import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.install.apply import ApplyOptions, run_apply
+from appliance.planning.units.gateway_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
+from appliance.protocol.control import Exit
 from appliance.settings import load_settings
-from appliance.surfaces.apply import ApplyOptions, run_apply
 from tests.fakes.certificates import self_signed
 from tests.fakes.service_manager import FakeManager
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.backend_http import HttpBackend
+from appliance.adapters.engine_http import HttpBackend
 from appliance.domain.errors import BackendError
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from tests.fakes.profiles import applied

@@ -4,9 +4,9 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.services.ledger import LedgerKeeper
-from appliance.services.supervisor import Supervisor
-from appliance.surfaces.box_status import BoxStatus
+from appliance.supervisor.memory_sampler import LedgerKeeper
+from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 

@@ -18,12 +18,12 @@ import pytest
 
 from appliance import __version__
 from appliance.adapters.key_file import KEY_FILE, FileKeys
-from appliance.planning.status import build_status
-from appliance.services.supervisor import Supervisor
-from appliance.surfaces.cli.client import Conversation
-from appliance.surfaces.cli.failure import UnreachableError
-from appliance.surfaces.cli.resuming import find_again
-from appliance.surfaces.control import ControlServer
+from appliance.cli.control_client import Conversation
+from appliance.cli.failures import UnreachableError
+from appliance.cli.operation_search import find_again
+from appliance.planning.status.box_status import build_status
+from appliance.supervisor.control_server import ControlServer
+from appliance.supervisor.ownership import Supervisor
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

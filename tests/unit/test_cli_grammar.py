@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.cli.grammar import MARKS, VERBS, Verb, build_parser
+from appliance.cli.grammar_reference import reference
 from appliance.domain.profile import Mark
-from appliance.surfaces.cli.grammar import MARKS, VERBS, Verb, build_parser
-from appliance.surfaces.cli.reference import reference
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor
 from tests.fakes.profiles import applied
@@ -107,7 +107,7 @@ def test_completion_scripts(box: CliBox, shell: str) -> None:
 def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     """What is asked many times a day loads neither a TOML, a schema nor an event loop library."""
     program = (
-        "import sys; from appliance.surfaces.cli.main import main; "
+        "import sys; from appliance.cli.main import main; "
         f"main({command.split()!r}); print(*sys.modules, file=sys.stderr)"
     )
     stories = {
@@ -123,17 +123,17 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
             check=True,
         )
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert "appliance.surfaces.cli.main" in loaded
+    assert "appliance.cli.main" in loaded
     assert not HEAVY & {module.partition(".")[0] for module in loaded}
 
 
 def test_verbs_are_imported_only_when_run() -> None:
     """Knowing the grammar imports no verb."""
-    program = "import sys, appliance.surfaces.cli.main as m; m.build_parser(); print(*sys.modules)"
+    program = "import sys, appliance.cli.main as m; m.build_parser(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "appliance.surfaces.cli.verbs" not in done.stdout
+    assert "appliance.cli.verbs" not in done.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
@@ -156,5 +156,5 @@ def test_reference_is_current() -> None:
     """docs/reference/cli.md is what the grammar says now."""
     path = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
     assert path.read_text(encoding="utf-8") == reference(), (
-        "run: python -m appliance.surfaces.cli.reference"
+        "run: python -m appliance.cli.grammar_reference"
     )

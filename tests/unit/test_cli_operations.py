@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.protocol import Verb
-from appliance.surfaces.cli.client import Conversation, ask
-from appliance.surfaces.cli.failure import UnreachableError
+from appliance.cli.control_client import Conversation, ask
+from appliance.cli.failures import UnreachableError
+from appliance.protocol.control import Verb
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story
 from tests.fakes.profiles import applied

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch import ticket
-from appliance.surfaces.cli.grammar import build_parser
-from appliance.surfaces.cli.progress import heading
+from appliance.cli.grammar import build_parser
+from appliance.cli.progress_lines import heading
+from appliance.protocol import run_ticket
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.control_server import FakeSupervisor, Story, WaitFor
 from tests.unit.launch_rig import program, started
@@ -46,7 +46,7 @@ def box(tmp_path: Path) -> CliBox:
 @contextmanager
 def launcher(box: CliBox) -> Iterator[None]:
     """The launcher, as its unit would run it."""
-    admitted = ticket.encoded(operation=12, uid=os.geteuid(), gpus=(), token=TICKET["token"])
+    admitted = run_ticket.encoded(operation=12, uid=os.geteuid(), gpus=(), token=TICKET["token"])
     (box.root / "ticket.json").write_text(admitted)
     (box.root / "ticket.json").chmod(0o644)
     folders = ("--directory", box.root / "run", "--lease-dir", box.root / "leases")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from appliance import engines
 from appliance.adapters.profile_files.loading import load_profile
-from appliance.planning import engines
-from appliance.planning.compile import Source
-from appliance.planning.unit_commands import Layout, backend_argv
-from appliance.planning.unit_specs import spec_of
+from appliance.planning.profiles.compilation import Source
+from appliance.planning.units.commands import Layout, backend_argv
+from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
 
 TORCH = ("vllm", "sglang")

@@ -1,6 +1,6 @@
 """Shares of the places on a socket: nobody who takes all that he can get shuts others out."""
 
-from appliance.planning.connection_quota import ASSURED, ConnectionQuota
+from appliance.protocol.connection_quota import ASSURED, ConnectionQuota
 
 ROOT, ANA, BOB = 0, 1000, 1001
 

@@ -5,7 +5,7 @@ import pytest
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.planning.down import ending
 from appliance.planning.endings import clean_end, has_ended, why_down
-from appliance.planning.summary import crashes
+from appliance.planning.status.summary import crashes
 
 STATUS_0 = ObservedUnit(active=ActiveState.ACTIVATING, sub="auto-restart")
 SIGTERM = ObservedUnit(active=ActiveState.ACTIVATING, sub="auto-restart", exit_status=15)

@@ -8,10 +8,10 @@ from typing import get_type_hints
 
 import pytest
 
+from appliance.cli.grammar import VERBS
 from appliance.domain.events import Accepted, Ended, PhaseChanged, PhaseState
 from appliance.domain.operations import Kind, Outcome, Phase
-from appliance.domain.protocol import Exit, Verb
-from appliance.planning.status_document import (
+from appliance.planning.status.document import (
     EngineRow,
     GatewayRow,
     HoldRow,
@@ -22,8 +22,8 @@ from appliance.planning.status_document import (
     TrafficRow,
     Verdict,
 )
+from appliance.protocol.control import Exit, Verb
 from appliance.settings import Settings
-from appliance.surfaces.cli.grammar import VERBS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

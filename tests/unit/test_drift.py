@@ -5,10 +5,18 @@ import pytest
 from appliance.adapters.profile_files.editing import adopted
 from appliance.domain.errors import ProfileError
 from appliance.domain.spec import Override
-from appliance.planning.drift import Adoption, Kind, adoption, diff, drop_in, find_drift, owner_of
-from appliance.planning.polkit import RULE_FILE, polkit_rule
-from appliance.planning.unit_files import render
-from appliance.planning.unit_text import sections_of
+from appliance.planning.units.backend_unit import render
+from appliance.planning.units.drift import (
+    Adoption,
+    Kind,
+    adoption,
+    diff,
+    drop_in,
+    find_drift,
+    owner_of,
+)
+from appliance.planning.units.polkit import RULE_FILE, polkit_rule
+from appliance.planning.units.text import sections_of
 from tests.fakes.unit_specs import LAYOUT, spec
 
 UNIT = "appliance-backend-a.service"

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.adapters.backend_http import HttpBackend
+from appliance.adapters.engine_http import HttpBackend
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Applied, Endpoint
-from appliance.services.engines import EngineLoads
+from appliance.supervisor.engine_loads import EngineLoads
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 

@@ -8,10 +8,10 @@ import pytest
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
+from appliance.domain.model_headers import Model, ModelReference, Safetensors
 from appliance.domain.profile import WarmUp
 from appliance.domain.spec import Profile
-from appliance.planning.engines.tasks import warm_up_of
-from appliance.planning.estimates.headers import Model, ModelReference, Safetensors
+from appliance.engines.tasks import warm_up_of
 from tests.fakes.profile_texts import MINIMAL
 
 

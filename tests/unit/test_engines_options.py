@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.planning.engines.llama_server import RULES
+from appliance.engines.llama_server import RULES
 from tests.pins.stored import load
 
 OLD = {"--mlock"}

@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.adapters.profile_files.loading import parse_profile
-from appliance.domain.need import Estimate
-from appliance.domain.spec import LlamaServerOptions, Profile
-from appliance.planning.compile import Source, compile_applied
-from appliance.planning.engines.rendering import LaunchContext
-from appliance.planning.estimates.cache import Window, layer_bytes, notes
-from appliance.planning.estimates.estimating import estimated
-from appliance.planning.estimates.facts import GgufFacts, UnknownError
-from appliance.planning.estimates.headers import (
+from appliance.domain.model_headers import (
     Fault,
     Gguf,
     Model,
@@ -24,8 +17,15 @@ from appliance.planning.estimates.headers import (
     Unread,
     Value,
 )
+from appliance.domain.need import Estimate
+from appliance.domain.spec import LlamaServerOptions, Profile
+from appliance.engines.gpu_placement import gpu_split, ram_fraction, vram_fraction
+from appliance.engines.rendering import LaunchContext
+from appliance.planning.estimates.cache import Window, layer_bytes, notes
+from appliance.planning.estimates.estimating import estimated
+from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
-from appliance.planning.spread import gpu_split, ram_fraction, vram_fraction
+from appliance.planning.profiles.compilation import Source, compile_applied
 
 MIB = 1 << 20
 GIB = 1 << 30

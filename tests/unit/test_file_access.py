@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.file_access import follow, read_access
+from appliance.adapters.files.access import follow, read_access
 from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.profile import Applied
-from appliance.planning.access import access_findings
-from appliance.planning.findings import Level
-from appliance.planning.sandbox import Sight, sight_of, view_in, view_of
+from appliance.planning.admission.engine_files import access_findings
+from appliance.planning.admission.findings import Level
+from appliance.planning.units.sandbox import Sight, sight_of, view_in, view_of
 from tests.fakes.unit_specs import made
 
 PROFILE = made("m", "cpu", engine="llama-server", model="/srv/m.gguf", model_path="/srv/m.gguf")

@@ -5,17 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gate_words import admissions_in, read_gate_words, refusals_in
-from appliance.launch import word
+from appliance.adapters.gate_verdicts import admissions_in, read_gate_words, refusals_in
+from appliance.launch import gate_verdict
 
 
 def test_what_the_gate_writes_is_what_is_read(tmp_path: Path) -> None:
     """Refusals and admissions are told apart, and a cleared word is gone."""
-    word.write(str(tmp_path), "a", verdict=word.REFUSED, reason="cpu is held by b")
-    word.write(str(tmp_path), "b", verdict=word.LATE, reason="1.0 of 2.0 GiB free")
-    word.write(str(tmp_path), "c", verdict=word.ADMITTED, reason="2.0 → 0.1 GiB", waited_s=2.5)
-    word.write(str(tmp_path), "d", verdict=word.REFUSED, reason="gone")
-    word.clear(str(tmp_path), "d")
+    gate_verdict.write(str(tmp_path), "a", verdict=gate_verdict.REFUSED, reason="cpu is held by b")
+    gate_verdict.write(str(tmp_path), "b", verdict=gate_verdict.LATE, reason="1.0 of 2.0 GiB free")
+    gate_verdict.write(
+        str(tmp_path), "c", verdict=gate_verdict.ADMITTED, reason="2.0 → 0.1 GiB", waited_s=2.5
+    )
+    gate_verdict.write(str(tmp_path), "d", verdict=gate_verdict.REFUSED, reason="gone")
+    gate_verdict.clear(str(tmp_path), "d")
     assert refusals_in(tmp_path) == {"a": "cpu is held by b", "b": "1.0 of 2.0 GiB free"}
     assert admissions_in(tmp_path) == {"c": "2.0 → 0.1 GiB"}
     assert json.loads((tmp_path / "c.json").read_text("utf-8"))["waited_s"] == 2.5

@@ -14,9 +14,9 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.front import Front
 from appliance.gateway.meter import Meter
-from appliance.gateway.table import Table
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
 from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, started
 from tests.unit.relay.rig import Doorman
 

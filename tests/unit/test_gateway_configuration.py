@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.manifest import MANIFEST, encode
-from appliance.adapters.sd import Notices
+from appliance.adapters.applied.manifest import MANIFEST, encode
+from appliance.adapters.systemd.notify import Notices
 from appliance.gateway.configuration import AllowedPaths, Places
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gateway import SocketGateway
+from appliance.adapters.gateway_client import SocketGateway
 from appliance.domain.gateway import Standing, State
-from appliance.gateway.control import Control
+from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
-from appliance.gateway.table import Table
-from appliance.planning.gateway_state import encode_state
+from appliance.gateway.routing_table import Table
+from appliance.protocol.gateway import encode_state
 from tests.unit.gateway_states import AEON, BOX, GENESIS
 
 Answer = dict[str, object]

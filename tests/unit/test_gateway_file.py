@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.adapters.applied_files import copy_of
-from appliance.adapters.gateway_file import (
+from appliance.adapters.applied.documents import copy_of
+from appliance.adapters.applied.gateway_file import (
     GATEWAY_FILE,
     configuration_damage,
     decode,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from appliance.domain.gateway import Configuration
-from appliance.gateway.listeners import Listeners, Place, bound, place_of
-from appliance.gateway.networks import Changes, addresses_of
+from appliance.gateway.downstream.listeners import Listeners, Place, bound, place_of
+from appliance.gateway.downstream.networks import Changes, addresses_of
 
 LOOPBACK = "lo"
 

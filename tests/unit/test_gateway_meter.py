@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Key
 from appliance.gateway.histograms import BUCKETS, Histogram, bucket_of, middle_of
+from appliance.gateway.http.usage_parser import is_stream, output_tokens, tok_s
 from appliance.gateway.meter import MOST, Meter
-from appliance.gateway.tails import is_stream, output_tokens, tok_s
 
 ANA = Key(name="ana")
 CHAT = (

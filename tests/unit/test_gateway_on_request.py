@@ -15,11 +15,11 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Endpoint, Handling
-from appliance.gateway.asking import ask_for_switch
-from appliance.gateway.wanting import Wanting
-from appliance.planning.routing.turns import Turns
-from appliance.services.supervisor import Request, Supervisor
-from appliance.surfaces.control import ControlServer, to_gateway
+from appliance.gateway.supervisor_client import ask_for_switch
+from appliance.gateway.switch_requester import Wanting
+from appliance.planning.routing.switch_scheduler import Turns
+from appliance.supervisor.control_server import ControlServer, to_gateway
+from appliance.supervisor.ownership import Request, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.unit.gateway_states import routed

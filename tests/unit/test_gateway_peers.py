@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.gateway.peers import NOBODY, Peers
+from appliance.gateway.downstream.peers import NOBODY, Peers
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gateway_file import GATEWAY_FILE
-from appliance.adapters.gateway_file import encode as encode_configuration
+from appliance.adapters.applied.gateway_file import GATEWAY_FILE
+from appliance.adapters.applied.gateway_file import encode as encode_configuration
+from appliance.adapters.applied.manifest import MANIFEST, encode
 from appliance.adapters.key_file import FileKeys
-from appliance.adapters.manifest import MANIFEST, encode
 from appliance.domain.gateway import Configuration, Key, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.gateway_state import encode_state
+from appliance.protocol.gateway import encode_state
 from tests.fakes.unit_specs import made
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gateway.remainder import AllTraffic, Remainder
+from appliance.gateway.predecessors import AllTraffic, Remainder
 
 
 class Ours:

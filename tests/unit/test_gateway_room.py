@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from appliance.domain.gateway import Limits, Refusal
-from appliance.gateway.room import Room
-from appliance.planning.routing.sharing import Share, Use
+from appliance.gateway.relay.shared_room import Room
+from appliance.planning.routing.fair_share import Share, Use
 
 LIMITS = Limits(connections=16, buffered_bytes=1600)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import EngineLoad
-from appliance.planning.engine_load import kv_cache_in_slots, load_in
-from appliance.planning.gateway_row import gateway_row
+from appliance.planning.status.engine_load import kv_cache_in_slots, load_in
+from appliance.planning.status.gateway_row import gateway_row
 
 LLAMA = """\
 # HELP llamacpp:requests_processing Number of requests processing

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Generator
 from functools import partial
 
-from appliance.gateway.scan_queue import Found, ScanQueue
+from appliance.gateway.relay.scan_queue import Found, ScanQueue
 from appliance.planning.routing.bodies import BodyError
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.gateway import SocketGateway
+from appliance.adapters.gateway_client import SocketGateway
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.control import Control
-from appliance.gateway.front import Front
+from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
-from appliance.gateway.table import Table
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
 from tests.unit.gateway_states import routed
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, State
-from appliance.gateway.table import STATE_FILE, Table
+from appliance.gateway.routing_table import STATE_FILE, Table
 from tests.unit.gateway_states import (
     AEON,
     ANA,

@@ -4,13 +4,13 @@ import pytest
 
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue, Handling
-from appliance.planning.gateway_units import (
+from appliance.planning.units.gateway_drop_ins import (
     SERVICE_DROP_IN,
     SOCKET_DROP_IN,
     GatewaySpec,
     gateway_units,
 )
-from appliance.planning.unit_text import seal_holds, sealed_body
+from appliance.planning.units.text import seal_holds, sealed_body
 from tests.fakes.unit_specs import made
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Key, Refusal, Standing, State
-from appliance.gateway.asking import Answer, Away, Busy, Done, Failed, ask_for_switch
-from appliance.gateway.table import Table
-from appliance.gateway.wanting import Wanting
-from appliance.planning.routing.turns import Turns
+from appliance.gateway.routing_table import Table
+from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed, ask_for_switch
+from appliance.gateway.switch_requester import Wanting
+from appliance.planning.routing.switch_scheduler import Turns
 from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
 
 WILLING = {name: routed(name, on_request=True) for name in BOX}

@@ -7,7 +7,7 @@ import pytest
 from appliance.domain.claims import Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, Kind
-from appliance.planning.goals import goal_of, in_the_way
+from appliance.planning.switch.goals import goal_of, in_the_way
 from tests.fakes.profiles import applied, catalogue
 
 BOX = catalogue(

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.nvml import GpuReader
+from appliance.adapters.gpus.reader import GpuReader
+from appliance.adapters.gpus.sampler_client import Sampler
+from appliance.adapters.kernel import processes
 from appliance.domain.memory import GpuMemory, GpuState, Quality
-from appliance.launch import processes
-from appliance.launch.gpus import Sampler
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
 from tests.unit.launch_rig import eventually

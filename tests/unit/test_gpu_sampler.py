@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from appliance.launch import amd, sampler
-from appliance.launch.gpu_words import (
+from appliance.adapters.gpus import amd, sampler
+from appliance.adapters.gpus.sampler_client import Device
+from appliance.adapters.gpus.states import (
     DEVICE,
     EXACT,
     NO_DRIVER,
@@ -27,8 +28,7 @@ from appliance.launch.gpu_words import (
     UNIFIED,
     DriverError,
 )
-from appliance.launch.gpus import Device
-from appliance.launch.kernel import meminfo, node_meminfo
+from appliance.adapters.kernel.text_files import meminfo, node_meminfo
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
 

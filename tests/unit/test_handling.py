@@ -10,7 +10,7 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
 from appliance.domain.gateway import Routed
 from appliance.domain.profile import Endpoint, Handling
-from appliance.planning.handling import THINKING, handling_of, routed
+from appliance.planning.profiles.request_handling import THINKING, handling_of, routed
 from appliance.planning.routing.bodies import rewritten
 from tests.fakes.unit_specs import made
 

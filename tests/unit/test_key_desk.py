@@ -9,8 +9,8 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import ApplianceError
 from appliance.gateway.keys import KeyRing
-from appliance.surfaces.key_desk import KeyDesk, Message, NoSuchKeyError
-from appliance.surfaces.requests import BadRequestError
+from appliance.supervisor.bad_request import BadRequestError
+from appliance.supervisor.inference_keys import KeyDesk, Message, NoSuchKeyError
 
 
 class StrangeProfileError(ApplianceError):

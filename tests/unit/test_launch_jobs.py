@@ -12,9 +12,9 @@ import pytest
 from dbus_fast import Message, MessageType
 from dbus_fast._private.unmarshaller import Unmarshaller
 
-from appliance.launch import jobs
-from appliance.launch.jobs import START, STOP, Refusal, answer, parse_answer
+from appliance.launch.jobs import answer
 from appliance.launch.manager import call
+from appliance.protocol.jobs import ACCESS_DENIED, FAILED, START, STOP, Refusal, parse_answer
 
 UNIT = "appliance-backend-smol.service"
 JOB = "/org/freedesktop/systemd1/job/4711"
@@ -141,7 +141,7 @@ def test_everything_else_is_refused(line: str, applied: str) -> None:
     """No other verb, no mode, no unit but those that were applied: systemd is not even asked."""
     with pytest.raises(Refusal) as refusal:
         parse_answer(answer(line, applied=applied, systemd="/nonexistent"))
-    assert refusal.value.name == jobs.ACCESS_DENIED
+    assert refusal.value.name == ACCESS_DENIED
 
 
 def test_systemds_refusal_is_passed_on(applied: str) -> None:
@@ -162,11 +162,11 @@ def test_a_damaged_answer_is_an_error(said: bytes, applied: str) -> None:
     """Cut, huge, of the other byte order: the supervisor is told, and the next request is served."""
     with systemd(said) as manager:
         text = answer(f"start {UNIT}", applied=applied, systemd=str(manager.path))
-    assert text.startswith(f"error {jobs.FAILED} systemd cannot be asked: ")
+    assert text.startswith(f"error {FAILED} systemd cannot be asked: ")
 
 
 def test_a_lost_answer_is_an_error() -> None:
     """A program that died in the middle says nothing at all."""
     with pytest.raises(Refusal) as refusal:
         parse_answer("")
-    assert refusal.value.name == jobs.FAILED
+    assert refusal.value.name == FAILED

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.adapters.gpus.sampler_client import Device
 from appliance.launch.demand import NEVER_EMPTY_BYTES, Seen, Want, demands, used
-from appliance.launch.gpus import Device
 from appliance.launch.memory import (
     Host,
     Shortfall,

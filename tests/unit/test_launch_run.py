@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from appliance.launch import ticket
-from appliance.launch.request import BadRequest, Request
+from appliance.protocol import run_ticket
+from appliance.protocol.run_request import BadRequest, Request
 from tests.unit.launch_rig import Manager, eventually, program, started
 
 CALLER = Path(__file__).with_name("run_caller.py")
@@ -130,7 +130,7 @@ class Box:
 
     def admit(self, uid: int = UID, *, token: str = ANSWER, gpus: Sequence[int] = ()) -> None:
         """What the supervisor does before it starts the unit."""
-        text = ticket.encoded(operation=12, uid=uid, gpus=gpus, token=token)
+        text = run_ticket.encoded(operation=12, uid=uid, gpus=gpus, token=token)
         self.ticket.write_text(text)
         self.ticket.chmod(0o644)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.adapters.kernel.processes import control_group as group_of
+from appliance.adapters.kernel.processes import processes_of, unit_of_group
 from appliance.launch.demand import Want
 from appliance.launch.obstacles import Obstacle, left_over
-from appliance.launch.processes import control_group as group_of
-from appliance.launch.processes import processes_of, unit_of_group
 from appliance.launch.release import Release
 from appliance.launch.watch import GpuWatch
 from tests.pretend.building import build
@@ -229,7 +229,7 @@ def test_a_gate_in_a_rivals_unit_is_no_remains() -> None:
     with control_group("appliance-backend-b") as group:
         if group is None:
             pytest.skip("may not make control groups; two gates stay unproved")
-        wrapped = ["bash", "-c", 'exec -a /appliance/launch/sampler.py sleep "$0"', "60"]
+        wrapped = ["bash", "-c", 'exec -a /appliance/adapters/gpus/sampler.py sleep "$0"', "60"]
         with started(inside(group, wrapped)) as process:
             words = Path(f"/proc/{process.pid}/cmdline")
             assert eventually(lambda: words.read_text().startswith("/appliance/"))

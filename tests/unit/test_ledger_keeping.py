@@ -12,7 +12,7 @@ from appliance.domain.errors import UnitError
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
-from appliance.services.ledger import LedgerKeeper
+from appliance.supervisor.memory_sampler import LedgerKeeper
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -197,7 +197,7 @@ async def test_a_hung_driver_is_told_when_it_begins_and_ends(
     assert seen.gpus.state is GpuState.HUNG
     box.host.gpu_memory = card()
     await box.turns(10)
-    assert [r.getMessage() for r in caplog.records if "ledger" in r.name] == [
+    assert [r.getMessage() for r in caplog.records if "memory_sampler" in r.name] == [
         "GPUs: the GPU driver hangs",
         "GPUs: all of them can be read again",
     ]

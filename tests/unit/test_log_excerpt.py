@@ -9,7 +9,7 @@ from time import process_time
 
 import pytest
 
-from appliance.planning.log_excerpt import LINES, excerpt
+from appliance.planning.status.log_excerpt import LINES, excerpt
 
 LOGS = Path(__file__).parent / "failed_starts"
 CAUSES = {

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.adapters.applied_files import copy_of
-from appliance.adapters.manifest import MANIFEST, ManifestProfiles, decode, encode, read_manifest
+from appliance.adapters.applied.documents import copy_of
+from appliance.adapters.applied.manifest import (
+    MANIFEST,
+    ManifestProfiles,
+    decode,
+    encode,
+    read_manifest,
+)
 from appliance.domain.errors import StoreError
 from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Handling, Mark, Need, WarmUp

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.host_memory import group_memory, group_pids, read_host_memory
+from appliance.adapters.kernel.host_memory import group_memory, group_pids, read_host_memory
 from appliance.domain.errors import ApplianceError
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder
 from tests.unit.launch_rig import control_group, inside, started

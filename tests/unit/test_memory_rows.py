@@ -15,8 +15,8 @@ from appliance.domain.names import unit_of
 from appliance.domain.need import Peak
 from appliance.domain.profile import Need
 from appliance.planning.ledger import Ledger, ledger_of
-from appliance.planning.memory_rows import memory_row, profile_memory
 from appliance.planning.need import need_row, resolve
+from appliance.planning.status.memory_rows import memory_row, profile_memory
 from tests.fakes.profiles import applied, catalogue
 
 GIB = 1 << 30

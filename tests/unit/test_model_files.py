@@ -17,9 +17,7 @@ from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.checking import ModelChecks
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.reading import read_model
-from appliance.planning.estimates.cache import Window, layer_bytes
-from appliance.planning.estimates.facts import GgufFacts
-from appliance.planning.estimates.headers import (
+from appliance.domain.model_headers import (
     Fault,
     Gguf,
     Model,
@@ -28,6 +26,8 @@ from appliance.planning.estimates.headers import (
     Tensor,
     Unread,
 )
+from appliance.planning.estimates.cache import Window, layer_bytes
+from appliance.planning.estimates.facts import GgufFacts
 from tests.fakes.model_files import (
     F16,
     LLAMA,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from appliance.domain.errors import ProfileError
 from appliance.domain.spec import Override
-from appliance.planning.override_values import COMMAND, UNITS
-from appliance.planning.overrides import ADDED, ALLOWED, refusal
-from appliance.planning.unit_files import render
-from appliance.planning.unit_text import sections_of, words_of
+from appliance.planning.units.backend_unit import render
+from appliance.planning.units.override_values import COMMAND, UNITS
+from appliance.planning.units.overrides import ADDED, ALLOWED, refusal
+from appliance.planning.units.text import sections_of, words_of
 from tests.fakes.override_samples import SAMPLES
 from tests.fakes.unit_specs import LAYOUT, spec
 

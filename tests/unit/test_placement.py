@@ -7,8 +7,8 @@ import pytest
 
 from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.names import unit_of
-from appliance.planning.admission import BoxFacts
-from appliance.planning.placement import misplaced, unlocked
+from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.switch.placement import misplaced, unlocked
 from tests.fakes.profiles import applied
 
 GIB = 1 << 30

@@ -19,9 +19,9 @@ from appliance.domain.spec import (
     Thinking,
     locks_memory,
 )
-from appliance.planning.compile import Source, claim_of, compile_applied
-from appliance.planning.engines import LaunchContext
-from appliance.planning.engines.tasks import warm_up_of
+from appliance.engines import LaunchContext
+from appliance.engines.tasks import warm_up_of
+from appliance.planning.profiles.compilation import Source, claim_of, compile_applied
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = Path(__file__).parents[2] / "profiles"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.surfaces.reference import profiles_page, settings_page
+from appliance.install.reference import profiles_page, settings_page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.applied_files import read_applied
+from appliance.adapters.applied.documents import read_applied
+from appliance.adapters.applied.gateway_file import recover_configuration
+from appliance.adapters.applied.manifest import is_edited, read_manifest
 from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.durable_files import read_regular
-from appliance.adapters.gate_words import read_gate_words
-from appliance.adapters.gateway_file import recover_configuration
+from appliance.adapters.files.durable import read_regular
+from appliance.adapters.files.regular import OddFileError, read_small_file, replace_volatile
+from appliance.adapters.gate_verdicts import read_gate_words
 from appliance.adapters.host import read_run_report
-from appliance.adapters.journal import Journal
 from appliance.adapters.key_file import read_keys
-from appliance.adapters.manifest import is_edited, read_manifest
 from appliance.adapters.model_files.locate import snapshot
 from appliance.adapters.peak_files import read_peak
-from appliance.adapters.regular_files import OddFileError, read_small_file, replace_volatile
-from appliance.adapters.sqlite import SqliteStore
+from appliance.adapters.sqlite.operation_spool import Journal
+from appliance.adapters.sqlite.store import SqliteStore
+from appliance.cli.paths import find_places
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import State
 from appliance.domain.operations import FOREVER
-from appliance.gateway.remainder import Remainder
-from appliance.gateway.table import STATE_FILE, Table
+from appliance.gateway.predecessors import Remainder
+from appliance.gateway.routing_table import STATE_FILE, Table
 from appliance.launch import needs
-from appliance.surfaces.cli.places import find_places
 from tests.fakes.profiles import applied
 from tests.unit.test_store import OPERATION
 

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.planning.repair import (
+from appliance.planning.switch.repair import (
     PAUSES_S,
     evicted_in_vain,
     left_by_choice,

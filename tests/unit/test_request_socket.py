@@ -17,10 +17,10 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Handling
-from appliance.domain.protocol import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
-from appliance.gateway.asking import Busy, Done, Failed, ask_for_switch
-from appliance.services.supervisor import Request, Supervisor
-from appliance.surfaces.control import TO_OPERATORS, ControlServer, to_gateway
+from appliance.gateway.supervisor_client import Busy, Done, Failed, ask_for_switch
+from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, to_gateway
+from appliance.supervisor.ownership import Request, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.models import entry, listing
-from appliance.planning.routing.names import Directory
+from appliance.planning.routing.model_list import entry, listing
+from appliance.planning.routing.model_names import Directory
 
 BOX = Directory(
     {

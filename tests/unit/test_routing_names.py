@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.names import Directory, default, ready, resolve
+from appliance.planning.routing.model_names import Directory, default, ready, resolve
 
 
 def routed(name: str, *served: str, exclusive: bool = True, on_request: bool = False) -> Routed:

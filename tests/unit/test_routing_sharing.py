@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.sharing import Share, Use, giving_way, group_of
+from appliance.planning.routing.fair_share import Share, Use, giving_way, group_of
 
 IDLE, READING, WORKING = Use
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.planning.routing.turns import (
+from appliance.planning.routing.switch_scheduler import (
     FAILED_FOR_S,
     Box,
     LookAgain,

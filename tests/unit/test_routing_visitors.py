@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.visitors import OTHER_NAME, OTHER_PAGE, Visitors
+from appliance.planning.routing.origin_policy import OTHER_NAME, OTHER_PAGE, Visitors
 
 HERE = b"127.0.0.1:8010"
 VISITORS = Visitors.of(["Box", "models.example.org"], ["https://Chat.example.org", "null"])

@@ -10,7 +10,10 @@ from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GpuState, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
 from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase, RunCaller
-from appliance.planning.actions import (
+from appliance.planning.admission.preflight import BoxFacts, Level
+from appliance.planning.admission.run import run_findings
+from appliance.planning.status.summary import summary
+from appliance.planning.switch.actions import (
     Action,
     Check,
     Finish,
@@ -23,13 +26,10 @@ from appliance.planning.actions import (
     TurnRound,
     Wait,
 )
-from appliance.planning.admission import BoxFacts, Level
-from appliance.planning.goals import goal_of
-from appliance.planning.repair import to_repair
-from appliance.planning.run_admission import run_findings
-from appliance.planning.summary import summary
-from appliance.planning.transaction import CANCELLED, next_action
-from appliance.services.transaction import Transaction
+from appliance.planning.switch.goals import goal_of
+from appliance.planning.switch.next_action import CANCELLED, next_action
+from appliance.planning.switch.repair import to_repair
+from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 

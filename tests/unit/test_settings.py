@@ -147,8 +147,8 @@ def test_every_setting_is_described() -> None:
     "modules",
     [
         "appliance.domain.spec, appliance.domain.profile, appliance.domain.quantities",
-        "appliance.planning.engines, appliance.planning.compile, appliance.planning.profile_rules",
-        "appliance.adapters.manifest",
+        "appliance.engines, appliance.planning.profiles.compilation, appliance.planning.profiles.rules",
+        "appliance.adapters.applied.manifest",
     ],
 )
 def test_what_must_start_quickly_imports_no_pydantic(modules: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.planning.stalls import Activity, Look, Stall, seen, stall, stall_words
-from appliance.services.stalls import StallWatch
+from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
+from appliance.supervisor.stall_watch import StallWatch
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.names import JOBS_SOCKET, REQUEST_SOCKET, REQUEST_SOCKET_UNIT
-from appliance.planning.gateway_units import GATEWAY_SOCKET
-from appliance.planning.unit_text import sections_of
+from appliance.planning.units.gateway_drop_ins import GATEWAY_SOCKET
+from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
 PREFIX = "/opt/appliance/current"

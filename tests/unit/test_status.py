@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Endpoint, Mark
-from appliance.domain.protocol import Exit
-from appliance.planning.stalls import Stall
-from appliance.planning.status import (
+from appliance.planning.status.box_status import (
     build_status,
     endpoint_of,
     parse_committed,
     parse_hold,
     profile_state,
 )
-from appliance.planning.status_document import StatusDocument, SupervisorRow, profile_exit
+from appliance.planning.status.document import StatusDocument, SupervisorRow, profile_exit
+from appliance.planning.status.stalls import Stall
+from appliance.protocol.control import Exit
 from tests.fakes.profiles import applied, catalogue
 
 NOW = 1_000_000.0

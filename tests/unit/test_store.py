@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.sqlite import SqliteStore
+from appliance.adapters.sqlite.store import SqliteStore
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark

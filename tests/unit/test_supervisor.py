@@ -10,10 +10,10 @@ from appliance.domain.claims import claim_on
 from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
-from appliance.planning.admission import Presence, ProfileFacts, refusal
-from appliance.planning.commitment import Writes
-from appliance.planning.goals import goal_of
-from appliance.services.supervisor import (
+from appliance.planning.admission.preflight import Presence, ProfileFacts, refusal
+from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import goal_of
+from appliance.supervisor.ownership import (
     BusyError,
     Request,
     Supervisor,

@@ -10,12 +10,18 @@ from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue, Mark, Need
-from appliance.planning.actions import Finish, Start, Steps, Stop, TurnRound, Wait
-from appliance.planning.admission import BoxFacts, Presence, ProfileFacts, findings, refusal
-from appliance.planning.commitment import Writes
-from appliance.planning.goals import goal_of
-from appliance.planning.transaction import CANCELLED, next_action, turned_round
-from appliance.services.transaction import Transaction
+from appliance.planning.admission.preflight import (
+    BoxFacts,
+    Presence,
+    ProfileFacts,
+    findings,
+    refusal,
+)
+from appliance.planning.switch.actions import Finish, Start, Steps, Stop, TurnRound, Wait
+from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import goal_of
+from appliance.planning.switch.next_action import CANCELLED, next_action, turned_round
+from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 

@@ -14,16 +14,16 @@ from appliance.domain.claims import Claim
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.spec import Override, Patch
-from appliance.planning.polkit import polkit_rule
-from appliance.planning.unit_commands import UnitSpec
-from appliance.planning.unit_files import (
+from appliance.planning.units.backend_unit import (
     StandIn,
     catalogue,
     problem,
     render,
     stand_in,
 )
-from appliance.planning.unit_text import sections_of
+from appliance.planning.units.commands import UnitSpec
+from appliance.planning.units.polkit import polkit_rule
+from appliance.planning.units.text import sections_of
 from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec
 
 ANALYZE = shutil.which("systemd-analyze")

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ProfileError
-from appliance.planning.unit_text import (
+from appliance.planning.units.text import (
     Section,
     command_line,
     environment_word,

@@ -6,7 +6,7 @@ from struct import Struct
 from types import TracebackType
 from typing import Final, Self
 
-from appliance.adapters.regular_files import OddFileError, open_regular
+from appliance.adapters.files.regular import OddFileError, open_regular
 
 LARGEST_HEADER_BYTES: Final = 64 << 20
 """Four times that of the largest vocabularies."""

@@ -7,7 +7,7 @@ from typing import Final
 from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.locate import gguf_files, main_file
 from appliance.adapters.model_files.reading import read_model
-from appliance.planning.estimates.headers import Fault, ModelReference, Unread
+from appliance.domain.model_headers import Fault, ModelReference, Unread
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 _MOST_KEPT: Final = 64

@@ -11,7 +11,7 @@ from struct import Struct, error, iter_unpack
 from typing import Any, Final
 
 from appliance.adapters.model_files.bounded import BoundedFile, EndOfFileError, HeaderError
-from appliance.planning.estimates.headers import Tensor, Value
+from appliance.domain.model_headers import Tensor, Value
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.model_files.bounded import HeaderError
-from appliance.adapters.regular_files import read_small_file
 
 PACKAGED: Final = "smollm2"
 _HF_SCHEME: Final = "hf:"

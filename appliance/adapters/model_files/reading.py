@@ -7,7 +7,7 @@ from appliance.adapters.model_files.bounded import EndOfFileError, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.locate import gguf_files, main_file
 from appliance.adapters.model_files.safetensors import read_object, read_safetensors
-from appliance.planning.estimates.headers import (
+from appliance.domain.model_headers import (
     Fault,
     Gguf,
     Model,

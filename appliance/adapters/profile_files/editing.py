@@ -10,8 +10,8 @@ from tomlkit.toml_document import TOMLDocument
 
 from appliance.domain.errors import ProfileError
 from appliance.domain.spec import Override
-from appliance.planning.drift import Adoption
-from appliance.planning.overrides import ADDED
+from appliance.planning.units.drift import Adoption
+from appliance.planning.units.overrides import ADDED
 
 
 def adopted(text: str, adoption: Adoption, file: str) -> str:

@@ -27,9 +27,9 @@ from appliance.adapters.toml.lines import Where
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
 from appliance.domain.spec import Engine, Profile
-from appliance.planning.collisions import collisions
-from appliance.planning.compile import Source
-from appliance.planning.profile_rules import problems
+from appliance.planning.profiles.collisions import collisions
+from appliance.planning.profiles.compilation import Source
+from appliance.planning.profiles.rules import problems
 
 SUFFIX: Final = ".toml"
 _EMPTY: Final[Mapping[int, str]] = {}

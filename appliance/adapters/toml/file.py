@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.regular_files import OddFileError, read_small_file
+from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.adapters.toml.lines import Where, key_lines
 from appliance.adapters.toml.tokens import tokens, too_deep
 

@@ -3,6 +3,15 @@
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.domain.model_headers import (
+    Fault,
+    Gguf,
+    LookAtModel,
+    Model,
+    ModelReference,
+    Safetensors,
+    Unread,
+)
 from appliance.domain.need import Estimate
 from appliance.domain.spec import (
     LlamaServerOptions,
@@ -13,15 +22,6 @@ from appliance.domain.spec import (
 )
 from appliance.planning.estimates import llama_cpp, transformers
 from appliance.planning.estimates.facts import UnknownError
-from appliance.planning.estimates.headers import (
-    Fault,
-    Gguf,
-    LookAtModel,
-    Model,
-    ModelReference,
-    Safetensors,
-    Unread,
-)
 
 _NOT_THERE: Final = "the model was not there when it was applied"
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.planning.estimates.headers import Gguf, Value
+from appliance.domain.model_headers import Gguf, Value
 
 MOST_LAYERS: Final = 4096
 _MOST: Final = 1 << 24

@@ -2,12 +2,12 @@
 
 from typing import Final
 
+from appliance.domain.model_headers import Gguf, Model
 from appliance.domain.need import Estimate
 from appliance.domain.spec import LlamaServerOptions, Profile, XllamacppOptions
 from appliance.planning.estimates import cache
 from appliance.planning.estimates.architectures import KNOWN
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
-from appliance.planning.estimates.headers import Gguf, Model
 from appliance.planning.estimates.offload import (
     first_layer,
     kept_in_ram,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.domain.model_headers import Tensor
 from appliance.domain.spec import LlamaServerOptions, Profile
-from appliance.planning.estimates.headers import Tensor
 
 _BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"

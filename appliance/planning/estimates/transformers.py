@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
+from appliance.domain.model_headers import Safetensors
 from appliance.domain.need import Estimate
 from appliance.domain.spec import Profile, SglangOptions, VllmOptions
-from appliance.planning.engines.vllm import declared_cache_bytes
+from appliance.engines.vllm import declared_cache_bytes
 from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError
-from appliance.planning.estimates.headers import Safetensors
 
 _PROCESS_BYTES: Final = 1 << 30
 """CUDA context, NCCL, graphs and activations of a worker: 0.5 to 2 GiB by card and batch."""

@@ -11,9 +11,9 @@ import h11
 
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.front import Front
-from appliance.gateway.table import Table
-from appliance.planning.routing.visitors import Visitors
+from appliance.gateway.relay.relay import Front
+from appliance.gateway.routing_table import Table
+from appliance.planning.routing.origin_policy import Visitors
 from tests.fakes.engine_server import EngineServer, Script
 
 QUICK = Limits(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.gateway import Limits
-from appliance.gateway.client import ClientConnection
+from appliance.gateway.downstream.connection import ClientConnection
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.relay.rig import QUICK, Rig, get, post, rigged
 

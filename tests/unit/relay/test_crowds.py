@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from appliance.domain.gateway import Configuration, Standing
-from appliance.gateway.listeners import Listeners
+from appliance.gateway.downstream.listeners import Listeners
 from tests.fakes.engine_server import Talk, answering, chunk, sized
 from tests.unit.relay.rig import QUICK, get, post, rigged
 from tests.unit.test_gateway_listeners import Shelf, free_port

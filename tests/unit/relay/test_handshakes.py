@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from appliance.gateway.handshakes import Handshake, TlsServer
-from appliance.gateway.peers import NOBODY
+from appliance.gateway.downstream.handshakes import Handshake, TlsServer
+from appliance.gateway.downstream.peers import NOBODY
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.relay.rig import QUICK, Caller, Rig, post, rigged

@@ -3,17 +3,17 @@
 import pytest
 
 from appliance.domain.gateway import Api, Refusal
-from appliance.gateway import answers, heads, intake
-from appliance.gateway.answers import AnswerHead, Framing
-from appliance.gateway.heads import RequestHead
-from appliance.gateway.known import Known
+from appliance.gateway.http import request_head, request_parser, response_head
+from appliance.gateway.http.head_cache import Known
+from appliance.gateway.http.request_head import RequestHead
+from appliance.gateway.http.response_head import AnswerHead, Framing
 
 START = "GET / HTTP/1.1\r\nHost: a\r\n"
 
 
 def read(text: str | bytes) -> RequestHead | Refusal:
     raw = text.encode("latin-1") if isinstance(text, str) else text
-    return intake.head(raw + b"\r\n", 100)
+    return request_parser.head(raw + b"\r\n", 100)
 
 
 def good(text: str) -> RequestHead:
@@ -120,7 +120,7 @@ def test_malformed_heads(head: str, status: int) -> None:
 )
 def test_a_second_look(raw: bytes) -> None:
     """What a parser should have refused is refused also when it has not."""
-    refused = heads.read(b"GET", b"/", [(b"Host", b"a")], raw)
+    refused = request_head.read(b"GET", b"/", [(b"Host", b"a")], raw)
     assert isinstance(refused, Refusal)
     assert refused.status == 400
 
@@ -185,7 +185,7 @@ def test_upgrades(upgrade: str, websocket: bool) -> None:  # noqa: FBT001
     """Only a websocket changes the protocol; other offers are passed over."""
     head = good(START + upgrade)
     assert head.websocket is websocket
-    sent = heads.outgoing(head, 0, b"Host: e\r\n")
+    sent = request_head.outgoing(head, 0, b"Host: e\r\n")
     assert (b"Upgrade: websocket\r\n" in sent) is websocket
     assert b"h2c" not in sent
 
@@ -198,19 +198,19 @@ def test_what_goes_on() -> None:
         "Proxy-Authorization: b\r\nAuthorization: c\r\nx-api-key: d\r\nHTTP2-Settings: e\r\n"
         "Content-Type: f\r\nX-Empty:\r\nAccept-Encoding: gzip\r\n"
     )
-    assert heads.outgoing(head, 0, b"Host: e\r\nAuthorization: Bearer k\r\n") == (
+    assert request_head.outgoing(head, 0, b"Host: e\r\nAuthorization: Bearer k\r\n") == (
         b"GET / HTTP/1.1\r\nHost: e\r\nAuthorization: Bearer k\r\nAccept: */*\r\nX-Trace: 1\r\n"
         b"Content-Type: f\r\nX-Empty: \r\nAccept-Encoding: gzip\r\n\r\n"
     )
-    assert b"gzip" not in heads.outgoing(head, 0, b"Host: e\r\n", plain=True)
+    assert b"gzip" not in request_head.outgoing(head, 0, b"Host: e\r\n", plain=True)
 
 
 def test_lengths_that_go_on() -> None:
     """The engine always gets the length of what it gets, whatever the client said."""
     chunked = good("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n")
-    sent = heads.outgoing(chunked, 3, b"")
+    sent = request_head.outgoing(chunked, 3, b"")
     assert sent == b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
-    assert b"Content-Length: 0\r\n" in heads.outgoing(chunked, 0, b"")
+    assert b"Content-Length: 0\r\n" in request_head.outgoing(chunked, 0, b"")
 
 
 @pytest.mark.parametrize(
@@ -229,12 +229,12 @@ def test_how_answers_end(
     status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None
 ) -> None:
     """How a body ends is read from the head; what cannot be told is not passed on."""
-    answer = answers.read(status, b"OK", headers, new=True)
+    answer = response_head.read(status, b"OK", headers, new=True)
     assert (None if answer is None else answer.framing) is framing
 
 
 def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> AnswerHead:
-    answer = answers.read(status, b"Fine", headers, new=True)
+    answer = response_head.read(status, b"Fine", headers, new=True)
     assert answer is not None
     return answer
 
@@ -264,14 +264,14 @@ def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> AnswerHead:
 def test_answers_that_go_on(answer: AnswerHead, *, chunks: bool, close: bool, head: bytes) -> None:
     """Of an engine's head only what concerns its own connection is changed."""
     status = b"HTTP/1.1 %d Fine\r\n" % answer.status
-    assert answers.relayed(answer, chunks=chunks, close=close) == status + head
+    assert response_head.relayed(answer, chunks=chunks, close=close) == status + head
 
 
 @pytest.mark.parametrize("version", [True, False])
 def test_kept_connections(version: bool) -> None:  # noqa: FBT001
     """An engine's connection is kept if both sides can tell where the answer ends."""
-    sized = answers.read(200, b"", [(b"Content-Length", b"1")], new=version)
-    closing = answers.read(
+    sized = response_head.read(200, b"", [(b"Content-Length", b"1")], new=version)
+    closing = response_head.read(
         200, b"", [(b"Content-Length", b"1"), (b"Connection", b"Close")], new=version
     )
     assert sized is not None
@@ -344,4 +344,4 @@ def test_heads_without_length() -> None:
 )
 def test_beginnings_of_heads(raw: bytes, may: bool) -> None:  # noqa: FBT001
     """What can never become a head is refused before its end is waited for."""
-    assert heads.may_become(raw) is may
+    assert request_head.may_become(raw) is may

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.visitors import Visitors
+from appliance.planning.routing.origin_policy import Visitors
 from tests.fakes.engine_server import (
     CHUNKED,
     EVENTS,

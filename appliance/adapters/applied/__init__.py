@@ -1,0 +1,1 @@
+"""What apply compiled for the daemons: the manifest and the gateway's settings."""

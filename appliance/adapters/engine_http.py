@@ -1,0 +1,152 @@
+"""Ask a backend for one real answer, or how busy it is (HTTP on loopback or a unix socket).
+
+The standard library's client in a thread: one request an operation does not pay for a bigger
+one in a daemon that runs for months.
+"""
+
+import asyncio
+import http.client
+import json
+import socket
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+from appliance.domain.errors import BackendError
+from appliance.domain.gateway import EngineLoad
+from appliance.domain.profile import Applied, Endpoint, WarmUp
+from appliance.planning.status.engine_load import kv_cache_in_slots, load_in
+
+_PROMPT: Final = "Say hello."
+_MAX_TOKENS: Final = 4
+_MAX_ANSWER_BYTES: Final = 1 << 20
+_LLAMA_SERVER: Final = "llama-server"
+_LOAD_TIMEOUT_S: Final = 2.0
+"""An engine answers between two steps of its models: longer is busy, and says enough."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class HttpBackend:
+    """The port `Backend`."""
+
+    async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
+        """Ask for one real answer. Returns what to show.
+
+        Raises:
+            BackendError: No answer within `timeout_s`, or not the one that was asked for.
+        """
+        if applied.warm_up is WarmUp.NONE:
+            return "not asked for"
+        connection = _connection(applied.endpoint, timeout_s)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.to_thread(_ask, connection, applied)
+        except TimeoutError as error:
+            raise BackendError(f"no answer within {timeout_s:.0f} s") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise BackendError(f"no proper answer: {error}") from error
+        finally:
+            _abort(connection)
+        return f"answered in {time.monotonic() - began:.2f} s"
+
+    async def load(self, applied: Applied) -> EngineLoad | None:
+        """What it says about its own queue; None: nothing, or not within two seconds."""
+        connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(_LOAD_TIMEOUT_S):
+                return await asyncio.to_thread(_load, connection, applied)
+        except (TimeoutError, OSError, http.client.HTTPException):
+            return None
+        finally:
+            _abort(connection)
+
+
+def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
+    if endpoint.socket is not None:
+        return _UnixConnection(endpoint.socket, timeout_s)
+    return http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=timeout_s)
+
+
+def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
+    """One request in a thread. Raises OSError, HTTPException, ValueError or BackendError."""
+    path, body = _request(applied)
+    connection.request(
+        "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    response = connection.getresponse()
+    answer = response.read(_MAX_ANSWER_BYTES)
+    if response.status != http.client.OK:
+        # The body may repeat the request; the status is enough to go and look at the log.
+        raise BackendError(f"{path} answered {response.status} {response.reason}")
+    if not _is_answer(applied.warm_up, json.loads(answer)):
+        raise BackendError(f"{path} answered 200 without a result")
+
+
+def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoad | None:
+    """In a thread. Raises OSError or HTTPException."""
+    metrics = _page(connection, "/metrics")
+    if metrics is None:
+        return None
+    load = load_in(metrics)
+    if load.kv_cache is None and applied.engine == _LLAMA_SERVER:
+        slots = _page(connection, "/slots")
+        load = replace(load, kv_cache=None if slots is None else kv_cache_in_slots(slots))
+    return None if load == EngineLoad() else load
+
+
+def _page(connection: http.client.HTTPConnection, path: str) -> str | None:
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read(_MAX_ANSWER_BYTES).decode(errors="replace")
+    if response.read(1):
+        connection.close()  # there is more than anybody wants; the next one connects anew
+    return text if response.status == http.client.OK else None
+
+
+def _request(applied: Applied) -> tuple[str, dict[str, Any]]:
+    model = next((n for n in applied.served if "*" not in n), applied.name)
+    match applied.warm_up:
+        case WarmUp.EMBEDDING:
+            return "/v1/embeddings", {"model": model, "input": _PROMPT}
+        case WarmUp.CHAT:
+            messages = [{"role": "user", "content": _PROMPT}]
+            return "/v1/chat/completions", {
+                "model": model,
+                "messages": messages,
+                "max_tokens": _MAX_TOKENS,
+            }
+        case WarmUp.COMPLETION | WarmUp.NONE:
+            return "/v1/completions", {
+                "model": model,
+                "prompt": _PROMPT,
+                "max_tokens": _MAX_TOKENS,
+            }
+
+
+def _is_answer(kind: WarmUp, answer: object) -> bool:
+    key = "data" if kind is WarmUp.EMBEDDING else "choices"
+    return isinstance(answer, dict) and bool(answer.get(key))
+
+
+def _abort(connection: http.client.HTTPConnection) -> None:
+    """Make a thread that still waits on this connection end now."""
+    if connection.sock is not None:
+        try:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # not connected, or gone already
+        finally:
+            connection.close()

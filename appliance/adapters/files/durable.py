@@ -1,0 +1,146 @@
+"""Files that survive a power cut: the old text or the new one, never half of either."""
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from tempfile import mkdtemp, mkstemp
+from typing import Final
+
+from appliance.adapters.files.regular import OddFileError, open_regular, read_small_file
+from appliance.domain.errors import StoreError
+
+MAX_BYTES = 1 << 20
+"""No file of ours comes near this; a larger one is not ours."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def write_file(
+    path: Path, text: str, *, mode: int = 0o644, like: os.stat_result | None = None
+) -> None:
+    """Replace `path`: temporary file, fsync, rename, fsync of the directory.
+
+    Args:
+        path: Its directory must exist. A symbolic link is replaced, not followed; a directory in
+            its place is moved aside, under a name that begins with a dot.
+        text: The new content.
+        mode: Permissions, whatever the umask.
+        like: Take owner and permissions from this instead.
+
+    Raises:
+        StoreError: it could not be written; what was there still is.
+    """
+    temporary = ""
+    try:
+        descriptor, temporary = mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode(errors="surrogateescape"))
+            os.fchmod(file.fileno(), mode if like is None else like.st_mode & 0o7777)
+            if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), like.st_uid, like.st_gid)
+            file.flush()
+            os.fsync(file.fileno())
+        _put(Path(temporary), path)
+        sync_directory(path.parent)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+
+
+def reserve_file(path: Path, text: str) -> None:
+    """Write `text` beside `path`, for `put_reserved`: then nothing is left to do but a rename.
+
+    Raises:
+        StoreError: there is no room, or the directory takes no files; nothing is kept.
+    """
+    reserved = _reserved(path)
+    try:
+        reserved.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(reserved, flags, 0o600), "wb") as file:
+            file.write(text.encode())
+            os.fchmod(file.fileno(), 0o644)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        release_file(path)
+        raise _not_written(path, error) from error
+
+
+def put_reserved(path: Path, text: str) -> bool:
+    """Replace `path` by what was reserved for it; False: that is not exactly `text`.
+
+    Another process may have reserved it, and may have died before it was on the disk.
+    """
+    reserved = _reserved(path)
+    try:
+        with os.fdopen(open_regular(reserved), "rb") as file:
+            if file.read(MAX_BYTES) != text.encode():
+                return False
+            os.fsync(file.fileno())
+        reserved.replace(path)
+        sync_directory(path.parent)
+    except OSError:
+        return False
+    return True
+
+
+def release_file(path: Path) -> None:
+    """Remove what was reserved for `path`, if anything was."""
+    with contextlib.suppress(OSError):
+        _reserved(path).unlink(missing_ok=True)
+
+
+def _reserved(path: Path) -> Path:
+    """A name of its own, so that what a killed process has left is found and replaced."""
+    return path.with_name(f".{path.name}.reserved")
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    advice = f": make room, see df -h {path.parent}" if error.errno in _NO_ROOM else ""
+    return StoreError(f"cannot write {path}: {error.strerror}{advice}")
+
+
+def _put(temporary: Path, path: Path) -> None:
+    """Rename a file to `path`, whatever is there."""
+    try:
+        temporary.replace(path)
+    except IsADirectoryError:
+        path.replace(mkdtemp(prefix=f".{path.name}.directory-", dir=path.parent))
+        temporary.replace(path)
+
+
+def remove_file(path: Path) -> None:
+    """Remove `path` durably; fine when it is gone already. Raises `StoreError`."""
+    try:
+        path.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise StoreError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def sync_directory(directory: Path) -> None:
+    """Make renames and removals in `directory` durable. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(path: Path) -> str | None:
+    """The text of a regular file; None: it is missing, a link, a directory, a device or huge.
+
+    Bytes that are not UTF-8 survive a round trip through `write_file`.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        return read_small_file(path, MAX_BYTES).decode(errors="surrogateescape")
+    except (FileNotFoundError, OddFileError):
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error

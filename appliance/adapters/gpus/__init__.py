@@ -1,0 +1,1 @@
+"""GPUs through their drivers, read in a child process that may hang."""

@@ -1,0 +1,233 @@
+"""NVIDIA's GPUs through NVML. Imported by the sampler alone: any call in here may hang.
+
+A figure is asked for with the newest function first; drivers older than a function say so.
+"""
+
+from __future__ import annotations
+
+import os
+
+from appliance.adapters.gpus.states import (
+    DEVICE,
+    EXACT,
+    LOST,
+    MISMATCH,
+    NO_DRIVER,
+    NO_LIBRARY,
+    NUMA,
+    OPAQUE,
+    UNIFIED,
+    DriverError,
+)
+from appliance.adapters.kernel.text_files import meminfo, node_meminfo, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_TEXTS = {
+    NO_LIBRARY: "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
+    NO_DRIVER: "the NVIDIA driver is not loaded (modprobe nvidia)",
+    MISMATCH: "the NVIDIA driver and its library differ after an upgrade: reboot needed",
+}
+_LOST_TEXT = "the GPU is lost: it fell off the bus and needs a reset or a reboot"
+_MIG_TEXT = "MIG divides it, and a whole GPU's figures say nothing about its parts"
+_NO_PERMISSION_TEXT = "the driver does not permit this user to read its memory"
+
+_NVIDIA = "0x10de"
+_DISPLAY_CLASSES = ("0x0300", "0x0302", "0x0380")
+_MIG_ENABLED = 1
+
+
+def is_on_the_bus(root: str = "/") -> bool:
+    """Whether an NVIDIA GPU is plugged in, with or without a driver."""
+    devices = os.path.join(root, "sys/bus/pci/devices")
+    try:
+        names = os.listdir(devices)
+    except OSError:
+        return False
+    return any(
+        text_of(devices, name, "vendor") == _NVIDIA
+        and text_of(devices, name, "class").startswith(_DISPLAY_CLASSES)
+        for name in names
+    )
+
+
+class Driver:
+    """NVML, initialised. Every method raises `DriverError`."""
+
+    def __init__(self, root: str = "/") -> None:
+        try:
+            import pynvml  # noqa: PLC0415
+        except ImportError as error:
+            raise DriverError(NO_LIBRARY, "the package nvidia-ml-py is not installed") from error
+        self._nvml: Any = pynvml
+        self._root = root
+        # What the binding raises for a function that the library lacks is no NVMLError.
+        self._errors = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
+        try:
+            pynvml.nvmlInit()
+        except self._errors as error:
+            raise self._translated(error) from error
+
+    def read(self, with_processes: bool) -> list[dict[str, Any]]:  # noqa: FBT001
+        """Every device, by NVML index."""
+        try:
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._errors as error:
+            raise self._translated(error) from error
+        return [self._device(i, with_processes=with_processes) for i in range(count)]
+
+    def _translated(self, error: Exception) -> DriverError:
+        nvml = self._nvml
+        kinds = {
+            nvml.NVML_ERROR_LIBRARY_NOT_FOUND: NO_LIBRARY,
+            nvml.NVML_ERROR_DRIVER_NOT_LOADED: NO_DRIVER,
+            nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: MISMATCH,
+        }
+        kind = kinds.get(getattr(error, "value", None), DEVICE)
+        return DriverError(kind, _TEXTS.get(kind) or f"the NVIDIA driver answers: {error}")
+
+    def _device(self, index: int, *, with_processes: bool) -> dict[str, Any]:
+        """One device. What fails on it is its own problem, unless it is the driver's."""
+        nvml = self._nvml
+        device = _unread(index)
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            device["uuid"] = nvml.nvmlDeviceGetUUID(handle)
+            device["name"] = nvml.nvmlDeviceGetName(handle)
+            device |= self._memory(handle)
+            if with_processes:
+                device["processes"] = self._processes(handle)
+        except self._errors as error:
+            return device | self._failure(error)
+        return device
+
+    def _failure(self, error: Exception) -> dict[str, Any]:
+        """Why a device cannot be read. Raises `DriverError` when none can."""
+        translated = self._translated(error)
+        if translated.kind != DEVICE:
+            raise translated from error
+        no_figures: dict[str, Any] = {"quality": OPAQUE, "processes": None}
+        value = getattr(error, "value", None)
+        if value == self._nvml.NVML_ERROR_NO_PERMISSION:
+            return no_figures | {"problem": _NO_PERMISSION_TEXT}
+        if value == self._nvml.NVML_ERROR_GPU_IS_LOST:
+            return no_figures | {"kind": LOST, "problem": _LOST_TEXT}
+        return no_figures | {"kind": DEVICE, "problem": str(translated)}
+
+    def _memory(self, handle: object) -> dict[str, Any]:
+        memory = self._device_memory(handle)
+        if memory is None or not memory["total"]:  # GB10, Jetson
+            total, free = meminfo(self._root)
+            memory = {"total": total, "free": free, "used": total - free, "quality": UNIFIED}
+        elif (node := self._numa_node(handle)) is not None:
+            memory |= _on_node(node, memory, root=self._root)
+        if self._is_divided(handle):
+            memory |= {"quality": OPAQUE, "problem": _MIG_TEXT}
+        return memory
+
+    def _device_memory(self, handle: object) -> dict[str, Any] | None:
+        """Bytes of the device's own memory; None: it has none.
+
+        NVML nvmlDeviceGetMemoryInfo_v2 tells what the driver reserves apart; before driver 510
+        it is part of what is used.
+        """
+        nvml = self._nvml
+        too_old = (
+            nvml.NVMLError_FunctionNotFound,
+            nvml.NVMLError_NotSupported,
+            nvml.NVMLError_ArgumentVersionMismatch,
+        )
+        try:
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+            reserved = memory.reserved
+        except too_old:
+            reserved = 0
+            try:
+                memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            except nvml.NVMLError_NotSupported:
+                return None
+        return {
+            "total": memory.total,
+            "free": memory.free,
+            "used": memory.used,
+            "reserved": reserved,
+            "quality": EXACT,
+        }
+
+    def _numa_node(self, handle: object) -> int | None:
+        """NVML nvmlDeviceGetNumaNodeId; None: the memory is no NUMA node, as on most machines."""
+        ask = getattr(self._nvml, "nvmlDeviceGetNumaNodeId", None)
+        node = None if ask is None else self._optional(ask, handle)
+        return None if node is None else int(node)
+
+    def _is_divided(self, handle: object) -> bool:
+        modes = self._optional(self._nvml.nvmlDeviceGetMigMode, handle)
+        return modes is not None and modes[0] == _MIG_ENABLED
+
+    def _optional(self, ask: Any, handle: object) -> Any:
+        """What `ask` answers; None where this library or device knows no such thing."""
+        nvml = self._nvml
+        try:
+            return ask(handle)
+        except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):
+            return None
+
+    def _processes(self, handle: object) -> list[dict[str, Any]] | None:
+        """Processes with memory on the device, one line each; None: the driver lists none."""
+        computing = self._running(handle, "Compute")
+        if computing is None:
+            return None
+        drawing = self._running(handle, "Graphics") or []
+        computing += self._running(handle, "MPSCompute") or []
+        found = {p.pid: _process(p, compute=False) for p in drawing}
+        found |= {p.pid: _process(p, compute=True) for p in computing}
+        return list(found.values())
+
+    def _running(self, handle: object, kind: str) -> list[Any] | None:
+        """NVML nvmlDeviceGet<kind>RunningProcesses; None: no such list, or not for this user."""
+        nvml = self._nvml
+        for version in ("_v3", "_v2"):  # drivers before 510 have only the second
+            ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}", None)
+            try:
+                if ask is not None:
+                    return list(ask(handle))
+            except nvml.NVMLError_FunctionNotFound:
+                continue
+            except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission):
+                return None
+        return None
+
+
+def _unread(index: int) -> dict[str, Any]:
+    return {
+        "index": index,
+        "uuid": "",
+        "name": "",
+        "total": 0,
+        "free": 0,
+        "used": 0,
+        "reserved": 0,
+        "quality": OPAQUE,
+        "kind": "",
+        "problem": "",
+        "processes": None,
+    }
+
+
+def _process(process: Any, *, compute: bool) -> dict[str, Any]:
+    return {"pid": process.pid, "bytes": process.usedGpuMemory, "compute": compute}
+
+
+def _on_node(node: int, memory: dict[str, Any], *, root: str) -> dict[str, Any]:
+    """The same memory as the kernel's allocator sees it, which can give file pages back.
+
+    Nothing where the node cannot be the device's own: one with processors is the host's.
+    """
+    found = node_meminfo(node, root)
+    if found is None:
+        return {}
+    total = memory["total"]
+    free = min(max(memory["free"], found), total)
+    return {"free": free, "used": max(0, total - free - memory["reserved"]), "quality": NUMA}

@@ -1,0 +1,83 @@
+"""The child process that talks to the GPUs' driver, so that a hang in it can be killed.
+
+Run by its path: ``python -I …/sampler.py``. It reads a word a line from standard input,
+``memory`` or ``processes``, and answers each with one line of JSON::
+
+    {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
+     "free": 25000000000, "used": 400000000, "reserved": 369803776, "quality": "exact",
+     "kind": "", "problem": "", "processes": null}]}
+
+``processes`` also fills ``"processes": [{"pid": 4121, "bytes": 1048576, "compute": true}]``,
+where ``bytes`` is null when the driver does not say; it stays null where it has no such list.
+
+A device that cannot be read is told by its ``kind`` (``lost``, ``device``) and ``problem``, and
+hides no other. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
+"devices": []}`` and the end: a fresh process gets a fresh driver mapping, the old one would
+keep answering through a driver upgrade. It ends at end of file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+if __name__ == "__main__":
+    # Run by its path, with -I: in a checkout the package is not installed.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..")))
+
+from appliance.adapters.gpus.states import NO_DRIVER, NO_LIBRARY, DriverError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Read = Callable[[bool], list[dict[str, Any]]]
+
+
+def main(root: str = "/") -> int:
+    """Answer requests until end of file or the first error.
+
+    Args:
+        root: Where to look for what the kernel tells of its GPUs; another one in tests.
+    """
+    try:
+        read = _reader(root)
+        for line in sys.stdin:
+            devices = read(line.strip() == "processes")
+            _answer({"error": None, "devices": devices})
+    except DriverError as error:
+        _answer({"error": {"kind": error.kind, "text": str(error)}, "devices": []})
+        return 1
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _answer(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def _reader(root: str) -> Read:
+    """NVIDIA's driver; AMD's cards where the other can have none."""
+    from appliance.adapters.gpus import nvml  # noqa: PLC0415
+
+    try:
+        return nvml.Driver(root).read
+    except DriverError as error:
+        if error.kind not in {NO_LIBRARY, NO_DRIVER}:
+            raise
+        from appliance.adapters.gpus import amd  # noqa: PLC0415
+
+        cards = amd.cards(root)
+        # An NVIDIA driver that is only just being loaded must not pass its claim to the
+        # processor's own graphics.
+        if not cards or (error.kind == NO_DRIVER and nvml.is_on_the_bus(root)):
+            raise
+        return amd.Driver(cards, root).read
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,192 @@
+"""Readings of the GPUs, through a child process that may hang without taking us along.
+
+The child is `appliance.adapters.gpus.sampler`. Its Python program starts in parallel with whatever
+its parent does next; a request can be waited for in slices, so that the parent stays awake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from appliance.adapters.gpus import sampler
+from appliance.adapters.gpus.states import READER
+from appliance.adapters.kernel import processes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MAX_ANSWER_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 16
+_CLOSING_LOOKS = 20
+_CLOSING_PAUSE_S = 0.005
+_DRIVER_VERSION = "/sys/module/nvidia/version"
+_LIBRARY = "/libnvidia-ml.so"
+
+
+class Process:
+    """A process with memory on a device. `held_bytes` None: the driver does not say."""
+
+    __slots__ = ("compute", "held_bytes", "pid")
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.pid = int(document["pid"])
+        self.held_bytes: int | None = document["bytes"]
+        self.compute = bool(document["compute"])
+        """False: it only draws (an X server, a desktop)."""
+
+
+class Device:
+    """One GPU at one instant. Sizes are in bytes, and zero where they cannot be read."""
+
+    __slots__ = (
+        "error_kind",
+        "free",
+        "index",
+        "name",
+        "problem",
+        "processes",
+        "quality",
+        "reserved",
+        "total",
+        "used",
+        "uuid",
+    )
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.index = int(document["index"])
+        self.uuid = str(document["uuid"])
+        """Its identity, the index moves; empty when not even that can be read."""
+        self.name = str(document["name"])
+        self.total = int(document["total"])
+        self.free = int(document["free"])
+        self.used = int(document["used"])
+        """Without `reserved`, where the driver tells the two apart."""
+        self.reserved = int(document["reserved"])
+        self.quality = str(document["quality"])
+        """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of `gpu_words`."""
+        self.error_kind = str(document["kind"])
+        """LOST or DEVICE: it does not work, nothing can be started on it. Empty: it works."""
+        self.problem = str(document["problem"])
+        """Why it is opaque or does not work, as a phrase; empty: no problem."""
+        listed = document["processes"]
+        self.processes = None if listed is None else [Process(p) for p in listed]
+        """None: not asked for, or the driver has no such list."""
+
+
+class Reading:
+    """All GPUs, or why none can be read. One that fails alone is told by its `Device`."""
+
+    __slots__ = ("devices", "error_kind", "error_text")
+
+    def __init__(self, devices: list[Device], error_kind: str = "", error_text: str = "") -> None:
+        self.devices = devices
+        self.error_kind = error_kind
+        """Empty: no error. Otherwise one of the kinds in `appliance.adapters.gpus.states`."""
+        self.error_text = error_text
+
+
+class Sampler:
+    """A running child. One request at a time: `ask`, then `answer` until it is not None."""
+
+    def __init__(self) -> None:
+        stdin, self._requests = os.pipe2(os.O_CLOEXEC)
+        self._answers, stdout = os.pipe2(os.O_CLOEXEC)
+        argv = [sys.executable, "-I", str(sampler.__file__)]
+        wiring = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+        environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+        try:
+            self._pid = os.posix_spawn(argv[0], argv, environment, file_actions=wiring)
+        except OSError:
+            os.close(self._requests)
+            os.close(self._answers)
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        self._driver = _driver_version()
+        self._buffer = b""
+        self._closed = False
+        self._gone = False
+
+    def ask(self, *, with_processes: bool = False) -> None:
+        """Send a request. A child that is gone shows in `answer`."""
+        word = b"processes\n" if with_processes else b"memory\n"
+        try:
+            os.write(self._requests, word)
+        except BrokenPipeError:
+            return  # Its last words are still in the pipe.
+
+    def answer(self, timeout_s: float) -> Reading | None:
+        """The answer to the last request; None: none yet after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self._answers, select.POLLIN)
+        while b"\n" not in self._buffer:
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                return None
+            chunk = os.read(self._answers, _CHUNK_BYTES)
+            if not chunk or len(self._buffer) > _MAX_ANSWER_BYTES:
+                return Reading([], READER, "the program that reads the GPUs has died")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return _parsed(line)
+
+    def is_outdated(self) -> bool:
+        """Whether the driver or its library was replaced after the child had loaded it.
+
+        The old mapping goes on answering, while every new program fails or sees other things.
+        """
+        if _driver_version() != self._driver:
+            return True
+        # A library that an upgrade removes or replaces stays mapped as a deleted file.
+        lines = processes.read_all(f"{processes.PROC}/{self._pid}/maps").splitlines()
+        return any(_LIBRARY in line and line.endswith(" (deleted)") for line in lines)
+
+    def close(self) -> bool:
+        """End the child, also one that hangs; whether it is gone, see `gone`.
+
+        One stuck in the kernel (state D) dies when the driver lets it, and is not waited for.
+        """
+        if not self._closed:
+            self._closed = True
+            os.close(self._requests)
+            os.close(self._answers)
+            if not self.gone():
+                os.kill(self._pid, signal.SIGKILL)
+        for _ in range(_CLOSING_LOOKS):
+            if self.gone():
+                return True
+            time.sleep(_CLOSING_PAUSE_S)
+        return self.gone()
+
+    def gone(self) -> bool:
+        """Whether the child has ended: only then may another be started.
+
+        A driver that holds one in the kernel would hold the next one too.
+        """
+        if not self._gone:
+            try:
+                self._gone = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:  # reaped by somebody else in this process
+                self._gone = True
+        return self._gone
+
+
+def _driver_version() -> str:
+    return processes.read(_DRIVER_VERSION)
+
+
+def _parsed(line: bytes) -> Reading:
+    try:
+        document = json.loads(line)
+        devices = [Device(d) for d in document["devices"]]
+        error = document["error"] or {"kind": "", "text": ""}
+        return Reading(devices, str(error["kind"]), str(error["text"]))
+    except (ValueError, KeyError, TypeError) as mistake:
+        return Reading([], READER, f"the program that reads the GPUs said {mistake}")

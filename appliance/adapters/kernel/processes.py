@@ -1,0 +1,197 @@
+"""Processes, from /proc alone: who they are and which belong to our own unit.
+
+Works with ProtectProc=invisible (the other processes of a user stay visible to it), and in
+both kinds of control group tree: hybrid (systemd's own hierarchy) and unified.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC = "/proc"
+_TREES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+"""Where systemd's control groups may be: hybrid machines, and unified ones."""
+_READ_BYTES = 1 << 16
+
+
+def read(path: str) -> str:
+    """A small file as text, at most 64 KiB; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _READ_BYTES).decode(errors="replace")
+    except OSError:  # the process ended under the read
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def read_all(path: str) -> str:
+    """A table of any length as text; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def pids() -> Iterator[int]:
+    """Every process that this one may see."""
+    for entry in os.listdir(PROC):
+        if entry.isdigit():
+            yield int(entry)
+
+
+def control_group(pid: int | str) -> str:
+    """The path of a process in systemd's control group tree; empty when it is gone.
+
+    A hybrid machine has two such trees, and within a container one of them may show only its
+    root: the longer path is the one that tells units apart.
+    """
+    paths = [""]
+    for line in read(f"{PROC}/{pid}/cgroup").splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if hierarchy == "0" or controllers == "name=systemd":
+            paths.append(path)
+    return max(paths, key=len)
+
+
+def members(group: str) -> Iterator[int]:
+    """The processes in control group `group` and below it."""
+    below = group.rstrip("/") + "/"
+    for pid in pids():
+        path = control_group(pid)
+        if path and (path == group or path.startswith(below)):
+            yield pid
+
+
+def processes_of(group: str) -> list[int]:
+    """The processes in control group `group` and below it, as the kernel lists them."""
+    found: set[int] = set()
+    for tree in _TREES:
+        _collect(tree + group, found)
+    return sorted(found)
+
+
+def _collect(directory: str, found: set[int]) -> None:
+    try:
+        with os.scandir(directory) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return  # no such group, the usual case
+    found.update(map(int, read(f"{directory}/cgroup.procs").split()))
+    for path in below:
+        _collect(path, found)
+
+
+def command_words(pid: int) -> list[str]:
+    """The command line of a process; empty: it is gone, or a thread of the kernel's.
+
+    To recognise our own programs by. Nobody is told: arguments can hold secrets.
+    """
+    return read(f"{PROC}/{pid}/cmdline").rstrip("\0").split("\0") if pid else []
+
+
+def group_of_unit(unit: str, slice_: str) -> str:
+    """The control group of a unit, by our own place in the tree; `slice_` is a top-level one."""
+    parts = control_group("self").split("/")
+    above = next((i for i, part in enumerate(parts) if part.endswith(".slice")), len(parts))
+    return "/".join([*parts[:above], slice_, unit])
+
+
+def unit_of_group(group: str) -> str:
+    """The unit that a control group path belongs to; empty for none.
+
+    The innermost service or scope: a user's service sits in ``user@1000.service`` too.
+    """
+    for part in reversed(group.split("/")):
+        if part.endswith((".service", ".scope")):
+            return part
+    return ""
+
+
+class Holder:
+    """A process that holds what we need. `str()` names it for people."""
+
+    __slots__ = ("comm", "held_bytes", "pid", "unit", "user")
+
+    def __init__(self, pid: int, *, held_bytes: int | None = None) -> None:
+        self.pid = pid
+        self.held_bytes = held_bytes
+        """None: how much is unknown, or it is not memory that it holds."""
+        # Never its arguments: they can hold secrets. It may call itself anything.
+        comm = read(f"{PROC}/{pid}/comm").strip()
+        self.comm = "".join(c if c.isprintable() else "?" for c in comm)
+        self.unit = unit_of_group(control_group(pid))
+        self.user = _user(pid)
+
+    def __str__(self) -> str:
+        facts = [f"pid {self.pid}", self.unit, f"user {self.user}" if self.user else ""]
+        if self.held_bytes is not None:
+            from appliance.domain.amounts import size  # noqa: PLC0415
+
+            facts.append(size(self.held_bytes))
+        return f"{self.comm or 'a process that is gone'} ({', '.join(filter(None, facts))})"
+
+
+def _user(pid: int) -> str:
+    import pwd  # noqa: PLC0415
+
+    try:
+        uid = os.stat(f"{PROC}/{pid}").st_uid
+    except OSError:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def holders_of_file(path: str) -> list[Holder]:
+    """The processes that have the file at `path` open, this one left out.
+
+    /proc/locks cannot answer this: it does not show locks across PID namespaces, and it names
+    the process that took a lock, which may be dead while its workers keep it.
+    """
+    try:
+        wanted = os.stat(path)
+    except OSError:
+        return []
+    key = (wanted.st_dev, wanted.st_ino)
+    return [Holder(pid) for pid in pids() if pid != os.getpid() and _has_open(pid, key)]
+
+
+def _has_open(pid: int, key: tuple[int, int]) -> bool:
+    directory = f"{PROC}/{pid}/fd"
+    try:
+        descriptors = os.listdir(directory)
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        try:
+            status = os.stat(f"{directory}/{descriptor}")
+        except OSError:
+            continue
+        if (status.st_dev, status.st_ino) == key:
+            return True
+    return False
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Main memory of a process; None: it is gone."""
+    fields = read(f"{PROC}/{pid}/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGESIZE") if len(fields) > 1 else None
+
+
+def largest(count: int, *, at_least_bytes: int) -> list[Holder]:
+    """The processes with the most resident memory, largest first."""
+    sizes = ((resident_bytes(pid) or 0, pid) for pid in pids())
+    large = sorted((pair for pair in sizes if pair[0] >= at_least_bytes), reverse=True)
+    return [Holder(pid, held_bytes=held) for held, pid in large[:count]]

@@ -1,0 +1,57 @@
+"""Figures from the kernel's text files, below a root that tests replace."""
+
+from __future__ import annotations
+
+import os
+
+from appliance.adapters.kernel.processes import read
+
+_MEMINFO = ("proc", "meminfo")
+_MOST_DIGITS = 20
+_NODES = ("sys", "devices", "system", "node")
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a decimal number as the kernel writes one, of at most 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
+def text_of(*path: str) -> str:
+    """A small file, without white space around it; empty when it cannot be read."""
+    return read(os.path.join(*path)).strip()
+
+
+def number_of(*path: str) -> int | None:
+    """A file with one decimal number; None when there is none."""
+    text = text_of(*path)
+    return int(text) if is_number(text) else None
+
+
+def kib_table(text: str) -> dict[str, int]:
+    """Lines like ``MemTotal:  5 kB``, also after ``Node 0``, in bytes by their name."""
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if name and words[1:] == ["kB"] and is_number(words[0]):
+            values[name.split()[-1]] = int(words[0]) << 10
+    return values
+
+
+def meminfo(root: str = "/") -> tuple[int, int]:
+    """The host's MemTotal and MemAvailable, proc(5); zero when the kernel does not say."""
+    values = kib_table(read(os.path.join(root, *_MEMINFO)))
+    return values.get("MemTotal", 0), values.get("MemAvailable", 0)
+
+
+def node_meminfo(node: int, root: str = "/") -> int | None:
+    """Bytes of NUMA node `node` that are free or become so on demand; None: no device's node.
+
+    A device's memory is a node without processors. Of the file pages those of tmpfs stay.
+    """
+    folder = os.path.join(root, *_NODES, f"node{node}")
+    values = kib_table(read(os.path.join(folder, "meminfo")))
+    if not values.get("MemTotal") or text_of(folder, "cpulist"):
+        return None
+    cached = values.get("FilePages", 0) - values.get("Shmem", 0)
+    return values.get("MemFree", 0) + max(0, cached)

@@ -1,0 +1,1 @@
+"""Operations and marks in SQLite, and the spool for a full disk."""

@@ -1,0 +1,345 @@
+"""Operations and marks in SQLite.
+
+A switch never fails because of this file: an unreadable one is set aside and begun anew. While a
+disk is full or failing, operations are kept in a journal in memory (`adapters.sqlite.operation_spool`) until the
+database takes them. What a boot follows is in the commitment's own files, so rows are written
+without waiting for the disk (WAL, synchronous=NORMAL): they only have to survive the death of
+this process.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import stat
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from appliance.adapters.sqlite.operation_rows import (
+    to_finished,
+    to_finished_row,
+    to_operation,
+    to_row,
+)
+from appliance.adapters.sqlite.operation_spool import Journal
+from appliance.domain.errors import StoreError
+from appliance.domain.operations import Finished, Kind, Operation, Outcome
+from appliance.domain.profile import Mark
+
+_log = logging.getLogger(__name__)
+
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE operations (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, goal TEXT NOT NULL,
+  boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL,
+  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL,
+  rolling_back INTEGER NOT NULL, reason TEXT NOT NULL,
+  outcome TEXT, message TEXT, finished REAL, phases_ms TEXT, began_s REAL, finished_s REAL
+) STRICT;
+CREATE INDEX operations_began ON operations (began);
+CREATE TABLE marks (
+  name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
+) STRICT;
+"""
+_ADDED: Final = ("began_s", "finished_s")
+"""Columns that files of older releases lack. Those releases do without: no new schema version."""
+_MODE: Final = 0o600
+_USUAL_ROWS: Final = 9
+_RETRY_AFTER_S: Final = 10.0
+"""A full disk is full for longer; an emptied one is noticed soon enough."""
+T = TypeVar("T")
+_DAMAGED: Final = (sqlite3.Error, ValueError, KeyError, TypeError)
+
+
+class SqliteStore:
+    """The port `Store`. All access happens in one thread of its own.
+
+    Args:
+        path: The database.
+        keep_rows: Finished operations to keep.
+        journal: A file that survives this process but no reboot; None: no such place.
+        retry_after_s: Pause before a file that could not be opened is tried again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep_rows: int,
+        journal: Path | None = None,
+        retry_after_s: float = _RETRY_AFTER_S,
+    ) -> None:
+        self._path = path
+        self._keep_rows = keep_rows
+        self._retry_after_s = retry_after_s
+        self._journal = Journal(journal)
+        self._last_id = 0
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._db: sqlite3.Connection | None = None
+        self._offer_at_s = 0.0
+        """When to offer the database again what it would not take."""
+        self._retry_at_s: float | None = None
+        """When to try the file again while a database in memory stands in for it; None: it does not."""
+
+    async def open(self) -> None:
+        """Open or create the file. Raises `StoreError` only for one of a newer version."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._open)
+
+    async def close(self) -> None:
+        """Close the file and end the thread."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    async def begin(self, operation: Operation) -> Operation:
+        """Add a row; returns the operation with its id, also when the disk takes nothing."""
+
+        def add(db: sqlite3.Connection) -> Operation:
+            with contextlib.suppress(sqlite3.Error):
+                self._last_id = max(self._last_id, _highest_id(db))
+            self._last_id += 1
+            begun = replace(operation, id=self._last_id)
+            self._keep(begun)
+            return begun
+
+        return await self._run(add, operation)
+
+    def update(self, operation: Operation) -> None:
+        """Replace the row's phase, direction and reason, soon and in order; does not wait."""
+        self._thread.submit(self._try, lambda _db: self._keep(operation))
+
+    def _keep(self, operation: Operation) -> None:
+        """Write the open operation to the journal, and to the database if that takes it."""
+        row = {"id": operation.id, **to_row(operation)}
+        self._journal.keep(row)
+        self._try(lambda db: _put(db, row))
+
+    async def finish(self, finished: Finished) -> None:
+        """Close the row."""
+        row = to_finished_row(finished)
+        outdated = finished.operation.id - self._keep_rows
+
+        def write(db: sqlite3.Connection) -> None:
+            self._journal.keep(None, finished=[row])
+            self._store_waiting(db)
+            db.execute("DELETE FROM operations WHERE id <= ?", (outdated,))
+
+        await self._run(write, None)
+
+    def _store_waiting(self, db: sqlite3.Connection) -> None:
+        """Hand finished operations to the database. Raises sqlite3.Error when it refuses."""
+        if self._journal.waiting and self._retry_at_s is None:
+            for row in self._journal.waiting:
+                _put(db, row)
+            self._journal.taken()
+
+    async def unfinished(self) -> Operation | None:
+        """The operation that an earlier process left open."""
+        sql = "SELECT * FROM operations WHERE outcome IS NULL ORDER BY id DESC LIMIT 1"
+
+        def read(db: sqlite3.Connection) -> Operation | None:
+            known = self._journal.known
+            row = self._journal.open if known else db.execute(sql).fetchone()
+            return None if row is None else to_operation(row)
+
+        return await self._run(read, None)
+
+    async def last(self) -> Finished | None:
+        """The operation that ended last."""
+        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
+
+        def read(db: sqlite3.Connection) -> Finished | None:
+            waiting = self._journal.waiting  # newer than anything that the database has
+            row = waiting[-1] if waiting else db.execute(sql).fetchone()
+            return None if row is None else to_finished(row)
+
+        return await self._run(read, None)
+
+    async def finished(self, operation_id: int) -> Finished | None:
+        """One operation that is over; None: not on record, or not over."""
+        sql = "SELECT * FROM operations WHERE id=? AND outcome IS NOT NULL"
+
+        def read(db: sqlite3.Connection) -> Finished | None:
+            waiting = (row for row in self._journal.waiting if row["id"] == operation_id)
+            row = next(waiting, None) or db.execute(sql, (operation_id,)).fetchone()
+            return None if row is None else to_finished(row)
+
+        return await self._run(read, None)
+
+    async def usual_ms(self, operation: Operation) -> float | None:
+        """Median duration of like operations that were done; None: none yet."""
+        row = to_row(operation)
+        values = (row["kind"], row["target"], Outcome.DONE.value, _USUAL_ROWS)
+        sql = (
+            "SELECT coalesce(nullif(finished_s, 0) - nullif(began_s, 0), finished - began) * 1000"
+            " FROM operations"
+            " WHERE kind=? AND target=? AND outcome=? ORDER BY id DESC LIMIT ?"
+        )
+
+        def read(db: sqlite3.Connection) -> float | None:
+            rows = [r[0] for r in db.execute(sql, values)]
+            return statistics.median(rows) if rows else None
+
+        return await self._run(read, None)
+
+    async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
+        """Unix seconds of repairs that began since then, by profile."""
+        sql = "SELECT * FROM operations WHERE kind=? AND began>=? ORDER BY began"
+
+        def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
+            found: dict[str, list[float]] = {}
+            waiting = [row for row in self._journal.waiting if row["kind"] == Kind.REPAIR]
+            for row in (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting):
+                for name in to_operation(row).target:
+                    found.setdefault(name, []).append(row["began"])
+            return found
+
+        return await self._run(read, {})
+
+    async def marks(self) -> Mapping[str, Mark]:
+        """Marks set by people, by profile."""
+        sql = "SELECT name, mark FROM marks"
+        return await self._run(lambda db: {n: Mark(m) for n, m in db.execute(sql)}, {})
+
+    async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
+        """Replace a mark. Raises `StoreError`: a mark that is not kept was not set."""
+        sql = (
+            "INSERT INTO marks VALUES (?, ?, ?, unixepoch())"
+            " ON CONFLICT (name) DO UPDATE SET mark=excluded.mark, set_by=excluded.set_by,"
+            " set_at=excluded.set_at"
+        )
+
+        def write(db: sqlite3.Connection) -> bool:
+            db.execute(sql, (name, mark.value, by))
+            return self._retry_at_s is None
+
+        if not await self._run(write, default=False):
+            raise StoreError(f"the mark of {name} could not be stored in {self._path}")
+
+    async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """Run a job in the store's thread; `default` when the store cannot do it."""
+        loop = asyncio.get_running_loop()
+        done, result = await loop.run_in_executor(self._thread, self._in_turn, job)
+        return default if not done or result is None else result
+
+    # --- in the store's thread -------------------------------------------------------
+
+    def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
+        """`_try`, after what is waiting for a disk with room."""
+        if self._journal.waiting and time.monotonic() >= self._offer_at_s:
+            self._offer_at_s = time.monotonic() + self._retry_after_s
+            self._try(self._store_waiting)
+        return self._try(job)
+
+    def _try(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
+        """Whether it could be done, and the result."""
+        if self._retry_at_s is not None and time.monotonic() >= self._retry_at_s:
+            self._open()
+        if self._db is None:
+            return False, None
+        try:
+            return True, job(self._db)
+        except _DAMAGED as error:
+            _log.warning("state not kept in %s: %s", self._path, error)
+            return False, None
+
+    def _open(self) -> None:
+        """Open the file; a damaged one is begun anew, one that no disk holds is tried again later."""
+        self._close()
+        try:
+            self._db = self._opened_or_anew()
+            self._retry_at_s = None
+        except (sqlite3.Error, OSError) as error:
+            _log.error("no state is kept: %s: %s", self._path, error)
+            self._db = _opened(Path(":memory:"))
+            self._retry_at_s = time.monotonic() + self._retry_after_s
+        if not self._journal.known:
+            self._journal.load()
+        self._last_id = max(self._last_id, self._journal.last_id)
+        if self._retry_at_s is None:
+            self._try(self._store_waiting)
+
+    def _opened_or_anew(self) -> sqlite3.Connection:
+        _set_odd_aside(self._path)
+        # SQLite's own further files take the mode of this one.
+        self._path.touch(mode=_MODE)
+        self._path.chmod(_MODE)
+        try:
+            return _opened(self._path)
+        except sqlite3.OperationalError:
+            raise  # a full or failing disk: the file may be sound
+        except sqlite3.DatabaseError as error:
+            _log.warning("%s cannot be used (%s): set aside, begun anew", self._path, error)
+        self._path.replace(self._path.with_suffix(".damaged"))
+        return _opened(self._path)
+
+    def _close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+
+def _highest_id(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(id), 0) FROM operations").fetchone()[0])
+
+
+def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
+    """Insert or replace the operation of this id, but never another one that has its id.
+
+    After a boot on a full disk nobody knows which numbers the database has given away. Such an
+    operation gets a new number there once it has ended.
+    """
+    taken = db.execute("SELECT began FROM operations WHERE id=?", (row["id"],)).fetchone()
+    if taken is not None and taken[0] != row["began"]:
+        if row.get("outcome") is None:
+            return
+        row = {**row, "id": _highest_id(db) + 1}
+    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+    sql = f"INSERT OR REPLACE INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
+    db.execute(sql, dict(row))
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection to a file of this schema. Raises `StoreError` for a newer one."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
+    try:
+        db.row_factory = sqlite3.Row
+        version = _checked_version(db, path)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        if version == 0:
+            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
+        known = {row["name"] for row in db.execute("PRAGMA table_info(operations)")}
+        for column in _ADDED:
+            if column not in known:
+                db.execute(f"ALTER TABLE operations ADD COLUMN {column} REAL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _set_odd_aside(path: Path) -> None:
+    """Rename what is no file where SQLite expects one: a pipe would keep it waiting. Raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file = path.with_name(f"{path.name}{suffix}")
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(file.stat().st_mode):
+                _log.warning("%s is no file: set aside, begun anew", file)
+                file.replace(file.with_name(f"{file.name}.damaged"))
+
+
+def _checked_version(db: sqlite3.Connection, path: Path) -> int:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer appliance (schema {version}, this one knows"
+            f" {SCHEMA_VERSION}): install that version again"
+        )
+    return int(version)

@@ -1,0 +1,1 @@
+"""systemd: the bus, systemctl, unit files, notifications, the journal."""

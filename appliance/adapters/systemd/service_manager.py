@@ -1,0 +1,369 @@
+"""Backend units over D-Bus.
+
+Subscribes before it asks, so that no change between an observation and a wait is lost.
+Source: org.freedesktop.systemd1(5).
+
+A unit loads every unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all
+at once when none is in use. So nothing here loads a unit to look at it: one that systemd does not
+have in memory is stopped and never ran, and its file tells whether it is installed. A unit that was
+seen in use is pinned (RefUnit), which keeps how it ended, and its rivals too.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from appliance.adapters.change_notifier import Pulse, PulseChange
+from appliance.adapters.systemd.bus import (
+    DENIED,
+    MANAGER_PATH,
+    NO_SUCH_UNIT,
+    CallError,
+    SystemBus,
+    unit_path,
+)
+from appliance.adapters.systemd.job_client import JobQueue
+from appliance.domain.errors import PermissionDeniedError, UnitError
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
+from appliance.protocol.jobs import START, STOP
+
+_SHUTDOWN: Final = "shutdown.target"
+_HOLD_TIMEOUT_S: Final = 120.0
+_TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
+"""Properties of which a new value is worth a look."""
+_DETAILS: Final = (
+    *("StatusText", "MainPID", "Result", "ExecMainStatus"),
+    *("ExecMainExitTimestampMonotonic", "RestartUSec"),
+)
+_STALE: Final = "NeedDaemonReload"
+_STARTED: Final = "InactiveExitTimestampMonotonic"
+_TIMES: Final = (
+    *("ActiveEnterTimestamp", "ActiveEnterTimestampMonotonic"),
+    *("ActiveExitTimestampMonotonic", _STARTED),
+    *("InactiveEnterTimestampMonotonic", "StateChangeTimestampMonotonic", _STALE),
+)
+_SYSTEM: Final = (HOLD_UNIT, RUN_UNIT, _SHUTDOWN)
+_BACKENDS: Final = unit_of("*")
+_ABSENT: Final = "not-found"
+_NOT_COUNTED: Final = (1 << 64) - 1
+_GAVE_UP: Final = "start-limit-hit"
+
+
+class SystemdUnits:
+    """The port `Units` on the system bus. Use it as an async context manager.
+
+    Args:
+        jobs: The socket where jobs are asked for: polkit allows none over the bus.
+        unit_dir: Where the unit lies of a profile that systemd does not have in memory.
+    """
+
+    def __init__(self, jobs: Path, unit_dir: Path) -> None:
+        self._queue = JobQueue(jobs)
+        self._unit_dir = unit_dir
+        self._bus = SystemBus(on_changed=self._changed, on_job_removed=self._job_removed)
+        self._pulse = Pulse()
+        self._boot_id = ""
+        self._watched: set[str] = set()
+        self._pinned: set[str] = set()
+        self._pins_due: dict[str, bool] = {}
+        """Units that shall be pinned (True) or let go."""
+        self._pinning: asyncio.Task[None] | None = None
+        self._at_rest: dict[str, Mapping[str, Any]] = {}
+        """Details of units that did nothing when they were read, and have not changed since."""
+        self._changes: Counter[str] = Counter()
+        self._known: dict[str, dict[str, object]] = {}
+        self._jobs: dict[str, asyncio.Future[str]] = {}
+        self._early: dict[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._bus.__aenter__()
+        times = ("UserspaceTimestamp", "UserspaceTimestampMonotonic")
+        try:
+            booted = await self._bus.get(MANAGER_PATH, "Manager", times)
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot talk to systemd: {error}") from error
+        self._boot_id = "-".join(str(booted[name]) for name in times)
+        self._watch(_SYSTEM)
+        for unit in (HOLD_UNIT, RUN_UNIT):
+            self._pin_soon(unit)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pinning is not None:
+            self._pinning.cancel()
+            await asyncio.gather(self._pinning, return_exceptions=True)
+        await self._bus.__aexit__(kind, error, traceback)
+
+    async def closed(self) -> None:
+        """Returns when the connection to the bus is lost."""
+        await self._bus.closed()
+
+    @property
+    def boot_id(self) -> str:
+        """When this systemd began: the kernel's boot id does not change with a container's boot."""
+        return self._boot_id
+
+    def change(self) -> PulseChange:
+        """Notices the next change of any unit of ours."""
+        return self._pulse.change()
+
+    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
+        """The units of the profiles `names`, hold and run, and whether the system goes down.
+
+        Args:
+            names: Profiles.
+            full: Also what only a person wants to know: what it says, since when.
+        """
+        units = {unit_of(name): name for name in names}
+        self._watch(units)
+        try:
+            rows = await self._list()
+            self._keep(rows)
+            asked = [unit for unit in (*units, RUN_UNIT) if unit in rows]
+            looked = await asyncio.gather(*(self._unit(rows[unit], full=full) for unit in asked))
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot read units from systemd: {error}") from error
+        seen = dict(zip(asked, looked, strict=True))
+        shutdown = rows[_SHUTDOWN]
+        return Observed(
+            units={
+                name: seen[unit] if unit in seen else self._unloaded(unit)
+                for unit, name in units.items()
+            },
+            run=seen[RUN_UNIT],
+            hold_active=rows[HOLD_UNIT][3] == "active",
+            # What systemd itself calls the state "stopping".
+            going_down=bool(shutdown[7]) or shutdown[3] in {"active", "activating"},
+        )
+
+    async def control_group(self, name: str) -> str:
+        """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
+        try:
+            values = await self._bus.get(unit_path(unit_of(name)), "Service", ("ControlGroup",))
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot read units from systemd: {error}") from error
+        return str(values["ControlGroup"])
+
+    async def cpu_s(self, name: str) -> float | None:
+        """CPU time that the processes of profile `name` have used; None: not counted."""
+        try:
+            values = await self._bus.get(unit_path(unit_of(name)), "Service", ("CPUUsageNSec",))
+        except (TimeoutError, CallError) as error:
+            raise UnitError(f"cannot read units from systemd: {error}") from error
+        used_ns = int(values["CPUUsageNSec"])
+        return None if used_ns == _NOT_COUNTED else used_ns / 1e9
+
+    async def clear_start_limit(self, name: str) -> None:
+        """Forget earlier starts: those by hand count too; a unit not in memory has none."""
+        unit = unit_of(name)
+        try:
+            await self._bus.manager("ResetFailedUnit", "s", unit)
+        except CallError as error:
+            if error.name != NO_SUCH_UNIT:
+                raise _translated(error, unit) from error
+        except TimeoutError as error:
+            raise UnitError(f"systemd does not answer about {unit}") from error
+
+    async def start(self, name: str) -> None:
+        """Queue a start of profile `name`; does not wait."""
+        await self._job(START, unit_of(name))
+
+    async def stop(self, name: str) -> None:
+        """Queue a stop of profile `name`; does not wait."""
+        await self._job(STOP, unit_of(name))
+
+    async def start_run(self) -> None:
+        """Queue a start of the unit that runs a command of an operator; does not wait."""
+        await self._job(START, RUN_UNIT)
+
+    async def stop_run(self) -> None:
+        """Queue a stop of that unit, with everything that runs in it; does not wait."""
+        await self._job(STOP, RUN_UNIT)
+
+    async def start_hold(self) -> None:
+        """Start the unit that conflicts with every backend; returns when it is active."""
+        await self._await_job(await self._job(START, HOLD_UNIT))
+
+    async def stop_hold(self) -> None:
+        """Stop that unit."""
+        await self._await_job(await self._job(STOP, HOLD_UNIT))
+
+    def _watch(self, units: Iterable[str]) -> None:
+        for unit in set(units) - self._watched:
+            self._bus.watch(unit)
+            self._watched.add(unit)
+
+    async def _list(self) -> Mapping[str, Sequence[Any]]:
+        """Rows of the backends that systemd has in memory, of hold, run and the shutdown."""
+        patterns = [*_SYSTEM, _BACKENDS]
+        (listed,) = await self._bus.manager("ListUnitsByPatterns", "asas", [], patterns)
+        rows = {row[0]: row for row in listed}
+        if absent := [unit for unit in _SYSTEM if unit not in rows]:
+            (listed,) = await self._bus.manager("ListUnitsByNames", "as", absent)
+            rows |= {row[0]: row for row in listed}
+        return rows
+
+    def _unloaded(self, unit: str) -> ObservedUnit:
+        """A unit that systemd does not have in memory: masked ones lead to no regular file."""
+        return ObservedUnit(loaded=os.path.isfile(f"{self._unit_dir}/{unit}"))  # noqa: PTH113 - of hundreds
+
+    # --- what systemd shall keep in memory -------------------------------------------
+
+    def _keep(self, rows: Mapping[str, Sequence[Any]]) -> None:
+        """Pin what is in use, again at each look until polkit allows it, and let go what was removed."""
+        for unit, (_name, _text, load, active, _sub, _following, _path, job_id, *_) in rows.items():
+            if unit != _SHUTDOWN and (active != ActiveState.INACTIVE or job_id):
+                self._pin_soon(unit)
+            elif load == _ABSENT:
+                self._pin_soon(unit, pinned=False)
+
+    def _pin_soon(self, unit: str, *, pinned: bool = True) -> None:
+        if (unit in self._pinned) != pinned:
+            self._pins_due[unit] = pinned
+        if self._pins_due and self._pinning is None:
+            self._pinning = asyncio.create_task(self._pin())
+
+    async def _pin(self) -> None:
+        """Keep systemd from forgetting how a unit ended, which it does of a stopped one at once."""
+        try:
+            while self._pins_due:
+                unit, pinned = self._pins_due.popitem()
+                if (unit in self._pinned) == pinned:
+                    continue
+                with contextlib.suppress(CallError, TimeoutError):
+                    await self._bus.manager("RefUnit" if pinned else "UnrefUnit", "s", unit)
+                    (self._pinned.add if pinned else self._pinned.discard)(unit)
+        finally:
+            self._pinning = None
+
+    async def _unit(self, row: Sequence[Any], *, full: bool) -> ObservedUnit:
+        """One row of a list of units, with the details that its state makes interesting."""
+        _name, _text, load, active, sub, _following, path, job_id, *_ = row
+        state = ActiveState(active)
+        details: Mapping[str, Any] = {}
+        if full and state is ActiveState.INACTIVE and not job_id:
+            details = await self._details_at_rest(path)
+        elif full or state is ActiveState.FAILED:
+            details = await self._details(path)
+        elif sub.startswith("auto-restart"):
+            details = await self._bus.get(path, "Service", _DETAILS)
+        return ObservedUnit(
+            active=state,
+            sub=sub,
+            has_job=bool(job_id),
+            result=_GAVE_UP
+            if state is ActiveState.FAILED and _gave_up(details)
+            else details.get("Result", "success"),
+            status_text=details.get("StatusText", ""),
+            main_pid=details.get("MainPID", 0),
+            exit_status=details.get("ExecMainStatus", 0),
+            since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,
+            since_s=details.get("ActiveEnterTimestampMonotonic", 0) / 1e6,
+            changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
+            stopped_s=stopped_at(
+                active_exit_s=details.get("ActiveExitTimestampMonotonic", 0) / 1e6,
+                inactive_exit_s=details.get("InactiveExitTimestampMonotonic", 0) / 1e6,
+                main_exit_s=details.get("ExecMainExitTimestampMonotonic", 0) / 1e6,
+                changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,
+            ),
+            loaded=load == "loaded",
+            needs_reload=details.get("NeedDaemonReload", False),
+        )
+
+    async def _details(self, path: str) -> Mapping[str, Any]:
+        service = await self._bus.get(path, "Service", _DETAILS)
+        return service | await self._bus.get(path, "Unit", _TIMES)
+
+    async def _details_at_rest(self, path: str) -> Mapping[str, Any]:
+        """Details of a unit that does nothing, read again only once it has changed.
+
+        No signal tells that its file did, so that is asked each time; nor that a result was
+        cleared (reset-failed), so that only a unit without one is remembered. One that never ran
+        has nothing to tell: of hundreds that is most of what a reload of systemd makes unknown.
+        """
+        if (known := self._at_rest.get(path)) is not None:
+            return {**known, **await self._bus.get(path, "Unit", (_STALE,))}
+        changes = self._changes[path]
+        details: Mapping[str, Any] = await self._bus.get(path, "Unit", (_STARTED, _STALE))
+        if details[_STARTED]:
+            details = await self._details(path)
+        if details.get("Result", "success") == "success" and changes == self._changes[path]:
+            self._at_rest[path] = details
+        return details
+
+    async def _job(self, verb: str, unit: str) -> str:
+        try:
+            job = await self._queue.queue(verb, unit)
+        except CallError as error:
+            raise _translated(error, unit) from error
+        except TimeoutError as error:
+            raise UnitError(f"systemd does not answer about {unit}") from error
+        self._pin_soon(unit)  # the job keeps it in memory until then
+        return job
+
+    async def _await_job(self, path: str) -> None:
+        result = self._early.pop(path, None)
+        if result is None:
+            waiting = self._jobs[path] = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(_HOLD_TIMEOUT_S):
+                    result = await waiting
+            except TimeoutError as error:
+                raise UnitError(f"job {path} does not end: systemctl list-jobs") from error
+            finally:
+                self._jobs.pop(path, None)
+        if result != "done":
+            raise UnitError(f"job {path} ended with {result!r}")
+
+    def _changed(self, path: str, values: Mapping[str, Any]) -> None:
+        """Beat on news only: systemd repeats itself, and each beat costs a look at the box."""
+        self._changes[path] += 1
+        self._at_rest.pop(path, None)
+        known = self._known.setdefault(path, {})
+        news = {k: values[k] for k in _TELLING if k in values and values[k] != known.get(k)}
+        if news:
+            known.update(news)
+            self._pulse.beat()
+
+    def _job_removed(self, path: str, unit: str, result: str) -> None:
+        """The signal may arrive before the reply that names the job."""
+        self._known.pop(unit_path(unit), None)
+        waiting = self._jobs.get(path)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+        elif unit == HOLD_UNIT:
+            self._early = {path: result}
+        self._pulse.beat()
+
+
+def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedError:
+    if error.name in DENIED:
+        return PermissionDeniedError(
+            f"systemd does not let the supervisor touch {unit}: sudo appliance apply"
+        )
+    if error.name == NO_SUCH_UNIT:
+        return UnitError(f"{unit} is not installed: sudo appliance apply")
+    return UnitError(f"{unit}: {error}")
+
+
+def _gave_up(details: Mapping[str, Any]) -> bool:
+    """Whether systemd stopped restarting a failed unit because it failed too often.
+
+    `Result` says so only of a start by hand: after a crash it stays what the crash made it. But
+    then the unit has waited for its restart between the end of its process and being failed; one
+    that was stopped, or that nothing restarts, has not.
+    """
+    ended_us: int = details.get("ExecMainExitTimestampMonotonic", 0)
+    waited_us: int = details.get("InactiveEnterTimestampMonotonic", 0) - ended_us
+    return ended_us > 0 and waited_us >= details.get("RestartUSec", 0) > 0

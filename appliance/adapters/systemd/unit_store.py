@@ -1,0 +1,142 @@
+"""Installed unit files, the polkit rule, apply's copies of them, and the lock around it all."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.applied.documents import Recovered, copy_of
+from appliance.adapters.applied.gateway_file import GATEWAY_FILE, recover_configuration
+from appliance.adapters.applied.gateway_file import encode as encode_configuration
+from appliance.adapters.applied.manifest import MANIFEST, encode, recover_manifest
+from appliance.adapters.files.durable import read_regular, remove_file, write_file
+from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.gateway import Configuration
+from appliance.domain.profile import Catalogue
+from appliance.planning.units.drift import DROP_IN_SUFFIX
+from appliance.planning.units.gateway_drop_ins import GATEWAY_FILES
+from appliance.planning.units.polkit import RULE_FILE
+
+_PATTERN: Final = "appliance-backend-*.service"
+_SLASH: Final = "@@"
+"""For a slash in a copy's name; in no name of a unit is there one of these."""
+
+
+class ApplyBusyError(ApplianceError):
+    """Another apply is running: wait for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitStore:
+    """The places that apply writes to. Only root may."""
+
+    unit_dir: Path
+    rule: Path
+    applied_dir: Path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock that keeps two applies apart.
+
+        Raises:
+            ApplyBusyError: another process holds it.
+            StoreError: the directory cannot be made or opened.
+        """
+        try:
+            self.applied_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.applied_dir / "lock", flags, 0o600)
+        except OSError as error:
+            raise StoreError(f"cannot write {self.applied_dir}: {error.strerror}") from error
+        try:
+            _lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def installed(self) -> dict[str, str | None]:
+        """Everything that apply may have written, by name; None: no regular file.
+
+        Drop-ins of backends are in it too, whoever wrote them.
+        """
+        found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
+        for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):
+            found[f"{path.parent.name}/{path.name}"] = read_regular(path)
+        for file in (*sorted(GATEWAY_FILES), RULE_FILE):
+            path = self._path(file)
+            if path.exists() or path.is_symlink():
+                found[file] = read_regular(path)
+        return found
+
+    def last_written(self) -> dict[str, str]:
+        """Apply's copies of what it wrote, by name."""
+        copies = self.applied_dir / "units"
+        texts = {p.name: read_regular(p) for p in sorted(copies.glob("*")) if p.name[0] != "."}
+        return {name.replace(_SLASH, "/"): t for name, t in texts.items() if t is not None}
+
+    def write(self, file: str, text: str) -> None:
+        """Install `text` as `file`, and keep a copy to compare with later. Raises `StoreError`."""
+        target, copy = self._path(file), self._copy(file)
+        for directory in (target.parent, copy.parent):
+            _make(directory)
+        write_file(target, text)
+        write_file(copy, text)
+
+    def remove(self, file: str) -> None:
+        """Remove `file`, its copy, and the directory of a last drop-in. Raises `StoreError`."""
+        path = self._path(file)
+        remove_file(path)
+        if "/" in file and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        copy = self._copy(file)
+        if copy.exists():
+            remove_file(copy)
+
+    def catalogue(self) -> Recovered[Catalogue]:
+        """The profiles as last applied. Raises `StoreError` for a damaged manifest."""
+        return recover_manifest(self.applied_dir)
+
+    def configuration(self) -> Recovered[Configuration]:
+        """What the gateway was told last. Raises `StoreError` for a damaged file."""
+        return recover_configuration(self.applied_dir)
+
+    def write_configuration(self, configuration: Configuration, version: str) -> None:
+        """Tell the gateway. Raises `StoreError`."""
+        _write_twice(self.applied_dir / GATEWAY_FILE, encode_configuration(configuration, version))
+
+    def write_manifest(self, catalogue: Catalogue, version: str) -> bool:
+        """Replace the manifest; False: it already said so. Raises `StoreError`."""
+        return _write_twice(self.applied_dir / MANIFEST, encode(catalogue, version))
+
+    def _copy(self, file: str) -> Path:
+        return self.applied_dir / "units" / file.replace("/", _SLASH)
+
+    def _path(self, file: str) -> Path:
+        return self.rule if file == RULE_FILE else self.unit_dir / file
+
+
+def _write_twice(path: Path, text: str) -> bool:
+    """Write a file and its copy where they differ; returns whether the file did."""
+    changed = read_regular(path) != text
+    # The file first: between the two writes either says what was applied or what is.
+    for target in (path, copy_of(path)):
+        if read_regular(target) != text:
+            write_file(target, text)
+    return changed
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {directory}: {error.strerror}") from error
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ApplyBusyError("another appliance apply is running: try again soon") from error

@@ -1,0 +1,44 @@
+"""What a verb can learn about the box: from the supervisor, else from systemd and the files."""
+
+from argparse import Namespace
+from typing import cast
+
+from appliance.cli.control_client import ask
+from appliance.cli.failures import CliError, NotAMemberError, UnreachableError
+from appliance.cli.paths import Places, find_places
+from appliance.planning.status.document import ProfileRow, StatusDocument
+from appliance.planning.wording import no_such_profile
+from appliance.protocol.control import Exit, Verb
+
+
+def places_of(arguments: Namespace) -> Places:
+    """The places of this box, with the control socket of the command line."""
+    return find_places(socket=arguments.socket)
+
+
+def read_status(places: Places) -> StatusDocument:
+    """The status document: the supervisor's, else as far as systemd and the files tell it.
+
+    Raises:
+        UnitError: neither answers.
+        StoreError: the supervisor does not answer and the manifest is damaged.
+    """
+    try:
+        return cast("StatusDocument", ask(places.control_socket, Verb.STATUS)["status"])
+    except (UnreachableError, NotAMemberError) as reason:
+        # Its imports would double the time of a status that the supervisor answers.
+        from appliance.cli.offline_status import status_without  # noqa: PLC0415
+
+        return status_without(places, reason)
+
+
+def row_of(document: StatusDocument, name: str) -> ProfileRow:
+    """The row of profile `name`.
+
+    Raises:
+        CliError: there is no such profile.
+    """
+    rows = {row["name"]: row for row in document["profiles"]}
+    if name not in rows:
+        raise CliError(no_such_profile(name, rows), Exit.NO_SUCH_PROFILE)
+    return rows[name]

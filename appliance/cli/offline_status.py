@@ -1,0 +1,91 @@
+"""The status document without the supervisor: manifest, systemd and the state files.
+
+What only the supervisor knows (marks, operations) is unknown here, and said to be.
+"""
+
+import socket
+import time
+from pathlib import Path
+
+from appliance import __version__
+from appliance.adapters.applied.manifest import edited_profiles, recover_manifest
+from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.gate_verdicts import refusals_in
+from appliance.cli.failures import CliError
+from appliance.cli.paths import Places
+from appliance.cli.unit_states import Blocks, observed_from, show_units, unit_from
+from appliance.domain.names import SUPERVISOR_UNIT
+from appliance.domain.profile import Catalogue
+from appliance.planning.status.box_status import build_status, uptime_of
+from appliance.planning.status.document import StatusDocument, SupervisorRow
+
+
+def status_without(places: Places, reason: CliError) -> StatusDocument:
+    """The status document as far as systemd and the files tell it.
+
+    Args:
+        places: Of this box.
+        reason: Why the supervisor could not be asked.
+
+    Raises:
+        UnitError: systemd does not answer.
+        StoreError: the manifest is damaged.
+    """
+    found = recover_manifest(Path(places.applied_dir))
+    document = _from_systemd(places, found.content)
+    if found.damage is not None:
+        document["verdict"]["why"].insert(0, found.damage)
+    if document["supervisor"]["state"] == "up":
+        hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
+        document["verdict"]["why"].insert(0, hint)
+    return document
+
+
+def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
+    blocks = show_units(catalogue, places.unit_dir)
+    now_s = time.monotonic()
+    commitment = FileCommitment(Path(places.state_dir))
+    return build_status(
+        catalogue=catalogue,
+        observed=observed_from(blocks),
+        committed=commitment.committed(),
+        hold_until=commitment.hold_until(),
+        marks=None,
+        operation=None,
+        last_operation=None,
+        memory=_host_memory(),
+        supervisor=_supervisor(blocks, now_s),
+        host=socket.gethostname(),
+        version=__version__,
+        now=time.time(),
+        now_s=now_s,
+        edited=edited_profiles(catalogue),
+        refusals=refusals_in(Path(places.gate_dir)),
+    )
+
+
+def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
+    unit = unit_from(blocks.get(SUPERVISOR_UNIT, {}))
+    if not unit.serving:
+        return SupervisorRow(state="down", uptime_s=None)
+    return SupervisorRow(state="up", uptime_s=uptime_of(unit, now_s))
+
+
+def _host_memory() -> dict[str, object]:
+    """Host RAM, as /proc/meminfo has it (proc(5)); the GPUs are the supervisor's to ask."""
+    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+    fields = dict(line.partition(":")[::2] for line in lines)
+
+    def kibibytes(key: str) -> int:
+        words = fields.get(key, "").split()
+        return int(words[0]) * 1024 if words and words[0].isdigit() else 0
+
+    return {
+        "ram_total_bytes": kibibytes("MemTotal"),
+        "ram_available_bytes": kibibytes("MemAvailable"),
+        "gpus": [],
+        "gpu_state": None,
+        "gpu_error": "not asked: the supervisor reads the GPUs",
+        "sampled_unix_s": None,
+        "sampled_age_s": None,
+    }

@@ -1,0 +1,173 @@
+"""Events of an operation as lines.
+
+On a terminal: one line a phase, the running one redrawn with a spinner. Elsewhere: one line
+when a phase ends, so that a log stays readable.
+"""
+
+import time
+from typing import Final, Protocol
+
+from appliance.cli.json_fields import Json, number_in, text_in, texts_in
+from appliance.cli.terminal import Style, Terminal
+from appliance.planning.wording import duration, joined
+
+FRAME_S: Final = 0.1
+_SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ASCII_SPINNER: Final = "|/-\\"
+_LABELS: Final = {
+    "hold": "holding requests",
+    "drain": "draining",
+    "stop": "stopping",
+    "release": "waiting for memory",
+    "run": "running",
+    "start": "starting",
+    "load": "loading",
+    "commit": "committing",
+}
+_LABEL_WIDTH: Final = 24
+_TEXT_WIDTH: Final = 40
+_GLYPHS: Final = {
+    "done": ("✓", Style.GREEN),
+    "failed": ("✗", Style.RED),
+    "skipped": ("·", Style.DIM),
+}
+_CLEAR: Final = "\r\x1b[2K"
+
+
+class Progress(Protocol):
+    """Something that shows events while they come."""
+
+    def show(self, event: Json) -> None:
+        """Show one event that is not the closing one."""
+        ...
+
+    def tick(self) -> None:
+        """Time has passed without an event."""
+        ...
+
+    def end(self) -> None:
+        """Leave the terminal as a program should."""
+        ...
+
+
+def heading(accepted: Json) -> str:
+    """``aeon → genesis   (usually 48 s; Ctrl-C detaches)``."""
+    before, after = texts_in(accepted, "evicts"), texts_in(accepted, "target")
+    kind = text_in(accepted, "kind")
+    if kind == "switch":
+        what = " → ".join(joined(names) for names in (before, after) if names)
+    else:
+        what = f"{kind} {joined(after, nothing='')}".strip()
+    if kind == "run":
+        back = " (which come back when it ends)" if before[1:] else " (which comes back after it)"
+        return f"run {joined(after)}" + (f" in place of {joined(before)}{back}" if before else "")
+    usual = number_in(accepted, "usual_ms")
+    hints = [f"usually {duration(usual / 1000)}"] if usual else []
+    joins = ["already running, joined"] if accepted.get("joined") else []
+    return f"{what}   ({'; '.join([*joins, *hints, 'Ctrl-C detaches'])})"
+
+
+def phase_line(event: Json, glyph: str, spent_s: float) -> str:
+    """`` ✓ stopping aeon       SIGTERM, clean      1.8 s``."""
+    phase = text_in(event, "phase")
+    label = _LABELS.get(phase, phase)
+    if event.get("rolling_back"):
+        label = f"back: {label}"
+    said = text_in(event, "text").partition("\n")[0]
+    if phase == "preflight" and text_in(event, "state") == "failed":
+        said = "refused"  # at once followed by the reasons, a line each
+    return f" {glyph} {label:{_LABEL_WIDTH}} {said:{_TEXT_WIDTH}} {duration(spent_s):>8}"
+
+
+class LineProgress:
+    """For logs and pipes: a line when a phase has ended."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def show(self, event: Json) -> None:
+        """Print the heading and every ended phase."""
+        if text_in(event, "event") == "accepted":
+            self._terminal.line(heading(event))
+        elif text_in(event, "state") in _GLYPHS:
+            self._terminal.line(_ended(event, self._terminal))
+
+    def tick(self) -> None:
+        """Nothing to redraw."""
+
+    def end(self) -> None:
+        """Nothing to tidy up."""
+
+
+class LiveProgress:
+    """For a terminal: the running phase is redrawn until it ends."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._running: Json | None = None
+        self._since_s = 0.0
+        self._frame = 0
+
+    def show(self, event: Json) -> None:
+        """Redraw the running phase, or leave its last line standing."""
+        if text_in(event, "event") == "accepted":
+            self._terminal.line(heading(event))
+        elif text_in(event, "state") in _GLYPHS:
+            self._wipe()
+            self._running = None
+            self._terminal.line(_ended(event, self._terminal))
+        elif text_in(event, "event") == "phase":
+            self._follow(event)
+
+    def tick(self) -> None:
+        """Turn the spinner."""
+        if self._running is not None:
+            self._frame += 1
+            self._draw(self._running)
+
+    def end(self) -> None:
+        """Take a half-drawn line away."""
+        if self._running is not None:
+            self._wipe()
+            self._running = None
+
+    def _follow(self, event: Json) -> None:
+        if self._running is None or text_in(self._running, "phase") != text_in(event, "phase"):
+            self._since_s = time.monotonic() - (number_in(event, "ms") or 0.0) / 1000
+        self._running = event
+        self._draw(event)
+
+    def _draw(self, event: Json) -> None:
+        frames = _SPINNER if self._terminal.unicode else _ASCII_SPINNER
+        frame = frames[self._frame % len(frames)]
+        line = phase_line(event, frame, time.monotonic() - self._since_s)
+        # A line that wraps cannot be redrawn with a carriage return.
+        self._terminal.write(_CLEAR + line[: self._terminal.width() - 1])
+
+    def _wipe(self) -> None:
+        if self._running is not None:
+            self._terminal.write(_CLEAR)
+
+
+class SilentProgress:
+    """For --json: the events themselves are the output."""
+
+    def show(self, event: Json) -> None:
+        """Show nothing."""
+
+    def tick(self) -> None:
+        """Nothing to redraw."""
+
+    def end(self) -> None:
+        """Nothing to tidy up."""
+
+
+def progress_on(terminal: Terminal) -> Progress:
+    """What suits `terminal`."""
+    return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)
+
+
+def _ended(event: Json, terminal: Terminal) -> str:
+    glyph, style = _GLYPHS[text_in(event, "state")]
+    spent_s = (number_in(event, "ms") or 0.0) / 1000
+    return phase_line(event, terminal.paint(glyph, style), spent_s)

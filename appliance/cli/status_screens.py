@@ -1,0 +1,270 @@
+"""The status document as people read it."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from appliance.cli.json_fields import Json, number_in, objects_in, text_in, texts_in
+from appliance.cli.terminal import Style, Terminal
+from appliance.cli.traffic_lines import no_gateway, traffic
+from appliance.planning.status.document import ProfileRow, StatusDocument
+from appliance.planning.wording import age, duration, joined, size, size_of_total
+
+_GLYPHS: Final = {
+    "serving": "●",
+    "loading": "◐",
+    "stopping": "◐",
+    "restarting": "◐",
+    "failed": "✗",
+    "refused": "✗",
+    "stopped": "○",
+}
+_STYLES: Final = {
+    "serving": Style.GREEN,
+    "loading": Style.YELLOW,
+    "stopping": Style.YELLOW,
+    "restarting": Style.YELLOW,
+    "failed": Style.RED,
+    "refused": Style.RED,
+    "stopped": Style.DIM,
+}
+_VERDICT_STYLES: Final = {
+    "serving": Style.PLAIN,
+    "degraded": Style.YELLOW,
+    "nothing": Style.RED,
+}
+_INDENT: Final = "    "
+_SHORT: Final = frozenset({"stopped"})
+"""States that one line says everything about."""
+_GIB: Final = 1 << 30
+_MOST_HOLDERS: Final = 4
+"""By name; a desktop has a dozen small ones."""
+_WORTH_SAYING_BYTES: Final = 512 << 20
+"""What a driver keeps for contexts and displays is in no process's account."""
+_OLD_S: Final = 30.0
+"""Older figures are said to be."""
+
+
+def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> None:
+    """The whole screen of `appliance status`."""
+    terminal.line(header(document))
+    terminal.line()
+    rows = _by_interest(document["profiles"])
+    widths = _widths(rows)
+    vram = _vram_lines(document)
+    for row in rows:
+        _show_profile(row, terminal, widths, now=now)
+        if row["state"] not in _SHORT and (said := traffic(document, row["name"])):
+            terminal.line(f"{_INDENT}{said}")
+        for line in vram.pop(row["name"], ()):
+            terminal.line(f"{_INDENT}{line}")
+    closing = [
+        *vram.pop("", ()),
+        *_run(document, now),
+        *_operations(document),
+        *_unread(document),
+        *no_gateway(document),
+        *_why(document, terminal),
+    ]
+    if closing and rows:
+        terminal.line()
+    for line in closing:
+        terminal.line(line)
+
+
+def show_one(row: ProfileRow, terminal: Terminal, *, now: float) -> None:
+    """The part of the screen about one profile."""
+    _show_profile(row, terminal, _widths([row]), now=now)
+
+
+def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
+    """One line a profile: `appliance list`."""
+    widths = _widths(rows)
+    for row in rows:
+        committed = "committed" if row["committed"] else ""
+        terminal.line(f"{_columns(row, terminal, widths)}  {committed:9}  {row['description']}")
+
+
+def header(document: StatusDocument) -> str:
+    """Host, hardware and supervisor in one line."""
+    parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
+    return " · ".join(parts)
+
+
+def _supervisor(document: StatusDocument) -> str:
+    supervisor = document["supervisor"]
+    if supervisor["state"] == "down":
+        return f"appliance {document['version']}, supervisor down"
+    uptime = supervisor["uptime_s"]
+    since = "" if uptime is None else f" {age(uptime)}"
+    return f"supervisor {document['version']} up{since}"
+
+
+def _memory(memory: Json) -> Iterable[str]:
+    for gpu in objects_in(memory, "gpus"):
+        total, free = number_in(gpu, "total_bytes"), number_in(gpu, "free_bytes")
+        name = text_in(gpu, "name") or "GPU"
+        if total and free is not None:
+            yield f"{name} {size_of_total(total - free, total)}"
+        elif total:
+            yield f"{name} {size(total)}"
+    total, free = number_in(memory, "ram_total_bytes"), number_in(memory, "ram_available_bytes")
+    if total and free is not None:
+        yield f"RAM {size_of_total(total - free, total)}"
+
+
+def _by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
+    """What runs first, then what should, then by name; retired ones last."""
+    return sorted(
+        rows,
+        key=lambda r: (
+            r["state"] in _SHORT and r["mark"] == "retired",
+            r["state"] in _SHORT,
+            not r["committed"],
+            r["name"],
+        ),
+    )
+
+
+def _widths(rows: Iterable[ProfileRow]) -> tuple[int, int]:
+    listed = list(rows)
+    return (
+        max((len(r["name"]) for r in listed), default=0),
+        max((len(_mark(r)) for r in listed), default=0),
+    )
+
+
+def _columns(row: ProfileRow, terminal: Terminal, widths: tuple[int, int]) -> str:
+    state = row["state"]
+    retired = row["mark"] == "retired" and state == "stopped"
+    glyph = terminal.paint("⊘" if retired else _GLYPHS[state], _STYLES[state])
+    name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
+    mark = f"  {_mark(row):{widths[1]}}" if widths[1] else ""
+    shown = terminal.paint(f"{state:10}", _STYLES[state])
+    return f"{glyph} {name}{mark}  {shown}  {row['engine']} {_port(row)}"
+
+
+def _mark(row: ProfileRow) -> str:
+    mark = row["mark"] or ""
+    return "LIVE" if mark == "live" else mark
+
+
+def _port(row: ProfileRow) -> str:
+    endpoint = row["endpoint"]
+    return endpoint.removeprefix("127.0.0.1") if endpoint.startswith("127.") else endpoint
+
+
+def _show_profile(
+    row: ProfileRow, terminal: Terminal, widths: tuple[int, int], *, now: float
+) -> None:
+    since = _since(row["uptime_s"], now) if row["state"] == "serving" else ""
+    terminal.line(f"{_columns(row, terminal, widths)}  {since}")
+    if row["state"] not in _SHORT and row["status_text"]:
+        terminal.line(f"{_INDENT}{row['status_text']}")
+    if row["note"]:
+        terminal.line(f"{_INDENT}{terminal.paint(row['note'], Style.YELLOW)}")
+
+
+def _since(uptime_s: float | None, now: float) -> str:
+    if uptime_s is None:
+        return ""
+    began = time.localtime(now - uptime_s)
+    return f"since {time.strftime('%a %H:%M', began)} ({age(uptime_s)})"
+
+
+def _operations(document: StatusDocument) -> Iterable[str]:
+    running, last = document["operation"], document["last_operation"]
+    if running is not None:
+        elapsed = duration(number_in(running, "elapsed_s") or 0.0)
+        back = "rolling back, " if running.get("rolling_back") else ""
+        said = text_in(running, "text")
+        yield (
+            f"{_what(running)}: {back}{text_in(running, 'phase') or 'starting'}, {elapsed}"
+            f"{f' ({said})' if said else ''}"
+        )
+    elif last is not None:
+        age_s = number_in(last, "age_s")
+        when = f" {age(age_s)} ago" if age_s is not None else ""
+        took = number_in(last, "ms")
+        spent = f" in {duration(took / 1000)}" if took is not None else ""
+        yield f"last: {_what(last)}{when}: {_outcome(last)}{spent}"
+
+
+def _run(document: StatusDocument, now: float) -> Iterable[str]:
+    run = document.get("run")  # absent in the document of an older supervisor
+    if run is not None:
+        state = "" if run["state"] == "running" else f" ({run['state']})"
+        since = _since(run["uptime_s"], now)
+        yield f"run: {run['text']}{state} {since}".rstrip()
+
+
+def _outcome(last: Json) -> str:
+    outcome = text_in(last, "outcome")
+    return outcome if outcome == "done" else f"{outcome} ({text_in(last, 'message')})"
+
+
+def _what(operation: Json) -> str:
+    kind = text_in(operation, "kind")
+    names = joined(texts_in(operation, "target"), nothing="")
+    return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+
+
+def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
+    verdict = document["verdict"]
+    for sentence in verdict["why"]:
+        yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
+
+
+def _unread(document: StatusDocument) -> Iterable[str]:
+    """GPUs that the supervisor could not read, or not lately; without one nobody asked them."""
+    memory = document["memory"] or {}
+    if document["supervisor"]["state"] != "up":
+        return
+    error = text_in(memory, "gpu_error")
+    # A driver that hangs is in the verdict.
+    if error and text_in(memory, "gpu_state") != "hung":
+        yield f"GPUs cannot be read: {error}"
+    age_s = number_in(memory, "sampled_age_s")
+    if objects_in(memory, "gpus") and age_s is not None and age_s > _OLD_S:
+        yield f"GPUs as they were {age(age_s)} ago"
+
+
+def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
+    """Who holds each GPU, by the profile to show it under: the largest that runs; else empty."""
+    gpus = objects_in(document["memory"] or {}, "gpus")
+    shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
+    lines: dict[str, list[str]] = {}
+    for gpu in gpus:
+        holders = objects_in(gpu, "holders")
+        if not holders:
+            continue
+        owners = (text_in(holder, "profile") for holder in holders)
+        owner = next((name for name in owners if name in shown), "")
+        which = f"GPU {number_in(gpu, 'index') or 0:.0f}  " if len(gpus) > 1 else ""
+        lines.setdefault(owner, []).append(f"VRAM    {which}{_vram(gpu, holders)}")
+    return lines
+
+
+def _vram(gpu: Json, holders: Sequence[Json]) -> str:
+    used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
+    amount = size_of_total(used, total) if used is not None and total else "?"
+    return f"{amount}  {' · '.join(_shares(holders, gpu))}"
+
+
+def _shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
+    """GiB by holder, the largest first: a profile once, foreign processes with their pid."""
+    held: dict[str, float | None] = {}
+    for holder in holders:
+        comm = text_in(holder, "comm") or "a process that is gone"
+        label = text_in(holder, "profile") or f"{comm}({number_in(holder, 'pid') or 0:.0f})"
+        more = number_in(holder, "held_bytes")
+        before = held.get(label, 0.0)
+        held[label] = None if more is None or before is None else before + more
+    ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
+    for label, amount in ranked[:_MOST_HOLDERS]:
+        yield label if amount is None else f"{label} {amount / _GIB:.1f}"
+    if rest := ranked[_MOST_HOLDERS:]:
+        yield f"{len(rest)} more {sum(amount or 0 for _, amount in rest) / _GIB:.1f}"
+    unattributed = number_in(gpu, "unattributed_bytes") or 0
+    if unattributed >= _WORTH_SAYING_BYTES:
+        yield f"unattributed {unattributed / _GIB:.1f}"

@@ -1,0 +1,45 @@
+"""`appliance config`."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from appliance.cli.paths import settings_path
+from appliance.cli.terminal import Streams
+from appliance.protocol.control import Exit
+from appliance.settings import as_table, load_settings
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Show the settings in force, check them, or say where they come from."""
+    path = Path(settings_path())
+    if arguments.action == "path":
+        return _say({"path": str(path)}, str(path), arguments, streams)
+    table = as_table(load_settings())
+    if arguments.action == "show":
+        return _say(table, "\n".join(_lines(table)), arguments, streams)
+    exists = "" if path.exists() else " (no such file: every setting has its default)"
+    return _say({"path": str(path), "ok": True}, f"{path}: ok{exists}", arguments, streams)
+
+
+def _say(document: Mapping[str, object], text: str, arguments: Namespace, streams: Streams) -> int:
+    as_json = json.dumps(document, indent=2, ensure_ascii=False)
+    streams.out.line(as_json if arguments.json else text)
+    return int(Exit.OK)
+
+
+def _lines(table: Mapping[str, object]) -> Iterator[str]:
+    """As they would stand in the file; what is not set is a comment. Tables come last, as TOML wants."""
+    inner = {key: value for key, value in table.items() if isinstance(value, dict)}
+    for key, value in table.items():
+        if key not in inner:
+            yield _line(key, value)
+    for key, values in inner.items():
+        yield f"[{key}]"
+        yield from _lines(values)
+
+
+def _line(key: str, value: object) -> str:
+    # JSON's strings, numbers, lists and booleans are TOML's too.
+    return f"# {key} is not set" if value is None else f"{key} = {json.dumps(value)}"

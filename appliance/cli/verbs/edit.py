@@ -1,0 +1,146 @@
+"""`appliance edit`: edit a copy, check it, show the difference, put it in place, apply.
+
+The copy lies in a folder of its own beside copies of the other profiles, so that it is checked
+together with them. A copy with errors is kept and said to be.
+"""
+
+import difflib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.files.durable import read_regular, write_file
+from appliance.adapters.profile_files.loading import SUFFIX
+from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.cli.failures import CliError, need_root
+from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.domain.names import is_profile_name
+from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.profile_specs import layout_of, load_specs, renderable
+from appliance.planning.wording import no_such_profile
+from appliance.protocol.control import Exit
+from appliance.settings import Settings, load_settings
+
+_EDITORS: Final = ("sensible-editor", "editor", "nano", "vi")
+_COLOURS: Final = {"+": Style.GREEN, "-": Style.RED, "@": Style.DIM}
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Edit one profile and apply it."""
+    if os.geteuid() != 0:
+        raise need_root(f"edit {arguments.name}")
+    settings = load_settings()
+    path = _profile_path(settings, arguments.name)
+    before = read_regular(path)
+    if before is None:
+        raise CliError(f"{path} is no regular file: edit what it points to", Exit.CONFIG)
+    with _copies(settings.profiles_dir) as folder:
+        copy = folder / path.name
+        after = _edited(copy, settings, streams)
+        if after == before:
+            streams.out.line("nothing was changed")
+            return int(Exit.OK)
+        _show_difference(path.name, before, after, streams.err if arguments.json else streams.out)
+        if not (arguments.yes or _agreed("put it in place and apply it? [Y/n] ", streams)):
+            raise _kept(copy, "not applied")
+        if read_regular(path) != before:
+            raise _kept(copy, f"{path} was changed by somebody else meanwhile")
+        write_file(path, after, like=path.stat())
+    return int(
+        run_apply(
+            settings,
+            ApplyOptions(as_json=arguments.json),
+            out=streams.out.stream,
+            err=streams.err.stream,
+        )
+    )
+
+
+def _profile_path(settings: Settings, name: str) -> Path:
+    path = settings.profiles_dir / f"{name}{SUFFIX}"
+    if not is_profile_name(name) or not path.exists():
+        known = [p.stem for p in settings.profiles_dir.glob(f"*{SUFFIX}")]
+        raise CliError(no_such_profile(name, known), Exit.NO_SUCH_PROFILE)
+    return path
+
+
+@contextmanager
+def _copies(profiles: Path) -> Iterator[Path]:
+    """A private folder with a copy of every profile; it stays where something went wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="appliance-edit-"))
+    for profile in profiles.glob(f"*{SUFFIX}"):
+        if profile.is_file():
+            shutil.copy(profile, folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _edited(copy: Path, settings: Settings, streams: Streams) -> str:
+    """The copy's text once it is valid. Raises `CliError` when its owner gives up."""
+    while True:
+        _run_editor(copy)
+        if error := _error(copy, settings):
+            streams.err.line(error)
+            # Without a person nobody could correct it: the editor would loop for ever.
+            if not sys.stdin.isatty() or not _agreed("edit it again? [Y/n] ", streams):
+                raise _kept(copy, "not applied", Exit.CONFIG)
+            continue
+        return read_regular(copy) or ""
+
+
+def _run_editor(copy: Path) -> None:
+    command = _editor()
+    try:
+        done = subprocess.run([*command, str(copy)], check=False)  # noqa: S603 - the owner's own editor
+    except OSError as error:
+        raise CliError(
+            f"{command[0]} cannot be run ({error.strerror}): set EDITOR", Exit.FAILED
+        ) from error
+    if done.returncode != 0:
+        raise _kept(copy, f"{command[0]} ended with status {done.returncode}")
+
+
+def _editor() -> list[str]:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if named:
+        return shlex.split(named)
+    found = next((e for e in _EDITORS if shutil.which(e)), None)
+    if found is None:
+        raise CliError("no editor found: set EDITOR", Exit.FAILED)
+    return [found]
+
+
+def _error(copy: Path, settings: Settings) -> str:
+    """What is wrong with the copy, other profiles regarded; empty: nothing."""
+    there = settings.model_copy(update={"profiles_dir": copy.parent})
+    loaded = renderable(load_specs(there), layout_of(there, Systemctl().version()))
+    return loaded.errors.get(copy.stem, "")
+
+
+def _show_difference(name: str, before: str, after: str, out: Terminal) -> None:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"{name} (now)", f"{name} (new)", lineterm=""
+    )
+    for line in lines:
+        out.line(out.paint(line, _COLOURS.get(line[:1], Style.PLAIN)))
+
+
+def _agreed(question: str, streams: Streams) -> bool:
+    """Whether a person says yes; without a person to ask, the command itself was the yes."""
+    if not sys.stdin.isatty():
+        return True
+    streams.err.write(question)
+    answer = sys.stdin.readline()  # empty: the terminal is gone, or Ctrl-D
+    return answer.strip().lower() in {"", "y", "yes"} if answer else False
+
+
+def _kept(copy: Path, why: str, status: Exit = Exit.FAILED) -> CliError:
+    return CliError(f"{why}; your text is kept in {copy}", status)

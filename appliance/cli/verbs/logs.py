@@ -1,0 +1,82 @@
+"""`appliance logs`: journalctl on the right units."""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from collections import deque
+from collections.abc import Sequence
+
+from appliance.cli.box import places_of
+from appliance.cli.catalogue import applied_of
+from appliance.cli.failures import CliError
+from appliance.cli.terminal import Streams
+from appliance.domain.names import SUPERVISOR_UNIT, unit_of
+from appliance.domain.quantities import duration_s
+from appliance.protocol.control import Exit
+
+_LINES = 100
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Become journalctl."""
+    if arguments.name is not None:
+        applied_of(places_of(arguments), arguments.name)
+    streams.out.stream.flush()
+    try:
+        command = journal_command(arguments, terminal=sys.stdout.isatty())
+        os.execvp(command[0], command)  # noqa: S606 - no shell, and this process has no more to do
+    except OSError as error:
+        raise CliError(f"journalctl cannot be run: {error.strerror}", Exit.FAILED) from error
+
+
+def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
+    """The journalctl command line. Raises `OSError` where there is no journalctl."""
+    command = ["journalctl"]
+    if arguments.name is None:
+        command += ["-u", SUPERVISOR_UNIT, "-u", unit_of("*")]
+    else:
+        command += ["-u", unit_of(arguments.name)]
+    command += _window(command, arguments)
+    if arguments.follow:
+        command.append("-f")
+    if arguments.json:
+        command += ["-o", "json"]
+    return command if terminal else [*command, "--no-pager"]
+
+
+def _window(command: Sequence[str], arguments: Namespace) -> tuple[str, ...]:
+    """Which of the entries that `command` selects are shown."""
+    if arguments.since is None:
+        return ("-n", str(_LINES if arguments.lines is None else arguments.lines))
+    since = ("--since", _since(arguments.since))
+    if arguments.lines is None:
+        return since
+    if cursor := _cursor([*command, *since], arguments.lines):
+        # Without --no-tail, following would skip to the last ten.
+        return (f"--cursor={cursor}", "--no-tail")
+    return (*since, "-n", str(arguments.lines))
+
+
+def _cursor(command: Sequence[str], lines: int) -> str | None:
+    """Cursor of the first of the last `lines` entries that `command` selects; None: there is none.
+
+    Given --since, ``journalctl -n`` of systemd 252 counts from the oldest entry; with -r from the
+    newest.
+    """
+    newest = ("-r", "-n", str(lines), "-o", "json", "--output-fields=_PID", "-q", "--no-pager")
+    with subprocess.Popen(  # noqa: S603 - no shell
+        [*command, *newest],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as journal:
+        oldest = deque(journal.stdout or (), maxlen=1)
+    return str(json.loads(oldest[0])["__CURSOR"]) if oldest else None
+
+
+def _since(text: str) -> str:
+    """An age as in ``10m`` becomes journalctl's ``-600s``; anything else is its own business."""
+    seconds = duration_s(text)
+    return text if seconds is None else f"-{seconds:.0f}s"

@@ -1,0 +1,121 @@
+"""`appliance profile validate` and `appliance profile render`."""
+
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.adapters.files.access import follow
+from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.profile_files.loading import SUFFIX, load_profile
+from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.cli.failures import CliError
+from appliance.cli.terminal import Streams
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import unit_of
+from appliance.install.profile_specs import Loaded, context_of, layout_of, load_specs, renderable
+from appliance.planning.profiles.compilation import Source
+from appliance.planning.units.backend_unit import problem, render
+from appliance.planning.units.commands import Layout, UnitSpec
+from appliance.planning.units.specs import spec_of
+from appliance.planning.wording import no_such_profile
+from appliance.protocol.control import Exit
+from appliance.settings import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One profile that was looked at."""
+
+    file: str
+    spec: UnitSpec | None
+    """None: it is wrong."""
+    error: str = ""
+    """Complete lines; empty: it is right."""
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Check profiles, or print the units they make; nothing is installed."""
+    settings = load_settings()
+    layout = layout_of(settings, Systemctl().version())
+    installed = renderable(load_specs(settings), layout)
+    checked = list(_checked(arguments.targets, settings, installed, layout))
+    if arguments.action == "validate":
+        _report(checked, arguments, streams)
+    else:
+        _render(checked, installed, layout, arguments, streams)
+    wrong = [c for c in checked if c.error]
+    if not arguments.json or arguments.action == "render":
+        for one in wrong:
+            streams.err.line(one.error)
+    return int(Exit.CONFIG if wrong else Exit.OK)
+
+
+def _checked(
+    targets: Sequence[str], settings: Settings, installed: Loaded, layout: Layout
+) -> Iterator[Checked]:
+    specs = {spec.applied.name: spec for spec in installed.specs}
+    for target in targets or sorted({*specs, *installed.errors}):
+        if target.endswith(SUFFIX) or "/" in target:
+            yield _file(Path(target), settings, layout)
+        elif target in specs or target in installed.errors:
+            yield Checked(
+                file=f"{target}{SUFFIX}",
+                spec=specs.get(target),
+                error=installed.errors.get(target, ""),
+            )
+        else:
+            known = {*specs, *installed.errors}
+            raise CliError(no_such_profile(target, known), Exit.NO_SUCH_PROFILE)
+
+
+def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
+    """A file anywhere, by itself: a port that another profile has is not its fault."""
+    try:
+        profile = load_profile(path)
+        source = Source(
+            path=str(path.absolute()), sha256=hashlib.sha256(path.read_bytes()).hexdigest()
+        )
+        spec = spec_of(
+            profile,
+            source,
+            context_of(settings),
+            user=settings.backend_user,
+            look=read_model,
+            follow=follow,
+        )
+    except ProfileError as error:
+        return Checked(file=str(path), spec=None, error=str(error))
+    return Checked(file=str(path), spec=spec, error=problem(spec, layout) or "")
+
+
+def _report(checked: Sequence[Checked], arguments: Namespace, streams: Streams) -> None:
+    if arguments.json:
+        document = [{"file": c.file, "ok": not c.error, "error": c.error or None} for c in checked]
+        streams.out.line(json.dumps(document, indent=2, ensure_ascii=False))
+        return
+    for one in checked:
+        if not one.error:
+            streams.out.line(f"{one.file}: ok")
+    if not checked:
+        streams.err.line("there is no profile to check")
+
+
+def _render(
+    checked: Sequence[Checked],
+    installed: Loaded,
+    layout: Layout,
+    arguments: Namespace,
+    streams: Streams,
+) -> None:
+    wanted = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
+    # The others are needed too: a unit names those it excludes.
+    everything = {s.applied.name: s for s in installed.specs} | wanted
+    units = render(list(everything.values()), [], layout)
+    texts = {unit_of(name): units[unit_of(name)] for name in wanted}
+    if arguments.json:
+        streams.out.line(json.dumps(texts, indent=2, ensure_ascii=False))
+    else:
+        streams.out.write("\n".join(texts.values()))

@@ -1,0 +1,183 @@
+"""`appliance run`: a command in place of the models, in the foreground."""
+
+import os
+import select
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Final
+
+from appliance.cli.box import places_of
+from appliance.cli.control_client import Conversation, closing_status
+from appliance.cli.failures import CliError, UnreachableError
+from appliance.cli.json_fields import number_in, text_in
+from appliance.cli.operation_events import Story
+from appliance.cli.progress_lines import FRAME_S, SilentProgress, progress_on
+from appliance.cli.run_caller import SOCKET, HungUp, Launched, passing_on
+from appliance.cli.terminal import Streams, Terminal
+from appliance.protocol.control import Exit, Verb
+
+_KNOCK_S: Final = 0.02
+"""Between two looks whether the launcher listens."""
+_SIGNALLED: Final = 128
+_HANGUP: Final = 129
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Run the command; its exit status is ours."""
+    words = arguments.command
+    command = words[1:] if words[:1] == ["--"] else words
+    if not command:
+        raise CliError("no command: appliance run -- COMMAND", Exit.USAGE)
+    path = places_of(arguments).control_socket
+    request = {
+        "command": os.path.basename(command[0]) or command[0],  # noqa: PTH119 - 7 ms
+        "gpus": arguments.gpus,
+        "drain_s": arguments.drain_s,
+    }
+    conversation = Conversation(path, Verb.RUN, request)
+    raw = streams.err if arguments.json else None
+    progress = SilentProgress() if arguments.json else progress_on(streams.err)
+    story = Story(conversation, path, progress=progress, raw=raw)
+    try:
+        foreground = Foreground(story, path, streams.err, as_json=arguments.json)
+        return foreground.run(command, arguments.gpus)
+    finally:
+        story.close()
+
+
+class Foreground:
+    """One command, from the request for its claim to what serves again.
+
+    Args:
+        story: The operation.
+        path: The control socket.
+        err: Where everything of ours goes: standard output is the command's.
+        as_json: Events go there, and nothing else.
+    """
+
+    def __init__(self, story: Story, path: str, err: Terminal, *, as_json: bool) -> None:
+        self._story = story
+        self._path = path
+        self._err = err
+        self._as_json = as_json
+        self._launched: Launched | None = None
+
+    def run(self, command: Sequence[str], gpus: str | Sequence[int]) -> int:
+        """Live it to its end; the exit status."""
+        try:
+            launched = self._begin(command, gpus)
+            if launched is None:
+                return self._not_begun()
+            self._story.progress.end()
+            with passing_on(launched):
+                status = _attend(launched)
+        except KeyboardInterrupt:
+            return self._cancel()
+        except HungUp:
+            return _HANGUP
+        finally:
+            self._let_go()
+        if self._err.interactive and not self._as_json:
+            self._err.line()  # what the command left unfinished in its last line stays
+        try:
+            ended = self._conclude(status)
+            # Of a command whose end nobody told it is not known that it went well.
+            return int(Exit.FAILED) if status is None and ended == Exit.OK else ended
+        except KeyboardInterrupt:
+            self._say("detached; what served before comes back: appliance wait follows it")
+            return Exit.DETACHED if status is None else status
+        except UnreachableError as error:
+            self._say(f"{error} (what served before comes back when it runs)")
+            return int(error.status) if status is None else status or int(error.status)
+
+    def _begin(self, command: Sequence[str], gpus: str | Sequence[int]) -> Launched | None:
+        """Until the launcher has the claim and waits for our word; None: it will not."""
+        story = self._story
+        while story.closing is None:
+            if self._launched is not None:
+                if self._is_ready(self._launched):
+                    return self._launched
+                continue
+            story.take(_KNOCK_S if story.releasing else FRAME_S)
+            if story.releasing and story.closing is None:
+                self._launched = _connected()
+                if self._launched is not None:
+                    self._launched.ask(command, gpus, story.token)
+        return None
+
+    def _is_ready(self, launched: Launched) -> bool:
+        """Look once at both. A launcher that is gone has told the supervisor why."""
+        story = self._story
+        sources: list[Story | Launched] = [story] if launched.gone else [story, launched]
+        ready, _, _ = select.select(sources, [], [], FRAME_S)
+        if story in ready:
+            story.take(_KNOCK_S)
+        elif not ready:
+            story.progress.tick()
+        if launched not in ready:
+            return False
+        told = list(launched.events())
+        for event in told:
+            if text_in(event, "event") == "progress":
+                story.progress.show(_waiting(text_in(event, "text")))
+        return any(text_in(event, "event") == "ready" for event in told)
+
+    def _cancel(self) -> int:
+        """Ctrl-C before there was a command: back to what served."""
+        self._let_go()
+        self._story.progress.end()
+        self._say("cancelled: what served before comes back")
+        conversation = Conversation(self._path, Verb.CANCEL, {})
+        story = Story(conversation, self._path, progress=self._story.progress, raw=self._story.raw)
+        while story.closing is None:
+            story.take(FRAME_S)
+        story.close()
+        self._say(text_in(story.closing, "message"))
+        return int(Exit.DETACHED)
+
+    def _say(self, text: str) -> None:
+        """A sentence for a person; with events instead it is in the last one."""
+        if not self._as_json:
+            self._err.line(text)
+
+    def _let_go(self) -> None:
+        if self._launched is not None:
+            self._launched.close()
+
+    def _conclude(self, status: int | None) -> int:
+        """Follow the operation to its end. A command's failure outranks one of the way back."""
+        story = self._story
+        while story.closing is None:
+            story.take(FRAME_S)
+        story.progress.end()
+        self._say(text_in(story.closing, "message"))
+        return status or closing_status(story.closing)
+
+    def _not_begun(self) -> int:
+        """A command that was never run is a failure, however the operation ended."""
+        status = self._conclude(None)
+        if status == Exit.OK:
+            self._say("the command was not run")
+        return status or int(Exit.RESTORED)
+
+
+def _connected() -> Launched | None:
+    return Launched.connect(os.environ.get("APPLIANCE_RUN_SOCKET") or SOCKET)
+
+
+def _attend(launched: Launched) -> int | None:
+    """Until the command has ended; None: its launcher has not said how."""
+    launched.go()
+    while not launched.gone:
+        select.select([launched], [], [])
+        for event in launched.events():
+            if text_in(event, "event") == "ended":
+                killed_by = number_in(event, "signal")
+                ended = number_in(event, "exit") or 0.0
+                return int(ended if killed_by is None else _SIGNALLED + killed_by)
+    return None
+
+
+def _waiting(text: str) -> dict[str, object]:
+    """What the launcher waits for, as the phase that it is."""
+    return {"event": "phase", "phase": "release", "state": "progress", "text": text}

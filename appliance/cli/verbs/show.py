@@ -1,0 +1,101 @@
+"""`appliance show`."""
+
+import dataclasses
+import json
+import time
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.files.regular import read_small_file
+from appliance.adapters.peak_files import NEEDS, read_peak
+from appliance.cli.box import places_of, read_status, row_of
+from appliance.cli.catalogue import applied_of
+from appliance.cli.failures import CliError, need_root
+from appliance.cli.json_fields import number_in, objects_in, text_in
+from appliance.cli.paths import Places
+from appliance.cli.status_screens import show_one
+from appliance.cli.terminal import Streams, Terminal
+from appliance.domain.names import unit_of
+from appliance.domain.profile import Applied
+from appliance.planning.need import BoxNeed, need_row, resolve
+from appliance.planning.status.document import StatusDocument
+from appliance.planning.wording import duration, size
+from appliance.protocol.control import Exit
+
+_MOST_BYTES: Final = 1 << 20
+"""Of a unit or a profile."""
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Print everything about one profile, its unit, or its file."""
+    places = places_of(arguments)
+    applied = applied_of(places, arguments.name)
+    if arguments.unit or arguments.config:
+        unit = Path(places.unit_dir, unit_of(applied.name))
+        path = unit if arguments.unit else Path(applied.source_path)
+        return _file(path, arguments, streams.out)
+    document = read_status(places)
+    row = row_of(document, applied.name)
+    need = _need(applied, places, document)
+    if arguments.json:
+        plain = {**row, "applied": _plain(applied), "need": need_row(need)}
+        streams.out.line(json.dumps(plain, indent=2, ensure_ascii=False))
+        return int(Exit.OK)
+    show_one(row, streams.out, now=time.time())
+    for label, value in _facts(applied, need):
+        streams.out.line(f"    {label:12} {value}")
+    return int(Exit.OK)
+
+
+def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
+    try:
+        text = read_small_file(path, _MOST_BYTES, follow_links=True).decode(errors="replace")
+    except FileNotFoundError as error:
+        raise CliError(f"{path} is missing: sudo appliance apply", Exit.FAILED) from error
+    except PermissionError as error:
+        raise need_root(f"show {arguments.name}") from error
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}", Exit.FAILED) from error
+    if arguments.json:
+        out.line(json.dumps({"path": str(path), "text": text}, indent=2, ensure_ascii=False))
+    else:
+        out.write(text if text.endswith("\n") else f"{text}\n")
+    return int(Exit.OK)
+
+
+def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
+    """What it needs, with the peak that was seen, in the memory that the supervisor knows."""
+    memory = document["memory"] or {}
+    totals: dict[int, int] = {}
+    uuids: dict[int, str] = {}
+    for gpu in objects_in(memory, "gpus"):
+        index, total = number_in(gpu, "index"), number_in(gpu, "total_bytes")
+        if index is not None and total:
+            totals[int(index)], uuids[int(index)] = int(total), text_in(gpu, "uuid")
+    peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
+    ram_total = number_in(memory, "ram_total_bytes") or 0
+    return resolve(applied, peak, totals, uuids, int(ram_total))
+
+
+def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
+    yield "description", applied.description or "none"
+    yield "model", applied.model or "none"
+    yield "program", applied.binary
+    yield "serves", ", ".join(applied.served)
+    yield "endpoint", applied.endpoint.socket or f"127.0.0.1:{applied.endpoint.port}"
+    yield "claims", ", ".join(sorted(applied.claim.devices)) or "nothing (shared)"
+    yield "needs VRAM", need.text
+    if len(need.gpus) > 1:
+        yield "", ", ".join(f"GPU {i}: {size(wanted)}" for i, wanted in need.gpus.items())
+    yield "needs RAM", need.ram_text
+    yield "stop within", duration(applied.deadlines.stop_s)
+    yield "drain within", duration(applied.deadlines.drain_s)
+    yield "excludes", ", ".join(applied.conflicts) or "no other profile"
+    yield "profile", applied.source_path
+
+
+def _plain(applied: Applied) -> dict[str, object]:
+    """As JSON can say it: a set of devices becomes a sorted list."""
+    return {**dataclasses.asdict(applied), "claim": sorted(applied.claim.devices)}

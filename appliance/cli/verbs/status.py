@@ -1,0 +1,49 @@
+"""`appliance status`."""
+
+import json
+import time
+from argparse import Namespace
+from typing import Final
+
+from appliance.cli.box import places_of, read_status, row_of
+from appliance.cli.paths import Places
+from appliance.cli.status_screens import show_one, show_status
+from appliance.cli.terminal import Streams, Terminal
+from appliance.planning.status.document import StatusDocument, profile_exit
+
+_WATCH_S: Final = 2.0
+_HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Print the status once, or again and again until Ctrl-C."""
+    places = places_of(arguments)
+    if not arguments.watch:
+        return _once(places, arguments, streams.out, indent=2)
+    while True:
+        if streams.out.interactive and not arguments.json:
+            streams.out.write(_HOME_AND_CLEAR)
+        _once(places, arguments, streams.out, indent=None)
+        time.sleep(_WATCH_S)
+
+
+def _once(places: Places, arguments: Namespace, out: Terminal, *, indent: int | None) -> int:
+    document = read_status(places)
+    if arguments.name is not None:
+        return _one(document, arguments, out, indent=indent)
+    if arguments.json:
+        out.line(json.dumps(document, indent=indent, ensure_ascii=False))
+    else:
+        show_status(document, out, now=time.time())
+    return document["verdict"]["exit"]
+
+
+def _one(
+    document: StatusDocument, arguments: Namespace, out: Terminal, *, indent: int | None
+) -> int:
+    row = row_of(document, arguments.name)
+    if arguments.json:
+        out.line(json.dumps(row, indent=indent, ensure_ascii=False))
+    else:
+        show_one(row, out, now=time.time())
+    return int(profile_exit(row))

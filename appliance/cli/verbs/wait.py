@@ -1,0 +1,107 @@
+"""`appliance wait`: for the running operation, or until the box is in some state."""
+
+import json
+import time
+from argparse import Namespace
+from typing import Final, Literal
+
+from appliance.cli.box import places_of, read_status, row_of
+from appliance.cli.control_client import Conversation, closing_status
+from appliance.cli.failures import (
+    CliError,
+    NotAMemberError,
+    TimedOutError,
+    UnreachableError,
+)
+from appliance.cli.operation_follower import conclude, follower_of
+from appliance.cli.paths import Places
+from appliance.cli.terminal import Streams
+from appliance.planning.status.document import ProfileRow, StatusDocument
+from appliance.planning.wording import duration, joined
+from appliance.protocol.control import Exit, Verb
+
+_LOOK_S: Final = 0.25
+Answer = Literal["yes", "not yet", "never"]
+
+
+def run(arguments: Namespace, streams: Streams) -> int:
+    """Wait; the exit status is the operation's, or 0 once the state is reached."""
+    places = places_of(arguments)
+    if arguments.name is None and arguments.state is None:
+        try:
+            return _follow(places, arguments, streams)
+        except (UnreachableError, NotAMemberError):
+            # Nobody tells about operations: the next best thing is that all is well again.
+            arguments.state = "serving"
+    state = arguments.state or "serving"
+    return _poll(places, arguments, streams, state=state)
+
+
+def _follow(places: Places, arguments: Namespace, streams: Streams) -> int:
+    path = places.control_socket
+    follower = follower_of(path, streams, as_json=arguments.json, timeout_s=arguments.timeout_s)
+    closing = follower.follow(Conversation(path, Verb.ATTACH, {}))
+    if closing is None or arguments.json:
+        return closing_status(closing or {})
+    return conclude(closing, streams)
+
+
+def _poll(places: Places, arguments: Namespace, streams: Streams, *, state: str) -> int:
+    began = time.monotonic()
+    while True:
+        document = read_status(places)
+        answer, sentence = _answer(document, arguments.name, state)
+        if answer == "never":
+            raise CliError(sentence, Exit.FAILED)
+        if answer == "yes":
+            _say(sentence, document, arguments, streams)
+            return int(Exit.OK)
+        waited = time.monotonic() - began
+        if arguments.timeout_s is not None and waited >= arguments.timeout_s:
+            raise TimedOutError(
+                f"{sentence} after {duration(arguments.timeout_s)}: appliance status"
+            )
+        time.sleep(_LOOK_S)
+
+
+def _say(sentence: str, document: StatusDocument, arguments: Namespace, streams: Streams) -> None:
+    if arguments.json:
+        streams.out.line(json.dumps(document, ensure_ascii=False))
+    else:
+        streams.out.line(sentence)
+
+
+def _answer(document: StatusDocument, name: str | None, state: str) -> tuple[Answer, str]:
+    if name is not None:
+        return _about_one(row_of(document, name), state, operation=bool(document["operation"]))
+    if document["operation"] is not None:
+        return "not yet", "an operation is still running"
+    if state == "idle":
+        return "yes", "no operation is running"
+    serving = {r["name"] for r in document["profiles"] if r["state"] == "serving"}
+    missing = [n for n in document["committed"] if n not in serving]
+    if missing:
+        return "not yet", f"{joined(missing)} {_does(missing)} not serve"
+    if not serving:
+        return "never", "nothing serves and nothing is committed: appliance switch NAME"
+    return "yes", f"{joined(sorted(serving))} {_serves(sorted(serving))}"
+
+
+def _about_one(row: ProfileRow, state: str, *, operation: bool) -> tuple[Answer, str]:
+    name, now = row["name"], row["state"]
+    if state == "idle":
+        stopped = now in {"stopped", "failed", "refused"}
+        return ("yes", f"{name} is stopped") if stopped else ("not yet", f"{name} is {now}")
+    if now == "serving":
+        return "yes", f"{name} is serving"
+    if now in {"failed", "refused"} and not operation:
+        return "never", f"{name} {now} ({row['note']}): appliance logs {name}"
+    return "not yet", f"{name} is {now}"
+
+
+def _does(names: list[str]) -> str:
+    return "does" if len(names) == 1 else "do"
+
+
+def _serves(names: list[str]) -> str:
+    return "is serving" if len(names) == 1 else "are serving"

@@ -1,0 +1,90 @@
+"""Any program that serves HTTP on the port or socket it is told."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from appliance.domain.problems import Problem
+from appliance.domain.spec import CommandOptions, Profile
+from appliance.engines import refused_arguments as why
+from appliance.engines.rendering import LOOPBACK, Launch, LaunchContext, environment
+
+_PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model)\}")
+_ANYWHERE: Final = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])|\[::\]|\A::\Z|=::\Z")
+_HOST_OPTIONS: Final = frozenset({"--host", "--hostname", "--listen", "--bind", "--address", "-H"})
+_LOCAL: Final = frozenset({LOOPBACK, "localhost", "::1", "[::1]", "{host}", "{socket}"})
+_REFUSED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("--api-key", "--api-token", "--token", "--password"), why.KEY),
+    **dict.fromkeys(("--api-prefix", "--fastapi-root-path", "--root-path"), why.PREFIX),
+}
+
+
+def render(profile: Profile, options: CommandOptions, context: LaunchContext) -> Launch:
+    """The launch of a command profile."""
+    values = _values(profile)
+    argv = (_PLACEHOLDER.sub(lambda m: values[m[1]], word) for word in options.argv)
+    return Launch(
+        argv=tuple(argv),
+        environment=environment(profile, context),
+        health_path=options.health,
+    )
+
+
+def _values(profile: Profile) -> Mapping[str, str]:
+    port, socket = profile.endpoint.port, profile.endpoint.socket
+    return {
+        "host": LOOPBACK,
+        "model": profile.model,
+        "port": "" if port is None else str(port),
+        "socket": socket or "",
+    }
+
+
+def problems(profile: Profile, options: CommandOptions) -> tuple[Problem, ...]:
+    """What a command must not do."""
+    return (*_argv_problems(profile, options), *_common_problems(profile))
+
+
+def _argv_problems(profile: Profile, options: CommandOptions) -> Iterator[Problem]:
+    text = " ".join(options.argv)
+    wanted = "port" if profile.endpoint.socket is None else "socket"
+    other = "socket" if wanted == "port" else "port"
+    if f"{{{wanted}}}" not in text:
+        missing = f"no {{{wanted}}} in argv: the program would not know where to listen"
+        yield Problem(where=("command", "argv"), text=missing)
+    if f"{{{other}}}" in text:
+        unset = f"argv names {{{other}}}, the profile sets {wanted}"
+        yield Problem(where=("command", "argv"), text=unset)
+    if "{model}" in text and not profile.model:
+        yield Problem(where=("command", "argv"), text="argv names {model}: set the key model")
+    for place, word in enumerate(options.argv):
+        following = options.argv[place + 1] if place + 1 < len(options.argv) else ""
+        if reason := _refusal(word, following):
+            yield Problem(where=("command", "argv", place), text=reason)
+
+
+def _refusal(word: str, following: str) -> str | None:
+    option, given, value = word.partition("=")
+    address = value if given else following
+    if _ANYWHERE.search(word):
+        return f'"{word}" is refused: {why.HOST}'
+    if option in _HOST_OPTIONS and address.rpartition(":{port}")[0] not in _LOCAL:
+        if address in _LOCAL:
+            return None
+        return f'"{option} {address}" is refused: {why.HOST}; write {{host}}'
+    reason = _REFUSED.get(option.replace("_", "-"))
+    return None if reason is None else f'"{option}" is refused: {reason}'
+
+
+_UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative", "ctx", "parallel")
+
+
+def _common_problems(profile: Profile) -> Iterator[Problem]:
+    for key in _UNUSED:
+        if getattr(profile, key) is not None:
+            text = f"a command says this itself: remove {key}, and put it into argv"
+            yield Problem(where=(key,), text=text)
+    if profile.binary:
+        yield Problem(where=("binary",), text="the program is the first of argv: remove binary")
+    if profile.extra_args:
+        yield Problem(where=("extra_args",), text="put them into argv: remove extra_args")

@@ -1,0 +1,305 @@
+"""llama-server, the HTTP server of llama.cpp.
+
+Options as its own help listed them in October 2026; ``legacy_options`` spells them as builds
+from before June 2026 did (``--mlock``, no CORS options, a number for all layers).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from appliance.domain.problems import Problem
+from appliance.domain.spec import LlamaServerOptions, Profile, Thinking
+from appliance.engines import refused_arguments as why
+from appliance.engines.rendering import (
+    LOOPBACK,
+    Launch,
+    LaunchContext,
+    cpu_mask,
+    environment,
+    hf_repository,
+    hf_variables,
+    switch,
+    words,
+)
+
+KV_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_DEFAULT_BATCH: Final = 2048
+_ALL_LAYERS_LEGACY: Final = "999"
+_SPECULATIVE: Final = {
+    "dflash": "draft-dflash",
+    "eagle3": "draft-eagle3",
+    "mtp": "draft-mtp",
+    "ngram": "ngram-simple",
+}
+
+
+def render(profile: Profile, options: LlamaServerOptions, context: LaunchContext) -> Launch:
+    """The launch of a llama-server profile."""
+    return Launch(
+        argv=(
+            profile.binary,
+            *_model(profile, options),
+            *_capacity(profile, options),
+            *_placement(profile, options),
+            *_processors(options),
+            *_behaviour(profile, options),
+            *profile.extra_args,
+            *_ours(profile, options),
+        ),
+        environment=environment(profile, context, hf_variables(profile, context)),
+        health_path="/health",
+    )
+
+
+def _model(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    repository = hf_repository(profile.model)
+    yield from ("--model", profile.model) if repository is None else ("--hf-repo", repository)
+    yield from words("--mmproj", options.mmproj)
+    names = profile.models[:1] if options.legacy_options else profile.models
+    yield from ("--alias", ",".join(names))
+
+
+def _capacity(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    parallel = profile.parallel or 1
+    # -c is divided among the slots unless they share one cache: ctx is what one request gets.
+    total = (profile.ctx or 0) * (1 if options.kv_unified else parallel)
+    yield from ("--ctx-size", str(total), "--parallel", str(parallel))
+    yield from switch("--kv-unified", on=options.kv_unified)
+    if profile.kv is not None:
+        yield from ("--cache-type-k", profile.kv.k, "--cache-type-v", profile.kv.v)
+    yield from words("--batch-size", options.batch)
+    yield from words("--ubatch-size", options.ubatch)
+    yield from words("--cache-ram", options.cache_ram_mib)
+
+
+def _placement(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    layers = options.gpu_layers
+    if layers is None:
+        layers = 0 if profile.gpus == () else "all"
+    everything = _ALL_LAYERS_LEGACY if options.legacy_options else "all"
+    yield from ("--gpu-layers", everything if layers == "all" else str(layers))
+    if profile.gpus == ():
+        yield from ("--device", "none")
+    if options.cpu_experts == "all":
+        yield "--cpu-moe"
+    elif options.cpu_experts:
+        # --n-cpu-moe takes the first layers; only a tensor override can name the last ones.
+        wanted = "|".join(map(str, options.cpu_experts))
+        yield from ("--override-tensor", rf"blk\.({wanted})\.ffn_.*_exps\.=CPU")
+    yield from words("--moe-cache-mib", options.expert_cache_mib)
+    yield from words("--split-mode", options.split_mode)
+    if options.tensor_split:
+        yield from ("--tensor-split", ",".join(f"{part:g}" for part in options.tensor_split))
+
+
+def _processors(options: LlamaServerOptions) -> Iterator[str]:
+    yield from words("--threads", options.threads)
+    if options.cpus:
+        yield from ("--cpu-mask", cpu_mask(options.cpus))
+    if options.cpu_strict:
+        yield from ("--cpu-strict", "1")
+    if options.mlock:
+        yield from ("--mlock",) if options.legacy_options else ("--load-mode", "mmap+mlock")
+
+
+def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    yield from words("--flash-attn", options.flash_attn)
+    yield from switch("--embedding", on=options.embedding)
+    if profile.thinking is not None:
+        # The budget works on old builds and new ones, whatever the template calls the switch.
+        budget = "0" if profile.thinking is Thinking.OFF else "-1"
+        yield from ("--reasoning-budget", budget)
+    if profile.speculative is not None:
+        method = profile.speculative.method
+        yield from ("--spec-type", _SPECULATIVE.get(method, method))
+        yield from ("--spec-draft-n-max", str(profile.speculative.tokens))
+
+
+def _ours(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
+    yield from ("--fit", "off", "--metrics", "--offline")
+    if not options.legacy_options:
+        yield from ("--cors-origins", _own_origin(profile), "--no-cors-credentials")
+    if profile.endpoint.socket is not None:
+        yield from ("--host", profile.endpoint.socket)
+    else:
+        yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
+
+
+def _own_origin(profile: Profile) -> str:
+    """An origin that only the server's own pages have. "localhost" would let every port in."""
+    return f"http://{LOOPBACK}:{profile.endpoint.port or 0}"
+
+
+_FITTING: Final = "nothing is fitted behind your back: set ctx and gpu_layers"
+_OTHER_MODELS: Final = "one profile, one model: write another profile"
+_PRESETS: Final = "it sets a model and its options unseen: write them here"
+_VERBOSE: Final = "at this level prompts are logged"
+
+# The options of build b11549.
+RULES: Final = why.ArgumentRules(
+    families={
+        "--cors-": why.CORS,
+        "--fim-qwen-": _PRESETS,
+        "--gpt-oss-": _PRESETS,
+        "--mcp-servers-": why.TOOLS,
+        "--models-": _OTHER_MODELS,
+        "--no-cors-": why.CORS,
+        "--no-models-": _OTHER_MODELS,
+        "--ssl-": why.TLS,
+        "--tools": why.TOOLS,
+        "--vision-gemma-": _PRESETS,
+    },
+    refused={
+        "--agent": why.TOOLS,
+        "-ag": why.TOOLS,
+        "--api-key": why.KEY,
+        "--api-key-file": why.KEY,
+        "--api-prefix": why.PREFIX,
+        "--docker-repo": why.OFFLINE,
+        "-dr": why.OFFLINE,
+        "--embd-gemma-default": _PRESETS,
+        "--fit": _FITTING,
+        "-fit": _FITTING,
+        "--fit-ctx": _FITTING,
+        "-fitc": _FITTING,
+        "--fit-target": _FITTING,
+        "-fitt": _FITTING,
+        "--hf-token": why.KEY,
+        "-hft": why.KEY,
+        "--host": why.HOST,
+        "-H": why.HOST,
+        "--log-file": why.PRIVATE,
+        "--log-prompts-dir": why.PRIVATE,
+        "--log-verbose": _VERBOSE,
+        "--log-verbosity": _VERBOSE,
+        "--lookup-cache-dynamic": why.PRIVATE,
+        "-lcd": why.PRIVATE,
+        "-lv": _VERBOSE,
+        "--media-path": "requests would read this machine's files",
+        "--metrics": why.METRICS,
+        "--mmproj-url": why.OFFLINE,
+        "-mmu": why.OFFLINE,
+        "--model-url": why.OFFLINE,
+        "-mu": why.OFFLINE,
+        "--offline": why.OFFLINE,
+        "--path": "it serves files of this machine",
+        "--port": why.PORT,
+        "--props": why.CLIENTS,
+        "--reuse-port": "two servers on one port would hide each other",
+        "--rpc": why.LISTENER,
+        "--server-base": why.LISTENER,
+        "--slot-save-path": why.PRIVATE,
+        "--sleep-idle-seconds": "the model would leave memory while it counts as serving",
+        "--ui-mcp-proxy": why.TOOLS,
+        "-v": _VERBOSE,
+        "--verbose": _VERBOSE,
+        "--verbose-prompt": _VERBOSE,
+        "--verbosity": _VERBOSE,
+        "--webui-mcp-proxy": why.TOOLS,
+    },
+    keys={
+        "--alias": "served",
+        "-a": "served",
+        "--batch-size": "[llama-server] batch",
+        "-b": "[llama-server] batch",
+        "--cache-ram": "[llama-server] cache_ram",
+        "-cram": "[llama-server] cache_ram",
+        "--cache-type-k": "kv",
+        "-ctk": "kv",
+        "--cache-type-v": "kv",
+        "-ctv": "kv",
+        "--cpu-mask": "[llama-server] cpus",
+        "-C": "[llama-server] cpus",
+        "--cpu-strict": "[llama-server] cpu_strict",
+        "--cpu-range": "[llama-server] cpus",
+        "-Cr": "[llama-server] cpus",
+        "--ctx-size": "ctx",
+        "-c": "ctx",
+        "--device": "gpus",
+        "-dev": "gpus",
+        "--draft": "speculative",
+        "--draft-max": "speculative",
+        "--draft-n": "speculative",
+        "--embedding": "[llama-server] embedding",
+        "--embeddings": "[llama-server] embedding",
+        "--flash-attn": "[llama-server] flash_attn",
+        "-fa": "[llama-server] flash_attn",
+        "--gpu-layers": "[llama-server] gpu_layers",
+        "--n-gpu-layers": "[llama-server] gpu_layers",
+        "-ngl": "[llama-server] gpu_layers",
+        "--hf-repo": "model",
+        "-hf": "model",
+        "-hfr": "model",
+        "--kv-unified": "[llama-server] kv_unified",
+        "-kvu": "[llama-server] kv_unified",
+        "--no-kv-unified": "[llama-server] kv_unified",
+        "-no-kvu": "[llama-server] kv_unified",
+        "--load-mode": "[llama-server] mlock",
+        "-lm": "[llama-server] mlock",
+        "--mlock": "[llama-server] mlock",
+        "--mmproj": "[llama-server] mmproj",
+        "-mm": "[llama-server] mmproj",
+        "--model": "model",
+        "-m": "model",
+        "--moe-cache-mib": "[llama-server] expert_cache_mib",
+        "--parallel": "parallel",
+        "-np": "parallel",
+        "--reasoning": "thinking",
+        "-rea": "thinking",
+        "--reasoning-budget": "thinking",
+        "--spec-default": "speculative",
+        "--spec-draft-n-max": "speculative",
+        "--spec-type": "speculative",
+        "--split-mode": "[llama-server] split_mode",
+        "-sm": "[llama-server] split_mode",
+        "--tensor-split": "[llama-server] tensor_split",
+        "-ts": "[llama-server] tensor_split",
+        "--threads": "[llama-server] threads",
+        "-t": "[llama-server] threads",
+        "--ubatch-size": "[llama-server] ubatch",
+        "-ub": "[llama-server] ubatch",
+    },
+)
+
+
+def problems(profile: Profile, options: LlamaServerOptions) -> tuple[Problem, ...]:
+    """What llama-server cannot do, or must not be asked to."""
+    return (
+        *why.argument_problems(profile, RULES),
+        *_common_problems(profile, options),
+        *_table_problems(profile, options),
+    )
+
+
+def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
+    if profile.tool_parser is not None:
+        text = "llama-server reads tool calls by the model's own template: remove tool_parser"
+        yield Problem(where=("tool_parser",), text=text)
+    for side in () if profile.kv is None else (profile.kv.k, profile.kv.v):
+        if side not in KV_TYPES:
+            text = f'kv "{side}" is unknown to llama-server: use one of {", ".join(KV_TYPES)}'
+            yield Problem(where=("kv",), text=text)
+            break
+    if profile.speculative is not None and options.legacy_options:
+        text = "builds from before June 2026 spell this differently: remove legacy_options"
+        yield Problem(where=("speculative",), text=text)
+    socket = profile.endpoint.socket
+    if socket is not None and not socket.endswith(".sock"):
+        text = "llama-server takes an address for a socket only when it ends in .sock"
+        yield Problem(where=("socket",), text=text)
+
+
+def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
+    batch = options.batch or _DEFAULT_BATCH
+    if options.ubatch is not None and options.ubatch > batch:
+        text = f"ubatch {options.ubatch} is above batch {batch}, which would clamp it: raise batch"
+        yield Problem(where=("llama-server", "ubatch"), text=text)
+    if profile.gpus == () and options.gpu_layers not in {None, 0}:
+        text = "this profile claims no GPU: set gpus, or remove gpu_layers"
+        yield Problem(where=("llama-server", "gpu_layers"), text=text)
+    if profile.gpus == () and options.cpu_experts:
+        text = "without GPUs everything is in host RAM: remove cpu_experts"
+        yield Problem(where=("llama-server", "cpu_experts"), text=text)
+    if options.kv_unified and profile.parallel in {None, 1}:
+        text = "one request at a time has nothing to share: set parallel, or remove kv_unified"
+        yield Problem(where=("llama-server", "kv_unified"), text=text)

@@ -1,0 +1,176 @@
+"""Arguments and variables that an owner may not add, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from appliance.domain.problems import Problem
+from appliance.domain.spec import Profile
+
+HOST: Final = "the address is always the appliance's: a backend listens on loopback only"
+PORT: Final = "set port or socket at the top of the profile"
+KEY: Final = "a secret would show in the process list: the front holds the keys"
+TLS: Final = "a backend speaks plain HTTP on loopback: the front ends TLS"
+CONFIG: Final = "a file of options would override this one unseen: write them here"
+CORS: Final = "CORS stays shut: browsers go through the front"
+TOOLS: Final = "a backend runs no tools and asks no tool server"
+LISTENER: Final = "it opens another listener or reaches another machine"
+PREFIX: Final = "it moves the health path away from where it is watched"
+METRICS: Final = "metrics are always on"
+OFFLINE: Final = "a start never fetches anything"
+PRIVATE: Final = "prompts and answers are never written to a log or to disk"
+SHARDS: Final = "GPUs are counted from tensor_parallel and pipeline_parallel: set those"
+OTHER_BOXES: Final = "a backend runs on this machine alone"
+ENDPOINTS: Final = "it opens endpoints that change a running server"
+CLIENTS: Final = "clients would decide what the profile decides"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentRules:
+    """What an engine's command line may not be given through ``extra_args``."""
+
+    refused: Mapping[str, str]
+    """Option to reason."""
+    keys: Mapping[str, str]
+    """Option to the key of the profile that writes it."""
+    families: Mapping[str, str] = field(default_factory=dict)
+    """Beginning of options to reason: the next release may add another one of the kind."""
+    argparse: bool = False
+    """The engine reads options with Python's argparse: an unambiguous beginning stands for the
+    whole, ``-n2`` for ``-n 2`` and ``--no-x`` for the opposite of ``--x``."""
+
+    def refusal(self, argument: str) -> str | None:
+        """Why `argument` is not accepted, as one sentence; None: it is, or is no option."""
+        if argument == "--":
+            return '"--" would end the options before ours'
+        if not argument.startswith("-"):
+            return None
+        option = _canonical(argument)
+        for known in self._meanings(option):
+            if reason := self.refused.get(known, self.families.get(known)):
+                return f'"{option}" is refused: {reason}'
+            if key := self.keys.get(known):
+                return f'"{option}" is written from the key {key}: use that'
+        return None
+
+    def _meanings(self, option: str) -> Iterator[str]:
+        """The options and families that `option` may be."""
+        yield option
+        yield from (f for f in self.families if option.startswith(f))
+        if self.argparse:
+            known = (*self.refused, *self.keys, *self.families)
+            yield from (k for k in known if k.startswith(option) or _holds_value(option, k))
+            if option.startswith("--no-"):
+                yield from self._meanings(f"--{option.removeprefix('--no-')}")
+
+
+def _holds_value(argument: str, option: str) -> bool:
+    """Whether `argument` is the short `option` and its value in one word, such as ``-n2``."""
+    return len(option) == len("-n") and argument.startswith(option)
+
+
+def _canonical(argument: str) -> str:
+    """The option's name: engines take ``--a_b``, ``--a-b``, ``--a-b=c`` and ``--a-b.key=c`` alike."""
+    name = argument.partition("=")[0].partition(".")[0]
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
+def argument_problems(profile: Profile, rules: ArgumentRules) -> Iterator[Problem]:
+    """Refused arguments among the profile's ``extra_args``."""
+    if profile.extra_args and not profile.extra_args[0].startswith("-"):
+        text = (
+            f'"{profile.extra_args[0]}" would belong to the option before it: begin with an option'
+        )
+        yield Problem(where=("extra_args", 0), text=text)
+    for place, argument in enumerate(profile.extra_args):
+        if reason := rules.refusal(argument):
+            yield Problem(where=("extra_args", place), text=reason)
+
+
+_LISTENS: Final = f"variables cannot move the address: {HOST}"
+_GPUS: Final = "the GPUs are chosen by the key gpus"
+_SYSTEMD: Final = "it belongs to systemd"
+_LOOPBACK: Final = "workers talk to each other on loopback only"
+_SECRET: Final = "unit files are readable by everybody: no secrets in [env]"  # noqa: S105 - a sentence
+
+_REPORTS: Final = "nothing is reported to anybody"
+_CONFIGURATION: Final = "a backend reads no configuration that the profile does not show"
+_OTHER_PROGRAM: Final = "another program would serve than the one that is watched"
+
+_VARIABLES: Final[Mapping[str, str]] = {
+    "CUDA_DEVICE_ORDER": _GPUS,
+    "CUDA_VISIBLE_DEVICES": _GPUS,
+    "DO_NOT_TRACK": _REPORTS,
+    "GLOO_SOCKET_IFNAME": _LOOPBACK,
+    "HF_HUB_DISABLE_TELEMETRY": _REPORTS,
+    "HF_HUB_OFFLINE": OFFLINE,
+    "HF_TOKEN": _SECRET,
+    "HIP_VISIBLE_DEVICES": _GPUS,
+    "HOST": _LISTENS,
+    "HUGGING_FACE_HUB_TOKEN": _SECRET,
+    "INVOCATION_ID": _SYSTEMD,
+    "LLAMA_API_KEY": _SECRET,
+    "MAINPID": _SYSTEMD,
+    "MASTER_ADDR": _LOOPBACK,
+    "MASTER_PORT": _LOOPBACK,
+    "NCCL_SOCKET_IFNAME": _LOOPBACK,
+    "NOTIFY_SOCKET": _SYSTEMD,
+    "NVIDIA_VISIBLE_DEVICES": _GPUS,
+    "PYTHONINSPECT": _CONFIGURATION,
+    "PYTHONNOUSERSITE": _CONFIGURATION,
+    "PYTHONSAFEPATH": _CONFIGURATION,
+    "PYTHONSTARTUP": _CONFIGURATION,
+    "PYTHONUSERBASE": _CONFIGURATION,
+    "SGLANG_HOST_IP": _LISTENS,
+    "SGLANG_PORT": _LISTENS,
+    "TRANSFORMERS_OFFLINE": OFFLINE,
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "messages could run code",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": LISTENER,
+    "VLLM_API_KEY": _SECRET,
+    "VLLM_CONFIG_ROOT": _CONFIGURATION,
+    "VLLM_DO_NOT_TRACK": _REPORTS,
+    "VLLM_HOST_IP": _LISTENS,
+    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would be taken for one that serves",
+    "VLLM_LOGGING_CONFIG_PATH": _CONFIGURATION,
+    "VLLM_LOOPBACK_IP": _LISTENS,
+    "VLLM_MODEL_REDIRECT_PATH": _CONFIGURATION,
+    "VLLM_NO_USAGE_STATS": _REPORTS,
+    "VLLM_PORT": _LISTENS,
+    "VLLM_RPC_BASE_PATH": _LISTENS,
+    "VLLM_RUST_FRONTEND_PATH": _OTHER_PROGRAM,
+    "VLLM_SERVER_DEV_MODE": ENDPOINTS,
+    "VLLM_TRACE_FUNCTION": PRIVATE,
+    "VLLM_USAGE_STATS_SERVER": _REPORTS,
+    "VLLM_USE_RUST_FRONTEND": _OTHER_PROGRAM,
+    "XDG_CONFIG_HOME": _CONFIGURATION,
+}
+_VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
+    "LISTEN_": _SYSTEMD,
+    "LLAMA_ARG_": "it would set an option unseen: use a key or extra_args",
+    "LLAMA_LOG_": PRIVATE,
+    "OTEL_": LISTENER,
+    "RAY_": OTHER_BOXES,
+    "SGLANG_GRPC_": LISTENER,
+    "UVICORN_": _LISTENS,
+    "VLLM_DEBUG_LOG_": PRIVATE,
+    "VLLM_DP_": SHARDS,
+    "VLLM_EC_SIDE_CHANNEL_": LISTENER,
+    "VLLM_MOONCAKE_": LISTENER,
+    "VLLM_NIXL_": LISTENER,
+    "VLLM_RAY_": OTHER_BOXES,
+    "WATCHDOG_": _SYSTEMD,
+}
+
+
+def variable_refusal(name: str) -> str | None:
+    """Why the variable `name` may not be set by a profile, as one sentence; None: it may."""
+    families = (why for start, why in _VARIABLE_FAMILIES.items() if name.startswith(start))
+    reason = _VARIABLES.get(name) or next(families, None)
+    return None if reason is None else f'"{name}" is refused: {reason}'
+
+
+def variable_problems(profile: Profile) -> Iterator[Problem]:
+    """Refused variables in the profile's [env]."""
+    for name in profile.env:
+        if reason := variable_refusal(name):
+            yield Problem(where=("env", name), text=reason)

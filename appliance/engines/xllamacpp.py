@@ -1,0 +1,54 @@
+"""The embedded engine: llama.cpp's own server from a wheel, run by our interpreter."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from appliance.domain.problems import Problem
+from appliance.domain.spec import Profile, XllamacppOptions
+from appliance.engines.rendering import Launch, LaunchContext, environment
+
+PACKAGED_MODEL: Final = "smollm2"
+_DEFAULT_CTX: Final = 2048
+
+
+def render(profile: Profile, options: XllamacppOptions, context: LaunchContext) -> Launch:
+    """The launch of an embedded profile."""
+    return Launch(
+        argv=(
+            *(f"{context.prefix}/bin/python", "-I", "-m", "appliance.launch.embedded"),
+            *("--port", str(profile.endpoint.port), "--model", profile.model),
+            *("--ctx", str(profile.ctx or _DEFAULT_CTX)),
+            *("--parallel", str(profile.parallel or 1)),
+            *("--threads", str(options.threads or context.threads)),
+            *("--alias", profile.models[0]),
+        ),
+        environment=environment(profile, context),
+        health_path="/health",
+    )
+
+
+_UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative")
+
+
+def problems(profile: Profile) -> tuple[Problem, ...]:
+    """What the embedded engine cannot do."""
+    return tuple(_problems(profile))
+
+
+def _problems(profile: Profile) -> Iterator[Problem]:
+    for key in _UNUSED:
+        if getattr(profile, key) is not None:
+            yield Problem(where=(key,), text=f"the embedded engine has no {key}: remove it")
+    if profile.extra_args:
+        text = "the embedded engine takes no further arguments: use engine llama-server"
+        yield Problem(where=("extra_args",), text=text)
+    if profile.binary:
+        text = "the embedded engine is part of the appliance: remove binary"
+        yield Problem(where=("binary",), text=text)
+    if profile.gpus != ():
+        yield Problem(where=("gpus",), text="the embedded engine runs on the CPU: set gpus = []")
+    if profile.endpoint.socket is not None:
+        yield Problem(where=("socket",), text="the embedded engine listens on a port: set port")
+    if len(profile.models) > 1:
+        text = "the embedded engine answers to one name only: keep one"
+        yield Problem(where=("served",), text=text)

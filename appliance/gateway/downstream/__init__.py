@@ -1,0 +1,1 @@
+"""Connections of clients: listeners, TLS, peers."""

@@ -1,0 +1,165 @@
+"""TLS server: counts a client as a connection from the moment it is accepted.
+
+    accepted --> handshake --> ClientConnection
+                     '-------> closed: failed, too slow, or gave way to another client
+
+asyncio's own server shows a connection to its protocol only after the handshake: ten seconds of
+50 to 80 KiB for each client that connects and stays silent, which no limit would see.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from appliance.domain.gateway import Refusal
+from appliance.gateway.downstream.peers import NOBODY, Peers
+from appliance.gateway.relay.shared_room import Guest
+from appliance.planning.routing.fair_share import Share, Use
+
+_log = logging.getLogger(__name__)
+
+_HANDSHAKE_S: Final = 10.0
+_NO_FILES_S: Final = 0.5
+"""Pause after an accept that failed: accept(2) fails at once again while descriptors are short."""
+
+
+class ConnectionCounter(Protocol):
+    """Counts connections of all kinds against one limit: `Front`."""
+
+    peers: Peers
+
+    def joined(self, client: Guest) -> Refusal | None:
+        """Count a connection; a refusal when there are too many and none gives way."""
+        ...
+
+    def left(self, client: Guest) -> None:
+        """Count a connection no more."""
+        ...
+
+
+class TlsServer:
+    """TLS server on one listening socket.
+
+    Args:
+        listener: Listening socket; closed with the server.
+        context: Certificate and key.
+        counter: Counts each connection, handshakes included.
+        make_protocol: Makes the protocol that a connection has after its handshake.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        counter: ConnectionCounter,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        self._listener = listener
+        self._listener.setblocking(False)  # noqa: FBT003 - has no keyword
+        self._context = context
+        self._counter = counter
+        self._make_protocol = make_protocol
+        self._accepting = asyncio.ensure_future(self._accept_all())
+
+    def close(self) -> None:
+        """Accept no more; handshakes under way go on."""
+        self._accepting.cancel()
+        self._listener.close()
+
+    async def _accept_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listener)
+            except OSError as error:
+                _log.warning("a TLS client cannot be accepted: %s", error.strerror)
+                await asyncio.sleep(_NO_FILES_S)
+                continue
+            Handshake(accepted, self._counter, self._make_protocol).start(self._context)
+
+
+class Handshake(asyncio.Protocol):
+    """TLS handshake of one client, as one of the connections that share the gateway's room.
+
+    Args:
+        accepted: Socket of the client; taken over.
+        counter: Counts the handshake until it has ended.
+        make_protocol: Makes the protocol that follows.
+    """
+
+    local = False
+    """A client of another machine: this machine's clients are served in the clear, on loopback."""
+
+    def __init__(
+        self,
+        accepted: socket.socket,
+        counter: ConnectionCounter,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        self._socket = accepted
+        self._counter = counter
+        self._make_protocol = make_protocol
+        self._task: asyncio.Task[None] | None = None
+        self._ends_s: float | None = None
+        try:
+            own, peer = accepted.getsockname(), accepted.getpeername()
+        except OSError:
+            own = peer = None
+        self.owner = NOBODY if peer is None else counter.peers.owner(peer, own)
+
+    def start(self, context: ssl.SSLContext) -> None:
+        """Count the connection and begin; the protocol that follows is told of any refusal."""
+        self._task = asyncio.ensure_future(self._shake_hands(context))
+        self._task.add_done_callback(self._ended)
+        self._counter.joined(self)
+
+    async def _shake_hands(self, context: ssl.SSLContext) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self, self._socket, ssl=context, ssl_handshake_timeout=_HANDSHAKE_S
+            )
+        except OSError as error:
+            # ssl.SSLError is one: whoever scans a port causes many.
+            _log.debug("TLS handshake with %s failed: %s", self.owner, error)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._counter.left(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Give the connection, now encrypted, to the protocol that follows."""
+        self._counter.left(self)
+        protocol = self._make_protocol()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+    # What the room for all connections asks.
+
+    def share(self, number: int) -> Share:  # noqa: ARG002 - the oldest handshake gives way first
+        """Share of the connections: a request of which nothing has come yet."""
+        return Share(self.owner, 1, Use.READING, 0.0)
+
+    def bytes_share(self, number: int) -> Share | None:  # noqa: ARG002
+        """Share of the buffered bytes: none."""
+        return None
+
+    def give_way(self, why: Refusal) -> None:  # noqa: ARG002 - nothing can be said before TLS
+        """Close the connection for another client."""
+        self.abort()
+
+    def end_soon(self, at_s: float) -> None:
+        """Close at a time of the event loop's clock, unless the handshake has ended before."""
+        self._ends_s = at_s
+
+    def expire_if_due(self, now_s: float) -> None:
+        """Close the connection if its time is over."""
+        if self._ends_s is not None and now_s >= self._ends_s:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection now: the handshake fails at the end of input."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,1 @@
+"""Requests between client and engine: exchange, reply, hold queue, limits."""

@@ -1,0 +1,1 @@
+"""Connections to engines, and their pool."""

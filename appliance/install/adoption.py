@@ -1,0 +1,125 @@
+"""`appliance apply --adopt-changes`: hand edits of units become overrides in the profiles."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.adapters.files.durable import read_regular, write_file
+from appliance.adapters.profile_files.editing import adopted, described
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import unit_of
+from appliance.planning.units.apply_plan import Installed
+from appliance.planning.units.backend_unit import render
+from appliance.planning.units.commands import Layout, UnitSpec
+from appliance.planning.units.drift import (
+    Adoption,
+    Drift,
+    Kind,
+    adoption,
+    drop_in,
+    find_drift,
+    owner_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What became of the hand edits."""
+
+    settled: frozenset[str] = frozenset()
+    """Files that may be overwritten now."""
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By profile: what was set there."""
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By file: why nothing of it was adopted."""
+    originals: Mapping[Path, str] = field(default_factory=dict)
+    """The text of each profile that was changed."""
+
+
+def adopt(
+    specs: Sequence[UnitSpec],
+    installed: Installed,
+    layout: Layout,
+    *,
+    profiles_dir: Path,
+    dry_run: bool,
+) -> Adopted:
+    """Keep every hand edit that a profile can express, wholly or not at all per profile.
+
+    Raises:
+        StoreError: a profile cannot be read or written.
+    """
+    by_profile: dict[str | None, list[Drift]] = {}
+    for drift in find_drift(installed.files, installed.last_written).values():
+        if drift.kind is Kind.SHARED:
+            continue
+        by_profile.setdefault(drift.profile, []).append(drift)
+    known = {s.applied.name: s for s in specs}
+    settled: set[str] = set()
+    originals: dict[Path, str] = {}
+    settings: dict[str, Mapping[str, str]] = {}
+    refused: dict[str, tuple[str, ...]] = {}
+    for name, drifts in by_profile.items():
+        files = [d.file for d in drifts]
+        if name is None or name not in known or any(d.kind is Kind.ODD for d in drifts):
+            refused |= dict.fromkeys(files, ("there is no valid profile for it",))
+            continue
+        found = _adoption(known[name], drifts, installed, layout)
+        if not found.refused and not dry_run:
+            path = profiles_dir / f"{name}.toml"
+            originals[path] = read_regular(path) or ""
+            found = _written(found, path, originals[path])
+        if found.refused:
+            refused |= dict.fromkeys(files, found.refused)
+            continue
+        settings[name] = described(found)
+        settled.update(files)
+    return Adopted(
+        settled=frozenset(settled),
+        settings=settings,
+        refused=refused,
+        originals={p: text for p, text in originals.items() if p.stem in settings},
+    )
+
+
+def take_back(what: Adopted, errors: Mapping[str, str]) -> Adopted:
+    """`what` without the profiles that are not valid any more; their old text is put back.
+
+    Raises:
+        StoreError: a profile cannot be written.
+    """
+    bad = what.settings.keys() & errors.keys()
+    for path, text in what.originals.items():
+        if path.stem in bad:
+            write_file(path, text, like=path.stat())
+    files = {file for file in what.settled if owner_of(file) in bad}
+    reasons = {file: (errors[owner_of(file) or ""],) for file in files}
+    return Adopted(
+        settled=what.settled - files,
+        settings={name: s for name, s in what.settings.items() if name not in bad},
+        refused=dict(what.refused) | reasons,
+        originals={p: text for p, text in what.originals.items() if p.stem not in bad},
+    )
+
+
+def _adoption(
+    spec: UnitSpec, drifts: Sequence[Drift], installed: Installed, layout: Layout
+) -> Adoption:
+    """What the unit's own edit and its drop-ins, in systemd's order, come to."""
+    unit = unit_of(spec.applied.name)
+    base = installed.last_written.get(unit) or render([spec], [], layout)[unit]
+    edited = installed.files.get(unit) or base
+    for drift in sorted(drifts, key=lambda d: d.file):
+        if drift.kind is Kind.DROP_IN:
+            edited = drop_in(edited, installed.files[drift.file] or "")
+    return adoption(base, edited)
+
+
+def _written(found: Adoption, path: Path, text: str) -> Adoption:
+    """`found` once it is in the profile; refused when the profile cannot take it."""
+    try:
+        changed = adopted(text, found, path.name)
+    except ProfileError as error:
+        return Adoption(refused=(str(error),))
+    write_file(path, changed, like=path.stat())
+    return found

@@ -1,0 +1,128 @@
+"""What an apply did, or would do, for people and for programs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from appliance.planning.units.apply_plan import Action, ApplyPlan, Step
+from appliance.planning.units.drift import Drift, Kind
+from appliance.protocol.control import Exit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyReport:
+    """The outcome of one apply."""
+
+    plan: ApplyPlan
+    errors: tuple[str, ...] = ()
+    """What is wrong with profiles, a complete message each."""
+    warnings: tuple[str, ...] = ()
+    """What was wrong and has been put right."""
+    adopted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By profile: what a hand edit became there."""
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By file: why its hand edit cannot be adopted."""
+    reloaded: bool = False
+    dry_run: bool = False
+    gateway_changed: bool = False
+    """The gateway is configured otherwise than before."""
+
+    @property
+    def exit(self) -> Exit:
+        """78 for a wrong profile, 1 for hand edits that are left, else 0."""
+        if self.errors:
+            return Exit.CONFIG
+        left = any(d.kind is not Kind.SHARED for d in self.plan.drift)
+        return Exit.FAILED if left else Exit.OK
+
+
+_WHAT: Final[Mapping[Kind, str]] = {
+    Kind.EDITED: "was changed by hand",
+    Kind.FOREIGN: "was not written by appliance apply",
+    Kind.DROP_IN: "is a drop-in that no profile knows",
+    Kind.SHARED: "is a drop-in for every backend: it counts beside what is written here",
+    Kind.ODD: "is no regular file (masked, or a link)",
+}
+
+
+def as_text(report: ApplyReport) -> str:
+    """The report in lines; profile errors are not part of it."""
+    return "".join(f"{line}\n" for line in _lines(report))
+
+
+def _lines(report: ApplyReport) -> Iterator[str]:
+    for profile, settings in report.adopted.items():
+        verb = "would keep" if report.dry_run else "kept"
+        for key, value in settings.items():
+            yield f"{verb} in {profile}.toml: {key} = {value}"
+    for step in report.plan.steps:
+        yield from _step_lines(step, dry_run=report.dry_run)
+    if report.gateway_changed:
+        yield (
+            "would configure the gateway anew" if report.dry_run else "configured the gateway anew"
+        )
+    for drift in report.plan.drift:
+        yield from _drift_lines(drift, report.refused.get(drift.file, ()))
+    yield _summary(report)
+
+
+def _step_lines(step: Step, *, dry_run: bool) -> Iterator[str]:
+    if step.action is Action.LEAVE or (step.action is Action.KEEP and not step.note):
+        return
+    verb = f"would {step.action}" if dry_run and step.action is not Action.KEEP else step.action
+    yield f"{verb} {step.file}"
+    if step.note:
+        yield f"  {step.note}"
+
+
+def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
+    if drift.kind is Kind.SHARED:
+        yield f"{drift.file} {_WHAT[drift.kind]}"
+        return
+    yield f"{drift.file} {_WHAT[drift.kind]} and is left as it is:"
+    for line in drift.diff.splitlines():
+        yield f"  {line}"
+    for sentence in refused:
+        yield f"  cannot be kept in a profile: {sentence}"
+    if drift.profile is not None and drift.kind is not Kind.ODD and not refused:
+        yield "  to keep the change: sudo appliance apply --adopt-changes"
+    yield "  to drop the change: sudo appliance apply --discard"
+
+
+def _summary(report: ApplyReport) -> str:
+    count = len(report.plan.catalogue)
+    applied = "1 profile is" if count == 1 else f"{count} profiles are"
+    if not report.plan.changes and not report.gateway_changed:
+        return f"{applied} applied; nothing to change"
+    if report.dry_run:
+        return f"{applied} applied after this; nothing was changed (--dry-run)"
+    return f"{applied} applied"
+
+
+def as_document(report: ApplyReport) -> Mapping[str, object]:
+    """The report as JSON values."""
+    plan = report.plan
+    return {
+        "dry_run": report.dry_run,
+        "steps": [
+            {"file": s.file, "action": str(s.action), "note": s.note or None} for s in plan.steps
+        ],
+        "drift": [
+            {
+                "file": d.file,
+                "kind": str(d.kind),
+                "profile": d.profile,
+                "diff": d.diff,
+                "refused": list(report.refused.get(d.file, ())),
+            }
+            for d in plan.drift
+        ],
+        "adopted": {name: dict(values) for name, values in report.adopted.items()},
+        "errors": list(report.errors),
+        "warnings": list(report.warnings),
+        "profiles": list(plan.catalogue),
+        "restart": list(plan.restart),
+        "gateway_changed": report.gateway_changed,
+        "reloaded": report.reloaded,
+        "exit": int(report.exit),
+    }

@@ -1,0 +1,86 @@
+"""What `appliance apply` makes of the gateway's settings, and what it refuses."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.adapters.files.secret import certificate_problem, secret_problem
+from appliance.adapters.key_file import KEY_FILE, read_keys
+from appliance.domain.errors import StoreError
+from appliance.domain.names import REQUEST_SOCKET
+from appliance.domain.profile import Catalogue
+from appliance.planning.units.gateway_drop_ins import GatewaySpec
+from appliance.settings import SETTINGS_FILE, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """The gateway as it may be installed."""
+
+    spec: GatewaySpec
+    errors: tuple[str, ...] = ()
+    """Why other machines are not served although the settings say so."""
+    warnings: tuple[str, ...] = ()
+
+
+def front(settings: Settings) -> Front:
+    """What the settings may become on this box now: beyond loopback only with keys.
+
+    A certificate that cannot be used closes what lies beyond loopback too: never in the clear.
+    """
+    wished = settings.gateway.compiled(
+        state_dir=settings.state_dir,
+        request_socket=settings.control_socket.with_name(REQUEST_SOCKET),
+        log_level=settings.log_level,
+    )
+    errors: tuple[str, ...] = ()
+    if beyond := wished.beyond_loopback():
+        errors = tuple(_obstacles(settings, beyond[0]))
+    certificate, key = settings.gateway.tls_certificate, settings.gateway.tls_key
+    closed = bool(errors)
+    return Front(
+        spec=GatewaySpec(
+            configuration=wished.on_loopback() if closed else wished,
+            certificate="" if closed else certificate or "",
+            certificate_key="" if closed else key or "",
+            source=str(SETTINGS_FILE),
+        ),
+        errors=errors,
+        warnings=tuple(_warnings(settings, wanted=wished.keys_always)),
+    )
+
+
+def engine_key_warnings(catalogue: Catalogue) -> Iterator[str]:
+    """A sentence for each profile whose engine's key cannot be handed over."""
+    for name, applied in sorted(catalogue.items()):
+        file = applied.handling.engine_key_file
+        if file is not None and (problem := secret_problem(Path(file))):
+            yield f"{name}: the engine's key: {problem}"
+
+
+def _obstacles(settings: Settings, place: str) -> Iterator[str]:
+    if not _any_key(settings):
+        yield (
+            f'the gateway stays on this machine: "{place}" in gateway.listen is beyond it, and there'
+            " is no key yet: appliance key add NAME, then sudo appliance apply"
+        )
+    certificate, key = settings.gateway.tls_certificate, settings.gateway.tls_key
+    if certificate is None or key is None:
+        return
+    if problem := certificate_problem(Path(certificate), Path(key)):
+        yield f"the gateway stays on this machine: {problem}"
+
+
+def _warnings(settings: Settings, *, wanted: bool) -> Iterator[str]:
+    if wanted and not _any_key(settings):
+        yield 'nobody can use the gateway: gateway.require_keys is "always", and there is no key yet'
+    key = settings.gateway.tls_key
+    if key is not None and Path(key).exists() and (problem := secret_problem(Path(key))):
+        yield problem
+
+
+def _any_key(settings: Settings) -> bool:
+    try:
+        return bool(read_keys(settings.state_dir / KEY_FILE))
+    except StoreError:
+        return False

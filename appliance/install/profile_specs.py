@@ -1,0 +1,84 @@
+"""The profiles of a box, as what their units are made from."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from appliance import __version__
+from appliance.adapters.files.access import follow
+from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.profile_files.loading import load_profiles
+from appliance.engines.rendering import LaunchContext
+from appliance.planning.units.backend_unit import CACHE_ROOT, problem
+from appliance.planning.units.commands import Layout, UnitSpec
+from appliance.planning.units.specs import spec_of
+from appliance.settings import Settings
+
+_MOST_THREADS: Final = 8
+"""More help no small model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The profiles directory, compiled."""
+
+    specs: tuple[UnitSpec, ...]
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Messages by profile name (the stem of the file)."""
+
+
+Load = Callable[[], Loaded]
+
+
+def load_specs(settings: Settings) -> Loaded:
+    """Read and compile every profile. Raises `ProfileError` for an unreadable directory."""
+    found = load_profiles(settings.profiles_dir, settings.reserved_ports)
+    context = context_of(settings)
+    return Loaded(
+        specs=tuple(
+            spec_of(
+                profile,
+                found.sources[name],
+                context,
+                user=settings.backend_user,
+                look=read_model,
+                follow=follow,
+            )
+            for name, profile in found.profiles.items()
+        ),
+        errors={name: str(error) for name, error in found.errors.items()},
+    )
+
+
+def renderable(loaded: Loaded, layout: Layout) -> Loaded:
+    """`loaded` with the profiles that no unit can be made from among the errors."""
+    problems = {s.applied.name: text for s in loaded.specs if (text := problem(s, layout))}
+    return Loaded(
+        specs=tuple(s for s in loaded.specs if s.applied.name not in problems),
+        errors=dict(loaded.errors) | problems,
+    )
+
+
+def context_of(settings: Settings) -> LaunchContext:
+    """What a launch depends on, here."""
+    return LaunchContext(
+        prefix=str(settings.prefix),
+        cache_root=CACHE_ROOT,
+        hf_home=str(settings.hf_home),
+        threads=min(os.cpu_count() or 1, _MOST_THREADS),
+    )
+
+
+def layout_of(settings: Settings, systemd: int) -> Layout:
+    """What units are rendered for, here; `systemd`: its major version, 0 when unknown."""
+    return Layout(
+        prefix=str(settings.prefix),
+        version=__version__,
+        systemd=systemd,
+        foreign_units=tuple(settings.foreign_units),
+        margin_bytes=settings.memory.margin,
+        lease_dir=str(settings.lease_dir),
+        gate_dir=str(settings.gate_dir),
+        needs_dir=str(settings.state_dir / "needs"),
+    )

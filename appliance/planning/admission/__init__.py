@@ -1,0 +1,1 @@
+"""Preflight: everything that speaks against a change, found before anything is touched."""

@@ -1,0 +1,100 @@
+"""Whether an engine may open what it starts from: as its user, in its unit's view of the files.
+
+One rule for `appliance apply`, which sees everything and warns, and for the preflight, which refuses
+before it stops anything. What cannot be told for certain (a path that this process may not look
+into, an access list) never refuses.
+"""
+
+import shlex
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from appliance.domain.access import AccessFacts, Node, Use, Walk
+from appliance.domain.names import BACKEND_GROUP
+from appliance.domain.profile import Applied
+from appliance.planning.admission.findings import Finding, refuse, warn
+from appliance.planning.units.sandbox import (
+    PRIVATE,
+    Sight,
+    is_concealed,
+    sight_of,
+    view_in,
+    view_of,
+)
+
+_MOST_TOLD: Final = 3
+
+
+def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Finding]:
+    """What the engine of `applied` could not open; None: nobody can tell who it runs as."""
+    if facts is None:
+        return ()
+    view = _view(applied, facts)
+    obstacles = (o for walk in facts.walks for o in _obstacles(walk, facts, view))
+    found = tuple({o.text: o for o in obstacles}.values())
+    if len(found) <= _MOST_TOLD:
+        return found
+    told = found[:_MOST_TOLD]
+    return (*told, warn(f"{len(found) - len(told)} further files have the same trouble"))
+
+
+def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
+    """What the unit is shown; nothing where nothing of it is asked for, which is the usual case."""
+    if not any(is_concealed(node.path) for walk in facts.walks for node in walk.nodes):
+        return frozenset()
+    return view_of(applied) if facts.unit is None else view_in(facts.unit)
+
+
+def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator[Finding]:
+    """The first thing in the way, if there is one."""
+    last = walk.nodes[-1] if walk.arrived else None
+    for node in walk.nodes:
+        sight = sight_of(node.path, view)
+        if sight is Sight.HIDDEN:
+            yield refuse(_hidden(node.path))
+            return
+        if sight is Sight.PASSED or stat.S_ISLNK(node.mode):
+            continue
+        wanted = _wanted(node, walk.use if node is last else None)
+        if missing := wanted & ~_granted(node, facts):
+            text = _denied(node, facts, missing)
+            yield warn(f"{text} (unless its access list says so)") if node.has_acl else refuse(text)
+            return
+
+
+def _wanted(node: Node, use: Use | None) -> int:
+    """The permission bits of one class that `use` takes; None: the node is on the way."""
+    if use is None or use is Use.RUN:
+        return 1
+    return 5 if stat.S_ISDIR(node.mode) else 4
+
+
+def _granted(node: Node, facts: AccessFacts) -> int:
+    """The bits of the class that the kernel applies: the first that fits, also if it grants less."""
+    if facts.uid is not None and node.uid == facts.uid:
+        return node.mode >> 6 & 7
+    return (node.mode >> 3 if node.gid in facts.gids else node.mode) & 7
+
+
+def _denied(node: Node, facts: AccessFacts, missing: int) -> str:
+    verb = "read" if missing & 4 else "enter" if stat.S_ISDIR(node.mode) else "run"
+    path, mode = shlex.quote(node.path), stat.S_IMODE(node.mode)
+    bits = ("r" if missing & 4 else "") + ("x" if missing & 1 else "")
+    if facts.uid is not None and node.uid == facts.uid:
+        remedy = f"sudo chmod u+{bits} {path}"
+    elif node.gid in facts.gids:
+        remedy = f"sudo chmod g+{bits} {path}"
+    else:
+        remedy = f"sudo chgrp {BACKEND_GROUP} {path} && sudo chmod g+{bits} {path}"
+    return f"{facts.user} may not {verb} {node.path} ({mode:04o}, owner {node.owner}): {remedy}"
+
+
+def _hidden(path: str) -> str:
+    for top in PRIVATE:
+        if path.startswith(f"{top}/"):
+            return f"the engine cannot see {path}: each unit has a {top} of its own: move it"
+    return (
+        f"the engine cannot see {path}, which its unit does not show: sudo appliance apply, or name it in"
+        ' [unit] "Service.BindReadOnlyPaths"'
+    )

@@ -1,0 +1,69 @@
+"""Whether the GPUs of a profile are there and can be read. Each trouble has its own sentence."""
+
+from collections.abc import Iterable, Iterator
+
+from appliance.domain.memory import GpuState, Quality
+from appliance.domain.profile import Applied
+from appliance.planning.admission.findings import BoxFacts, Finding, refuse, warn
+from appliance.planning.need import used_gpus
+
+_NOWHERE = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
+
+
+def readiness(applied: Applied, box: BoxFacts) -> tuple[Finding, ...]:
+    """What is wrong with the GPUs that `applied` uses; with a refusal no figure means anything."""
+    if box.gpu_state is GpuState.MISMATCH:
+        return (refuse("driver/library mismatch after an upgrade: reboot needed"),)
+    if box.gpu_state is GpuState.HUNG:
+        text = f"{box.gpu_error or 'the GPU driver hangs'}: wait, or reboot (appliance status)"
+        return (refuse(text),)
+    if failure := reader_failure(box):
+        return (refuse(failure),)
+    if box.gpu_state in _NOWHERE or (box.gpu_error is not None and not box.gpu_total_bytes):
+        error = box.gpu_error or box.gpu_state
+        return (refuse(f"{applied.name} needs a GPU, and none can be read: {error}"),)
+    return tuple(_device_findings(applied, box))
+
+
+def reader_failure(box: BoxFacts) -> str:
+    """Refusal while the program that reads the GPUs fails itself; empty: it does not."""
+    if box.gpu_state is not GpuState.READER:
+        return ""
+    return f"{box.gpu_error or 'no reading of the GPUs'}; a new reading may succeed: try again"
+
+
+def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[Finding]:
+    present = sorted({*box.gpu_total_bytes, *box.devices})
+    used = used_gpus(applied, present)
+    if not used:
+        yield refuse(f"{applied.name} needs a GPU, the box has none")
+    if missing := sorted(set(used) - set(present)):
+        yield refuse(f"{applied.name} claims GPU {missing[0]}, the box has {len(present)}")
+        return
+    yield from _broken(used, box)
+    yield from _opaque(applied, used, box)
+
+
+def _broken(used: Iterable[int], box: BoxFacts) -> Iterator[Finding]:
+    for index in used:
+        device = box.devices.get(index)
+        if device is not None and device.state is not GpuState.OK:
+            yield refuse(f"GPU {index} cannot be used: {device.problem or device.state}")
+
+
+def _opaque(applied: Applied, used: Iterable[int], box: BoxFacts) -> Iterator[Finding]:
+    for index in used:
+        device = box.devices.get(index)
+        if device is None or device.quality is not Quality.OPAQUE:
+            continue
+        if device.state is not GpuState.OK:
+            continue
+        why = f" ({device.problem})" if device.problem else ""
+        if applied.assume_free:
+            yield warn(f"memory of GPU {index} cannot be read{why}: it is assumed to be free")
+        else:
+            file = applied.source_path.rpartition("/")[2]
+            yield refuse(
+                f"memory of GPU {index} cannot be read{why}: to start it all the same, set"
+                f" need.assume_free = true in {file}, then sudo appliance apply"
+            )

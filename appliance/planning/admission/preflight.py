@@ -1,0 +1,127 @@
+"""Preflight: everything that speaks against a change, before anything is touched."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from appliance.domain.need import Peak
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Goal, Kind
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.admission.engine_files import access_findings
+from appliance.planning.admission.findings import (
+    GIB,
+    BoxFacts,
+    Finding,
+    Level,
+    Presence,
+    ProfileFacts,
+    refuse,
+    warn,
+)
+from appliance.planning.admission.gpu_readiness import readiness
+from appliance.planning.admission.ram import ram_findings, staying
+from appliance.planning.admission.vram import vram_findings
+from appliance.planning.need import BoxNeed, resolve
+from appliance.planning.switch.goals import in_the_way
+
+__all__ = ["GIB", "BoxFacts", "Finding", "Level", "Presence", "ProfileFacts", "findings", "refusal"]
+
+_NO_PEAKS: Final[Mapping[str, Peak]] = {}
+
+
+def findings(
+    kind: Kind,
+    goal: Goal,
+    *,
+    catalogue: Catalogue,
+    observed: Observed,
+    marks: Mapping[str, Mark],
+    facts: Mapping[str, ProfileFacts],
+    box: BoxFacts,
+    peaks: Mapping[str, Peak] = _NO_PEAKS,
+) -> tuple[Finding, ...]:
+    """Every finding on the profiles that `goal` starts; REFUSE ones stop the operation."""
+    found: list[Finding] = []
+    together = (*goal.start, *staying(goal, catalogue, observed))
+    needs = {n: _need(catalogue[n], peaks.get(n), box) for n in together}
+    leaving = {*goal.stop, *goal.start}
+    for name in goal.start:
+        applied = catalogue[name]
+        found += _start_findings(kind, name, goal, catalogue=catalogue, observed=observed)
+        if marks.get(name, applied.first_mark) is Mark.RETIRED:
+            found.append(refuse(f"{name} is retired: appliance mark {name} standby"))
+        found += _host_findings(applied, facts.get(name, ProfileFacts()), goal, catalogue, observed)
+        if applied.gpus:
+            found += _gpu_findings(applied, needs[name], box, leaving)
+    found += ram_findings(goal, needs, together, box)
+    return tuple(found)
+
+
+def refusal(found: Iterable[Finding]) -> str:
+    """The refusing findings as one text, a line each; empty: admitted."""
+    return "\n".join(f.text for f in found if f.level is Level.REFUSE)
+
+
+def _need(applied: Applied, peak: Peak | None, box: BoxFacts) -> BoxNeed:
+    return resolve(applied, peak, box.gpu_total_bytes, box.gpu_uuids, box.ram_total_bytes)
+
+
+def _gpu_findings(
+    applied: Applied, need: BoxNeed, box: BoxFacts, leaving: set[str]
+) -> Iterable[Finding]:
+    found = readiness(applied, box)
+    if refusal(found):
+        return found
+    return (*found, *vram_findings(applied, need, box, leaving))
+
+
+def _start_findings(
+    kind: Kind, name: str, goal: Goal, *, catalogue: Catalogue, observed: Observed
+) -> Iterable[Finding]:
+    if not observed.unit(name).loaded:
+        yield refuse(f"the unit of {name} is not installed: sudo appliance apply")
+    for rival in sorted(in_the_way(name, catalogue)):
+        if rival in goal.start:
+            yield refuse(f"{name} and {rival} can never run together")
+        elif rival not in goal.stop and not observed.unit(rival).idle:
+            yield refuse(
+                f"{rival} runs on {_devices(catalogue[rival])}; {kind} never evicts:"
+                f" appliance switch {name}"
+            )
+
+
+def _devices(applied: Applied) -> str:
+    return " and ".join(sorted(applied.claim.devices)) or "no device"
+
+
+def _host_findings(
+    applied: Applied, facts: ProfileFacts, goal: Goal, catalogue: Catalogue, observed: Observed
+) -> Iterable[Finding]:
+    file = applied.source_path.rpartition("/")[2]
+    if facts.model is Presence.MISSING:
+        path = applied.model_path or applied.model
+        mount = "/".join(path.split("/")[:2])
+        yield refuse(f"model file missing: {path} (is {mount} mounted?)")
+    if facts.model is Presence.DAMAGED:
+        yield refuse(f"model file damaged: {facts.model_problem}")
+    if facts.engine is Presence.MISSING:
+        yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")
+    yield from access_findings(applied, facts.access)
+    if facts.port_user is not None and not _freed(applied, goal, catalogue, observed):
+        yield refuse(
+            f"port {applied.endpoint.port} is in use by a process of user {facts.port_user}:"
+            f" stop it, or give {applied.name} another port in {file}"
+        )
+    if facts.edited:
+        yield warn(f"{file} has changed since it was applied: sudo appliance apply")
+
+
+def _freed(applied: Applied, goal: Goal, catalogue: Catalogue, observed: Observed) -> bool:
+    """Whether the listener on the port is this profile itself or one that will be stopped."""
+    if not observed.unit(applied.name).idle:
+        return True
+    port = applied.endpoint.port
+    return any(
+        n in catalogue and catalogue[n].endpoint.port == port and not observed.unit(n).idle
+        for n in goal.stop
+    )

@@ -1,0 +1,52 @@
+"""Whether main memory is enough for what will run together."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from appliance.domain.need import Source
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Goal
+from appliance.domain.profile import Catalogue
+from appliance.planning.admission.findings import GIB, BoxFacts, Finding, fine, refuse, warn
+from appliance.planning.need import BoxNeed
+from appliance.planning.wording import joined
+
+
+def staying(goal: Goal, catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
+    """Profiles that run now and that `goal` neither stops nor starts."""
+    changed = {*goal.stop, *goal.start}
+    return tuple(n for n in observed.busy() if n in catalogue and n not in changed)
+
+
+def ram_findings(
+    goal: Goal, needs: Mapping[str, BoxNeed], together: tuple[str, ...], box: BoxFacts
+) -> Iterator[Finding]:
+    """What speaks against starting `goal` beside what stays.
+
+    Args:
+        goal: What is to run.
+        needs: Of every profile in `together`.
+        together: What runs afterwards, the started ones first.
+        box: The box.
+    """
+    if not goal.start:
+        return
+    known = {n: needs[n] for n in together if needs[n].ram_bytes}
+    certain = _sum(n for n in known.values() if n.ram_source is not Source.ESTIMATE)
+    whole = _sum(known.values())
+    have = f"{box.ram_total_bytes / GIB:.1f}"
+    who = f"{joined(together)} {'need' if together[1:] else 'needs'}"
+    shared = " together" if together[1:] else ""
+    if certain > box.ram_total_bytes:
+        yield refuse(f"{who} ≈{certain / GIB:.1f} GiB of RAM{shared}, the box has {have}")
+    elif whole > box.ram_total_bytes:
+        text = f"{who} ≈{whole / GIB:.1f} GiB of RAM{shared} ({Source.ESTIMATE})"
+        yield warn(f"{text}, the box has {have}: it may not fit", Source.ESTIMATE, whole)
+    elif whole:
+        sources = sorted({n.ram_source for n in known.values()}, key=list(Source).index)
+        label = joined([str(source) for source in sources])
+        text = f"needs ≈{whole / GIB:.1f} GiB of RAM ({label}), {have} total"
+        yield fine(text, sources[-1], whole)
+
+
+def _sum(needs: Iterable[BoxNeed]) -> int:
+    return sum(n.ram_bytes or 0 for n in needs)

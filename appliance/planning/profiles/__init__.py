@@ -1,0 +1,1 @@
+"""Rules within and between profiles, and what a profile compiles to."""

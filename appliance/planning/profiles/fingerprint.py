@@ -1,0 +1,28 @@
+"""What tells two configurations apart that may take different amounts of memory."""
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+
+from appliance.domain.spec import Profile
+from appliance.engines.rendering import Launch
+
+
+def fingerprint(profile: Profile, launch: Launch, weights_bytes: int | None) -> str:
+    """SHA-256 in hexadecimal over everything that decides how much memory `profile` takes.
+
+    Args:
+        profile: The profile.
+        launch: What its engine is started with.
+        weights_bytes: Size of the model's files; None: not known. Another file under the same
+            name is another model.
+    """
+    facts = {
+        "argv": launch.argv,
+        "environment": dict(launch.environment),
+        "gpus": profile.gpus,
+        "patch": None if profile.patch is None else asdict(profile.patch),
+        "weights_bytes": weights_bytes,
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,102 @@
+"""How the gateway treats requests for a profile: from what its owner wrote to what is installed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from appliance.domain.gateway import Routed
+from appliance.domain.problems import Problem
+from appliance.domain.profile import Applied, Handling
+from appliance.domain.spec import Profile, Thinking
+
+_PATTERN: Final = frozenset("*?[")
+_TEMPLATE_WORDS: Final = (
+    "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
+    "enable_reasoning",
+    "force_reasoning",  # HyperCLOVA
+    "reasoning",  # Command A
+    "reasoning_effort",  # gpt-oss, Mistral, Hunyuan, DeepSeek
+    "reasoning_mode",
+    "skip_reasoning",  # HyperCLOVA
+    "think",
+    "thinking",  # DeepSeek, Granite, Kimi
+    "thinking_budget",  # Seed-OSS
+    "thinking_effort",
+    "thinking_mode",  # MiniMax
+    "thinking_option",  # Ling, Ring
+)
+THINKING: Final = (
+    *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
+    "chat_template",  # vLLM, where it trusts requests so far
+    "enable_thinking",
+    "output_config.effort",
+    "reasoning",
+    "reasoning_budget",
+    "reasoning_budget_end_tag",
+    "reasoning_budget_end_tags",
+    "reasoning_budget_message",
+    "reasoning_budget_start_tag",
+    "reasoning_budget_tokens",
+    "reasoning_effort",
+    "think",
+    "thinking",
+    "thinking_budget",
+    "thinking_budget_tokens",
+    "thinking_token_budget",
+)
+"""What switches thinking on in a request, or gives it a budget: the words of the templates, those
+of llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their
+OpenAI and Anthropic entry points), and those of the OpenAI (`reasoning`), Anthropic (`thinking`,
+`output_config`) and Ollama (`think`) interfaces, as of November 2026."""
+
+
+def handling_of(profile: Profile) -> Handling:
+    """What is installed: a server that has thinking off is not talked out of it.
+
+    Taking the client's word away is enough, since the engine is started with thinking off. What
+    the owner sets on purpose stays.
+    """
+    written = profile.gateway
+    if profile.thinking is not Thinking.OFF:
+        return written
+    ours = (p for p in THINKING if p not in written.strip_parameters and not _is_set(p, written))
+    return replace(written, strip_parameters=(*written.strip_parameters, *ours))
+
+
+def _is_set(parameter: str, written: Handling) -> bool:
+    """Whether the owner sets it, or something within it."""
+    return any(_reaches(parameter, path) for path in written.set_parameters)
+
+
+def _reaches(outer: str, path: str) -> bool:
+    return path == outer or path.startswith(f"{outer}.")
+
+
+def handling_problems(profile: Profile) -> Iterator[Problem]:
+    """What is set and taken out at once."""
+    for place, stripped in enumerate(profile.gateway.strip_parameters):
+        for path in profile.gateway.set_parameters:
+            if _reaches(stripped, path) or _reaches(path, stripped):
+                text = f'"{stripped}" is taken out, and "{path}" is set: keep one'
+                yield Problem(where=("gateway", "strip", place), text=text)
+
+
+def routed(applied: Applied, engine_key: str | None = None) -> Routed:
+    """A profile as the gateway sees it.
+
+    Args:
+        applied: As it is installed.
+        engine_key: What the engine wants as a bearer token; None: nothing.
+    """
+    names = (*(s for s in applied.served if not set(s) & _PATTERN), applied.name)
+    return Routed(
+        name=applied.name,
+        served=applied.served,
+        engine_name=names[0],
+        endpoint=applied.endpoint,
+        exclusive=bool(applied.claim.devices),
+        set_parameters=applied.handling.set_parameters,
+        strip_parameters=applied.handling.strip_parameters,
+        on_request=applied.handling.on_request,
+        engine_key=engine_key,
+    )

@@ -1,0 +1,1 @@
+"""The status document and the sentences in it."""

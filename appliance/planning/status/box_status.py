@@ -1,0 +1,431 @@
+"""The status document: what the box serves, what it should serve, and whether that is right.
+
+The supervisor builds it from what it observes; the CLI builds the same document from systemd
+alone when the supervisor does not answer. The verdict:
+
+============  ====  =======================================================================
+state         exit  when
+============  ====  =======================================================================
+``serving``   0     something serves, and every committed profile does (or a hold or an
+                    operation explains why not)
+``degraded``  1     something serves, but a committed profile does not, an engine makes no
+                    progress, or nobody supervises
+``nothing``   3     nothing serves
+============  ====  =======================================================================
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from appliance.domain.claims import Claim
+from appliance.domain.memory import GpuState
+from appliance.domain.names import RUN_UNIT, is_profile_name
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import FOREVER, HoldUntil
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.planning.down import ending, lost, why_stopped
+from appliance.planning.status.document import (
+    ENDED_BADLY,
+    GatewayRow,
+    HoldRow,
+    ProfileRow,
+    ProfileState,
+    RunRow,
+    StallRow,
+    StatusDocument,
+    SupervisorRow,
+    Verdict,
+)
+from appliance.planning.status.stalls import Stall, stall_words
+from appliance.planning.switch.goals import in_the_way
+from appliance.planning.switch.repair import evicted_in_vain
+from appliance.planning.wording import age, joined
+from appliance.protocol.control import Exit
+
+START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"
+
+_STATES: Final[Mapping[ActiveState, ProfileState]] = {
+    ActiveState.ACTIVE: "serving",
+    ActiveState.RELOADING: "serving",
+    ActiveState.ACTIVATING: "loading",
+    ActiveState.DEACTIVATING: "stopping",
+    ActiveState.FAILED: "failed",
+    ActiveState.INACTIVE: "stopped",
+    ActiveState.MAINTENANCE: "stopped",
+}
+
+_IDLE: Final = frozenset[ProfileState]({"stopped", "failed", "refused"})
+
+
+def build_status(
+    *,
+    catalogue: Catalogue,
+    observed: Observed,
+    committed: Iterable[str],
+    hold_until: HoldUntil,
+    marks: Mapping[str, Mark] | None,
+    operation: Mapping[str, object] | None,
+    last_operation: Mapping[str, object] | None,
+    memory: Mapping[str, object] | None,
+    supervisor: SupervisorRow,
+    host: str,
+    version: str,
+    now: float,
+    now_s: float,
+    edited: frozenset[str] = frozenset(),
+    refusals: Mapping[str, str] | None = None,
+    memory_of: Mapping[str, Mapping[str, object]] | None = None,
+    gateway: GatewayRow | None = None,
+    stalls: Mapping[str, Stall] | None = None,
+) -> StatusDocument:
+    """The status document of one instant.
+
+    Args:
+        catalogue: The applied profiles.
+        observed: Their units.
+        committed: Names that a boot starts.
+        hold_until: Unix seconds when the hold ends, ``forever``, or None for no hold.
+        marks: The supervisor's marks; None when they are not known.
+        operation: The running operation's row, None for none.
+        last_operation: The last finished operation's row, None for none.
+        memory: The memory row; None when it was not read.
+        supervisor: Whether the supervisor runs.
+        host: This machine's name.
+        version: Of the appliance.
+        now: Unix seconds, for a hold's end.
+        now_s: Monotonic seconds, for ages.
+        edited: Profiles whose file differs from what is applied.
+        refusals: The gate's last word by profile, while it is a refusal.
+        memory_of: What each profile needs and holds; None: not known.
+        gateway: The gateway's row; None when it was not asked.
+        stalls: Profiles whose engine makes no progress; None: nobody looked.
+    """
+    wanted = sorted(set(committed))
+    hold = _hold_row(hold_until, active=observed.hold_active, now=now)
+    # Whatever stops for a hold, an operation or a rival was not meant by itself.
+    run = _run_row(observed.run, now_s)
+    alone = hold is None and operation is None and run is None
+    busy = frozenset(observed.busy())
+    refusals = refusals or {}
+    evicted = evicted_in_vain(
+        committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
+    )
+    rows = [
+        _profile_row(
+            applied,
+            observed.unit(name),
+            now_s,
+            mark=None if marks is None else marks.get(name, applied.first_mark),
+            committed=name in wanted,
+            edited=name in edited,
+            refusal=refusals.get(name),
+            memory=(memory_of or {}).get(name),
+            missed=_why_missed(
+                name,
+                observed,
+                evicted.get(name),
+                last=last_operation,
+                watched=supervisor["state"] == "up",
+                held=hold_until is not None,
+            )
+            if name in wanted and alone and not busy & in_the_way(name, catalogue)
+            else None,
+            stall=(stalls or {}).get(name),
+        )
+        for name, applied in sorted(catalogue.items())
+    ]
+    return StatusDocument(
+        host=host,
+        version=version,
+        supervisor=supervisor,
+        committed=wanted,
+        hold=hold,
+        run=run,
+        operation=operation,
+        last_operation=last_operation,
+        memory=memory,
+        gateway=gateway,
+        profiles=rows,
+        verdict=_verdict(
+            rows,
+            wanted,
+            catalogue=catalogue,
+            hold=hold,
+            run=run,
+            operation=operation,
+            supervisor=supervisor,
+            memory=memory,
+            now=now,
+        ),
+    )
+
+
+def profile_state(unit: ObservedUnit, *, refused: bool) -> ProfileState:
+    """What `unit` is doing; `refused`: the gate's last word on it was a refusal."""
+    if unit.waits_to_restart:
+        return "restarting"
+    if unit.active is ActiveState.INACTIVE:
+        if unit.has_job:
+            return "loading"
+        if refused or unit.result == "exec-condition":
+            return "refused"
+    return _STATES[unit.active]
+
+
+def parse_committed(text: str) -> tuple[str, ...]:
+    """Names in the file of committed profiles, sorted; lines that are no name are ignored."""
+    lines = {line.strip() for line in text.splitlines()}
+    return tuple(sorted(line for line in lines if is_profile_name(line)))
+
+
+def parse_hold(text: str) -> HoldUntil:
+    """What the hold file says: `FOREVER`, or unix seconds; None for an empty file.
+
+    A damaged file holds, as at boot: it was written to hold.
+    """
+    lines = text.strip().splitlines()
+    if not lines:
+        return None
+    try:
+        until = float(lines[0])
+    except ValueError:
+        return FOREVER
+    return until if math.isfinite(until) else FOREVER
+
+
+def endpoint_of(applied: Applied) -> str:
+    """Where clients of the backend connect: ``127.0.0.1:8022`` or ``unix:/run/…``."""
+    if applied.endpoint.socket is not None:
+        return f"unix:{applied.endpoint.socket}"
+    return f"127.0.0.1:{applied.endpoint.port}"
+
+
+def _profile_row(
+    applied: Applied,
+    unit: ObservedUnit,
+    now_s: float,
+    *,
+    mark: Mark | None,
+    committed: bool,
+    edited: bool,
+    refusal: str | None,
+    memory: Mapping[str, object] | None,
+    missed: str | None,
+    stall: Stall | None,
+) -> ProfileRow:
+    state = profile_state(unit, refused=refusal is not None)
+    changed = edited or unit.needs_reload
+    return ProfileRow(
+        name=applied.name,
+        mark=None if mark is None else mark.value,
+        description=applied.description,
+        engine=applied.engine,
+        model=applied.model,
+        served=list(applied.served),
+        endpoint=endpoint_of(applied),
+        claim=_claim_words(applied.claim),
+        state=state,
+        committed=committed,
+        since_unix_s=unit.since_unix_s or None,
+        uptime_s=uptime_of(unit, now_s),
+        status_text=unit.status_text,
+        main_pid=unit.main_pid or None,
+        edited_since_apply=changed,
+        memory=memory,
+        stall=None
+        if stall is None or state != "serving"
+        else StallRow(in_flight=stall.in_flight, quiet_s=round(stall.quiet_s, 1)),
+        note=stall_words(stall)
+        if stall is not None and state == "serving"
+        else _note(unit, state, missed=missed, changed=changed, refusal=refusal),
+    )
+
+
+def _why_missed(
+    name: str,
+    observed: Observed,
+    rival: str | None,
+    *,
+    last: Mapping[str, object] | None,
+    watched: bool,
+    held: bool,
+) -> str | None:
+    """Why a committed profile that nothing keeps from running is stopped; `rival` evicted it."""
+    if rival is not None:
+        return f"evicted by {rival}, which {lost(observed.unit(rival))}"
+    return why_stopped(name, observed.unit(name), last, watched=watched, held=held)
+
+
+def _claim_words(claim: Claim) -> list[str]:
+    return sorted(claim.devices)
+
+
+def _note(
+    unit: ObservedUnit,
+    state: ProfileState,
+    *,
+    missed: str | None,
+    changed: bool,
+    refusal: str | None,
+) -> str | None:
+    if not unit.loaded:
+        return "its unit is missing: sudo appliance apply"
+    if state in ENDED_BADLY:
+        return refusal or ending(unit)
+    if state == "stopped" and missed:
+        return missed
+    if changed:
+        return "its profile changed since it was applied: sudo appliance apply"
+    return None
+
+
+def _hold_row(hold_until: HoldUntil, *, active: bool, now: float) -> HoldRow | None:
+    if isinstance(hold_until, (int, float)):
+        if hold_until <= now and not active:
+            return None  # over; the file is kept until what it stopped is back
+        return HoldRow(until_unix_s=float(hold_until), kept=True)
+    if hold_until is not None or active:
+        return HoldRow(until_unix_s=None, kept=hold_until is not None)
+    return None
+
+
+def _verdict(
+    rows: Sequence[ProfileRow],
+    committed: Sequence[str],
+    *,
+    catalogue: Catalogue,
+    hold: HoldRow | None,
+    run: RunRow | None,
+    operation: Mapping[str, object] | None,
+    supervisor: SupervisorRow,
+    memory: Mapping[str, object] | None,
+    now: float,
+) -> Verdict:
+    serving = [r["name"] for r in rows if r["state"] == "serving"]
+    down = supervisor["state"] == "down"
+    missing = [name for name in committed if name not in serving]
+    excused = hold is not None or run is not None or operation is not None
+    why = [
+        *([f"supervisor not running: {START_SUPERVISOR}"] if down else ()),
+        *_hold_why(hold, now),
+        *_operation_why(operation),
+        *([] if operation else _run_why(run)),
+        *([] if excused else _missing_why(rows, missing, catalogue)),
+        *_empty_why(rows, committed, serving),
+        *_stalled_why(rows),
+        *_uncommitted_why(serving, committed),
+        *_memory_why(memory),
+    ]
+    if not serving:
+        return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
+    if down or (missing and not excused) or any(row["stall"] for row in rows):
+        return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
+    return Verdict(state="serving", exit=int(Exit.OK), why=why)
+
+
+def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
+    if hold is None:
+        return []
+    if not hold["kept"]:
+        return ["held by hand until a switch, a start or a boot: appliance start ends it"]
+    until = hold["until_unix_s"]
+    if until is None:
+        return ["on hold without an end, also across reboots: appliance start ends it"]
+    return [f"on hold for another {age(until - now)}: appliance start ends it now"]
+
+
+def _run_row(unit: ObservedUnit, now_s: float) -> RunRow | None:
+    if unit.idle:
+        return None
+    ending = unit.active is ActiveState.DEACTIVATING
+    return RunRow(
+        state="running" if unit.serving else "ending" if ending else "waiting",
+        text=unit.status_text or "a command",
+        since_unix_s=unit.since_unix_s if unit.serving and unit.since_unix_s else None,
+        uptime_s=uptime_of(unit, now_s),
+    )
+
+
+def uptime_of(unit: ObservedUnit, now_s: float) -> float | None:
+    """How long a unit has been up; None: it is not, or that is not known."""
+    return round(now_s - unit.since_s, 1) if unit.serving and unit.since_s else None
+
+
+def _run_why(run: RunRow | None) -> list[str]:
+    """For who cannot see the operation that it belongs to."""
+    if run is None:
+        return []
+    return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
+
+
+def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
+    if operation is None:
+        return []
+    target = operation.get("target")
+    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
+    kind = operation.get("kind", "an operation")
+    what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+    return [f"{what} is running ({operation.get('phase') or 'starting'}): appliance wait"]
+
+
+def _missing_why(
+    rows: Sequence[ProfileRow], missing: Sequence[str], catalogue: Catalogue
+) -> list[str]:
+    known = {r["name"]: r for r in rows}
+    busy = frozenset(r["name"] for r in rows if r["state"] not in _IDLE)
+    return [
+        _why_missing(known[name], [known[r] for r in sorted(busy & in_the_way(name, catalogue))])
+        if name in known
+        else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
+        for name in missing
+    ]
+
+
+def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
+    """Why a committed profile does not serve; `rivals` run, or come up, in its way."""
+    name, note = row["name"], row["note"]
+    if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
+        note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
+    if row["state"] in ENDED_BADLY:
+        return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
+    if row["state"] == "stopped":
+        reason = f" ({note})" if note else ""
+        # A start evicts nobody.
+        verb = "switch" if rivals else "start"
+        return f"{name} is committed but stopped{reason}: appliance {verb} {name}"
+    return f"{name} is committed but still {row['state']}: appliance wait {name}"
+
+
+def _empty_why(
+    rows: Sequence[ProfileRow], committed: Sequence[str], serving: Sequence[str]
+) -> list[str]:
+    if not rows:
+        return ["no profile is applied: sudo appliance apply"]
+    if not committed and not serving:
+        return ["no profile is committed: appliance switch NAME"]
+    return []
+
+
+def _stalled_why(rows: Sequence[ProfileRow]) -> list[str]:
+    return [
+        f"{row['name']} makes {row['note']}: appliance restart {row['name']}"
+        for row in rows
+        if row["stall"]
+    ]
+
+
+def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[str]:
+    return [
+        f"{name} serves but is not committed: after a reboot "
+        f"{joined(committed)} will (appliance switch {name} commits it)"
+        for name in serving
+        if name not in committed
+    ]
+
+
+def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
+    """What runs goes on beside a driver that hangs; nothing new can start."""
+    if memory is None or memory.get("gpu_state") != GpuState.HUNG:
+        return []
+    return [f"{memory.get('gpu_error')}: what serves goes on, no start is admitted"]

@@ -1,0 +1,84 @@
+"""The gateway in the status document: what it measured, and what engines say beside it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from appliance.domain.gateway import EngineLoad
+from appliance.planning.status.document import EngineRow, GatewayRow, Percentiles, TrafficRow
+
+_NOT_SAID: Final = EngineLoad()
+
+
+def gateway_row(
+    stats: Mapping[str, object] | None, loads: Mapping[str, EngineLoad | None]
+) -> GatewayRow:
+    """The row.
+
+    Args:
+        stats: What the gateway answered; None: nothing.
+        loads: What the engines that serve say about themselves, by profile.
+    """
+    told = stats or {}
+    profiles, keys = _objects(told, "profiles"), _objects(told, "keys")
+    return GatewayRow(
+        state="down" if stats is None else "up",
+        uptime_s=_number(told, "uptime_s"),
+        profiles=[
+            _traffic(name, profiles.get(name, {}), loads.get(name))
+            for name in sorted({*profiles, *loads})
+        ],
+        keys=[_traffic(name, figures, None) for name, figures in sorted(keys.items())],
+    )
+
+
+def _traffic(name: str, figures: Mapping[str, object], load: EngineLoad | None) -> TrafficRow:
+    return TrafficRow(
+        name=name,
+        requests=_whole(figures, "requests"),
+        in_flight=_whole(figures, "in_flight"),
+        queued=_whole(figures, "queued"),
+        quiet_s=_number(figures, "quiet_s"),
+        errors=_whole(figures, "errors"),
+        gone=_whole(figures, "gone"),
+        retried=_whole(figures, "retried"),
+        bytes=_whole(figures, "bytes"),
+        output_tokens=_whole(figures, "output_tokens"),
+        tok_s=_number(figures, "tok_s"),
+        wait_ms=_percentiles(figures, "wait_ms"),
+        ttft_ms=_percentiles(figures, "ttft_ms"),
+        gap_ms=_percentiles(figures, "gap_ms"),
+        engine=_engine(load),
+    )
+
+
+def _engine(load: EngineLoad | None) -> EngineRow | None:
+    if load is None or load == _NOT_SAID:
+        return None
+    return EngineRow(running=load.running, queued=load.queued, kv_cache=load.kv_cache)
+
+
+def _objects(source: Mapping[str, object], key: str) -> dict[str, Mapping[str, object]]:
+    """Objects by name; another release may have left them out."""
+    found = source.get(key)
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {str(name): value for name, value in pairs if isinstance(value, dict)}
+
+
+def _percentiles(figures: Mapping[str, object], key: str) -> Percentiles | None:
+    found = figures.get(key)
+    if not isinstance(found, dict):
+        return None
+    p50, p99 = _number(found, "p50"), _number(found, "p99")
+    return None if p50 is None or p99 is None else Percentiles(p50=p50, p99=p99)
+
+
+def _whole(figures: Mapping[str, object], key: str) -> int:
+    value = figures.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _number(figures: Mapping[str, object], key: str) -> float | None:
+    value = figures.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)

@@ -1,0 +1,307 @@
+"""Decide the one next action of a running operation.
+
+The decision needs no memory beyond the operation's row: `Steps` only says what this
+process has already done, and a process that starts anew repeats a step harmlessly
+(stopping what is stopped, starting what runs, asking a warm model again).
+
+forward      checks, holds, drains, stops, starts, warms up, commits
+a command    checks, holds, drains, stops, runs it, and goes back to the restore set
+any failure  after preflight: `TurnRound`, and the same steps run towards the restore set; what
+             ran before the operation and was not stopped for it is left alone
+shutdown     `Wait`: a failure seen while the system goes down says nothing about a model
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from appliance.domain.claims import Claim
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
+from appliance.domain.operations import PHASE_ORDER, Kind, Operation, Outcome, Phase
+from appliance.domain.profile import Catalogue
+from appliance.planning.endings import has_ended, why_down
+from appliance.planning.switch.actions import (
+    Action,
+    Check,
+    Commit,
+    DrainRequests,
+    Finish,
+    HoldRequests,
+    Start,
+    Steps,
+    Stop,
+    TurnRound,
+    Wait,
+    WarmUp,
+)
+from appliance.planning.switch.goals import in_the_way, in_the_way_of
+from appliance.planning.switch.run_command import end_command, has_begun, is_forward, run_command
+from appliance.planning.wording import joined
+
+CANCELLED: Final = "cancelled"
+"""Why an operation turned round, or was refused, when somebody asked for that."""
+
+
+def next_action(
+    operation: Operation,
+    steps: Steps,
+    observed: Observed,
+    catalogue: Catalogue,
+    refusals: Mapping[str, str],
+    *,
+    report: RunReport | None = None,
+) -> Action:
+    """The next action. Never starts a profile while one of its rivals is not idle.
+
+    Args:
+        operation: The row.
+        steps: What was done for it by this process, in its present direction.
+        observed: The box, read after the last step.
+        catalogue: Every applied profile.
+        refusals: What the gate said when it last refused a start, by profile.
+        report: What the command's launcher left when it ended; None: nothing.
+    """
+    if observed.going_down:
+        return Wait(operation.phase, "the system is going down")
+    if steps.committed:
+        return _finish(operation, catalogue)
+    return (
+        _failure(operation, steps, observed, catalogue, refusals)
+        or _preflight(operation, steps)
+        or end_command(operation, steps, observed)
+        or _come_down(operation, steps, observed, catalogue)
+        or run_command(operation, steps, observed, report)
+        or _come_up(operation, steps, observed)
+        or Commit()
+    )
+
+
+def turned_round(operation: Operation, steps: Steps, reason: str) -> Operation:
+    """The row of an operation that goes back. What it has started itself it may also stop."""
+    kept = tuple(n for n in operation.goal.kept if n not in steps.started)
+    return replace(
+        operation,
+        goal=replace(operation.goal, kept=kept),
+        rolling_back=True,
+        reason=reason,
+        phase=Phase.STOP,
+    )
+
+
+def _is_untouched(operation: Operation) -> bool:
+    return operation.phase is Phase.PREFLIGHT and not operation.rolling_back
+
+
+def _preflight(operation: Operation, steps: Steps) -> Action | None:
+    return Check() if _is_untouched(operation) and not steps.checked else None
+
+
+def _come_down(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> Action | None:
+    to_stop = _to_stop(operation, steps, observed, catalogue)
+    if not to_stop:
+        return None
+    if not steps.held:
+        return HoldRequests()
+    if not steps.drained:
+        return DrainRequests(tuple(n for n in to_stop if observed.unit(n).serving))
+    for name in to_stop:
+        if name not in steps.stopped or _came_back(observed.unit(name)):
+            return Stop(name)
+    return Wait(Phase.STOP, f"{_names(to_stop)} is stopping")
+
+
+def _come_up(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
+    if start := _next_start(operation, steps, observed):
+        return start
+    unproved = (n for n in _to_start(operation) if n not in steps.warm)
+    for name in unproved:
+        if not (operation.rolling_back and name in operation.goal.kept):
+            return WarmUp(name)
+    return None
+
+
+def _to_start(operation: Operation) -> tuple[str, ...]:
+    if not operation.rolling_back:
+        return operation.goal.start
+    return operation.goal.restore if operation.rollback else ()
+
+
+def _to_stop(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> tuple[str, ...]:
+    """What still has to come down: a restarted profile only until it has been down once.
+
+    On the way back also what was evicted and is in the way of what is restored: of two that followed
+    one another when the operation began, the first may still be stopping.
+    """
+    if operation.rolling_back:
+        stays = {*_to_start(operation), *operation.goal.kept}
+        rivals = _rivals_of(_to_start(operation), catalogue)
+        begun = (*operation.goal.start, *(n for n in operation.goal.stop if n in rivals))
+        wanted = tuple(n for n in begun if n not in stays)
+    elif has_begun(operation, steps, observed):
+        return ()  # who is started by hand now meets the command's leases
+    elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:
+        wanted = tuple(n for n in operation.goal.stop if n not in operation.goal.start)
+    else:
+        wanted = operation.goal.stop
+    return tuple(n for n in wanted if not observed.unit(n).idle)
+
+
+def _came_back(unit: ObservedUnit) -> bool:
+    """Started by hand after our stop and before our start."""
+    return unit.serving and not unit.has_job
+
+
+def _next_start(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
+    for name in _to_start(operation):
+        unit = observed.unit(name)
+        if unit.serving:
+            continue
+        if unit.waits_to_restart and name not in steps.started:
+            # systemd leaves a start job waiting behind the pause after a crash; a stop ends it.
+            return Stop(name)
+        if name in steps.started or _is_coming_up(unit):
+            phase = _start_phase(unit)
+            return Wait(phase, unit.status_text or f"{name}: {_NO_STATUS[phase]}")
+        return Start(name)
+    return None
+
+
+def _is_coming_up(unit: ObservedUnit) -> bool:
+    return unit.has_job or unit.active in {ActiveState.ACTIVATING, ActiveState.DEACTIVATING}
+
+
+def _start_phase(unit: ObservedUnit) -> Phase:
+    """Where a start stands, from what systemd runs for it."""
+    if unit.sub in {"dead", "failed", "condition"} or unit.active is ActiveState.DEACTIVATING:
+        return Phase.RELEASE
+    return Phase.LOAD if unit.status_text.startswith("loading") else Phase.START
+
+
+_NO_STATUS: Final = {
+    Phase.RELEASE: "waiting for the gate",
+    Phase.START: "starting the engine",
+    Phase.LOAD: "loading",
+}
+
+
+def _failure(
+    operation: Operation,
+    steps: Steps,
+    observed: Observed,
+    catalogue: Catalogue,
+    refusals: Mapping[str, str],
+) -> Action | None:
+    """How a failure changes the course; None: nothing failed."""
+    untouched = _is_untouched(operation)
+    if untouched and steps.failure:
+        return Finish(Outcome.REFUSED, steps.failure)
+    rival = _rival(operation, steps, observed, catalogue) or _hold(operation, steps, observed)
+    if rival and (steps.checked or not untouched):
+        ended = f"{operation.reason}; " if operation.ran else ""
+        return Finish(Outcome.SUPERSEDED, f"{ended}{rival} was started by hand meanwhile and stays")
+    reason = steps.failure or _start_failure(operation, steps, observed, refusals)
+    if steps.cancelled and not operation.rolling_back:
+        reason = CANCELLED
+    if not reason:
+        return None
+    if untouched:
+        return Finish(Outcome.REFUSED, reason)
+    return _turn(operation, steps, observed, reason)
+
+
+def _turn(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
+    """What follows a failure of something that has been touched."""
+    if operation.kind is Kind.REPAIR and not steps.cancelled:
+        return Finish(Outcome.FAILED, reason)  # systemd tries on, and after it the next repair
+    if not operation.rolling_back:
+        return TurnRound(reason, _failed_phase(operation, steps, observed))
+    way = "going back" if operation.ran else "roll-back"
+    return Finish(Outcome.FAILED, f"{operation.reason}; {way} failed: {reason}")
+
+
+def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
+    """The start of an engine that came and went between two looks; None: no such thing."""
+    if steps.failure or steps.cancelled or _is_reached(Phase.START, operation.phase):
+        return None
+    units = map(observed.unit, steps.started)
+    return Phase.START if any(has_ended(u) for u in units if not u.serving) else None
+
+
+def _is_reached(phase: Phase, present: Phase) -> bool:
+    return PHASE_ORDER[phase] <= PHASE_ORDER[present]
+
+
+def _start_failure(
+    operation: Operation, steps: Steps, observed: Observed, refusals: Mapping[str, str]
+) -> str:
+    for name in _to_start(operation):
+        unit = observed.unit(name)
+        if name not in steps.started or unit.serving:
+            continue
+        if unit.waits_to_restart or not _is_coming_up(unit):
+            return f"{name} did not start: {why_down(unit, refusals.get(name, ''))}"
+    return ""
+
+
+def _rivals_of(names: tuple[str, ...], catalogue: Catalogue) -> frozenset[str]:
+    known = (n for n in names if n in catalogue)
+    return frozenset[str]().union(*(in_the_way(n, catalogue) for n in known))
+
+
+def _rival(
+    operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
+) -> str | None:
+    """A profile that somebody else started and that is in the way of what we start."""
+    ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
+    rivals = _rivals_of(_to_start(operation), catalogue)
+    if has_begun(operation, steps, observed):
+        return None
+    if is_forward(operation):
+        rivals = in_the_way_of(Claim(devices=frozenset(operation.goal.claim)), catalogue)
+    return next((n for n in sorted(rivals - ours) if not observed.unit(n).idle), None)
+
+
+def _hold(operation: Operation, steps: Steps, observed: Observed) -> str | None:
+    """A hold that no start of ours shall end: it was not there when the operation began."""
+    if not observed.hold_active or not _to_start(operation):
+        return None
+    if steps.started:  # a start ends a hold, though not within the same look
+        later = all(observed.unit(name).idle for name in steps.started)
+    else:
+        later = operation.rolling_back or operation.kind is Kind.REPAIR
+    return "a hold" if later else None
+
+
+def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
+    goal = operation.goal
+    if operation.ran:
+        again = goal.restore if operation.rollback else ()
+        served = f"; {_serving(again, catalogue, again=True)}" if again else ""
+        return Finish(Outcome.DONE, f"{operation.reason}{served}")
+    if operation.rolling_back:
+        if not goal.restore or not operation.rollback:
+            return Finish(Outcome.FAILED, operation.reason)
+        return Finish(Outcome.ROLLED_BACK, operation.reason)
+    if goal.start:
+        return Finish(Outcome.DONE, _serving(goal.start, catalogue))
+    if goal.hold_until is not None:
+        return Finish(Outcome.DONE, "holding: nothing is started until a switch or a start")
+    return Finish(
+        Outcome.DONE, f"{_names(goal.stop)} stopped" if goal.stop else "nothing was running"
+    )
+
+
+def _serving(names: tuple[str, ...], catalogue: Catalogue, *, again: bool = False) -> str:
+    """``genesis is serving on :8022``, ``left (:8030) and right (:8031) are serving``."""
+    how = "serving again" if again else "serving"
+    if len(names) == 1:
+        return f"{names[0]} is {how} on {catalogue[names[0]].endpoint}"
+    return f"{joined([f'{n} ({catalogue[n].endpoint})' for n in names])} are {how}"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,62 @@
+"""Whether a model that answers is where its profile says: on its GPUs, locked in memory.
+
+An engine that finds no GPU computes on the CPU and answers all the same; one whose mlock is
+refused says so in a log line that nobody reads, and is paged out when it matters.
+"""
+
+from typing import Final
+
+from appliance.domain.memory import GroupMemory
+from appliance.domain.names import unit_of
+from appliance.domain.profile import Applied
+from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.wording import size_of_total
+
+LOCKED_SHARE: Final = 0.5
+"""Of a model's file that is resident: an engine that may lock at all locks all of it."""
+REFUSED_BYTES: Final = 8 << 20
+"""systemd's own limit on locked memory (LimitMEMLOCK of systemd.exec(5)): what is locked in
+spite of a refusal stays below it."""
+
+
+def misplaced(applied: Applied, box: BoxFacts) -> str | None:
+    """Why a model that answers is not on its GPUs; None: it is, or nobody can tell."""
+    gpus = applied.gpus
+    if not gpus or not box.gpu_holders or set(box.gpu_holders) != set(box.gpu_total_bytes):
+        return None
+    unit = unit_of(applied.name)
+    on = {i for i, holders in box.gpu_holders.items() if any(h.unit == unit for h in holders)}
+    if on and (gpus == "all" or on <= set(gpus)):
+        return None
+    where = "on no GPU: it runs on the CPU"
+    if on:
+        where = f"on GPU {min(on - set(gpus))}, which it does not use"
+    return f"{applied.name} answers, but it sits {where}"
+
+
+def unlocked(applied: Applied, group: GroupMemory | None, *, model_bytes: int | None) -> str | None:
+    """Why a model that must be locked in memory is not; None: it is, or nobody can tell.
+
+    Args:
+        applied: The profile.
+        group: What its processes have; None: not known.
+        model_bytes: Size of the model's file; None: not known.
+    """
+    if not applied.locks_memory or group is None or not group.resident_bytes:
+        return None
+    # With GPUs only a part of the file stays in main memory, and nobody knows which.
+    weights = (
+        None if applied.gpus or model_bytes is None else min(model_bytes, group.resident_bytes)
+    )
+    if weights is None:
+        refused = group.locked_bytes <= REFUSED_BYTES < group.resident_bytes
+    else:
+        refused = group.locked_bytes < weights * LOCKED_SHARE
+    if not refused:
+        return None
+    whole = group.resident_bytes if weights is None else weights
+    return (
+        f"{applied.name} answers, but its memory is not locked"
+        f" ({size_of_total(group.locked_bytes, whole)}):"
+        " LimitMEMLOCK of its unit is too low, or mlock was refused"
+    )

@@ -1,0 +1,68 @@
+"""The part of an operation that runs a command in place of models (launch.run).
+
+====================  ==========================================================
+appliance-run.service  what follows
+====================  ==========================================================
+idle, not begun       it is started
+activating            the command waits for the claim and its memory: phase release
+active                the command runs: phase run
+idle again            it is over, or was not begun: what was stopped comes back
+====================  ==========================================================
+"""
+
+from appliance.domain.observed import Observed, ObservedUnit, RunReport
+from appliance.domain.operations import COMMAND_ENDED, Kind, Operation, Phase
+from appliance.planning.endings import ENDED_BY
+from appliance.planning.switch.actions import (
+    Action,
+    GoBack,
+    StartRun,
+    Steps,
+    StopRun,
+    TurnRound,
+    Wait,
+)
+
+
+def is_forward(operation: Operation) -> bool:
+    """Whether a command is to run, or runs."""
+    return operation.kind is Kind.RUN and not operation.rolling_back
+
+
+def has_begun(operation: Operation, steps: Steps, observed: Observed) -> bool:
+    """Whether the command's unit has been started: its leases say who may run from then on."""
+    known = steps.run_started or operation.phase is Phase.RUN or not observed.run.idle
+    return is_forward(operation) and known
+
+
+def run_command(
+    operation: Operation, steps: Steps, observed: Observed, report: RunReport | None
+) -> Action | None:
+    """Run the command, once. After a supervisor that died before it could, it is begun again."""
+    if not is_forward(operation):
+        return None
+    unit = observed.run
+    if not unit.idle:
+        name = " ".join(operation.target)
+        if unit.serving or operation.phase is Phase.RUN:
+            return Wait(Phase.RUN, unit.status_text or name)
+        return Wait(Phase.RELEASE, unit.status_text or f"{name}: waiting for the claim")
+    if not has_begun(operation, steps, observed):
+        return StartRun()
+    return _ended(operation, unit, report)
+
+
+def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
+    # A launcher that ended badly left no report; what is there is an earlier one's.
+    if unit.result in ENDED_BY:
+        return TurnRound(f"the command's launcher {ENDED_BY[unit.result]} {unit.exit_status}")
+    if report is None or report.operation not in {None, operation.id}:
+        return TurnRound("the command's launcher has not said how it ended")
+    return GoBack(f"{COMMAND_ENDED} {report.text}") if report.ran else TurnRound(report.text)
+
+
+def end_command(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
+    """Before anything comes back, the last process of the command is gone."""
+    if operation.kind is not Kind.RUN or not operation.rolling_back or observed.run.idle:
+        return None
+    return Wait(Phase.STOP, "the command is ending") if steps.run_stopped else StopRun()

@@ -1,0 +1,305 @@
+"""What `appliance apply` will do to each file. Pure: the same for a dry run and for the real one.
+
+================================== =========================================================
+installed file                     is
+================================== =========================================================
+missing, wanted                    created
+as apply wrote it, text differs    updated; a running model keeps running, and is told to be
+                                   restarted where that is needed
+as apply wrote it, text equal      kept (another release's header alone is no change)
+changed by hand                    left and reported, unless the change is settled
+unit of a broken profile           kept, so that one bad file takes nothing down
+unit without a profile             removed, or kept while it runs, or while the polkit rule
+                                   is one that was changed by hand
+drop-in of the gateway             as a unit; removed when its settings are the usual ones
+================================== =========================================================
+
+The polkit rule may at no moment name a unit without a file: under such a name the supervisor's user
+could have systemd make a transient unit, which runs whatever it says as root. So units are written
+before the rule, and removed after it; an apply that is cut short anywhere leaves no such name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from appliance.domain.names import profile_of, unit_of
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.units import backend_unit
+from appliance.planning.units.backend_unit import StandIn
+from appliance.planning.units.commands import Layout, UnitSpec
+from appliance.planning.units.drift import Drift, Kind, comment_of, find_drift
+from appliance.planning.units.gateway_drop_ins import (
+    GATEWAY_FILES,
+    SERVICE_DROP_IN,
+    GatewaySpec,
+    gateway_units,
+)
+from appliance.planning.units.polkit import RULE_FILE, polkit_rule
+from appliance.planning.units.text import sealed_body, sections_of
+
+
+class Action(StrEnum):
+    """What happens to a file."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REMOVE = "remove"
+    KEEP = "keep"
+    LEAVE = "leave"
+    """Changed by hand: not touched."""
+
+
+_USUAL: Final = GatewaySpec()
+RESTART_GATEWAY: Final = "restart to take effect: sudo systemctl restart appliance-gateway.service"
+CHANGES = frozenset({Action.CREATE, Action.UPDATE, Action.REMOVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One file."""
+
+    file: str
+    action: Action
+    text: str = ""
+    """The new content, for create and update."""
+    note: str = ""
+    """What a person should know; empty: nothing."""
+    restart: bool = False
+    """A model runs in the old form until it is restarted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What is on the disk, and what runs from it."""
+
+    files: Mapping[str, str | None]
+    """Text by file name; None: not a regular file. Drop-ins are ``UNIT.d/NAME``."""
+    last_written: Mapping[str, str]
+    """Apply's own copies of what it wrote, by file name."""
+    catalogue: Catalogue
+    """The profiles as last applied."""
+    running: frozenset[str] = frozenset()
+    """Profiles whose unit is not idle."""
+    stale: bool = False
+    """systemd says that a unit or its profile changed since it read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyPlan:
+    """The whole change."""
+
+    steps: tuple[Step, ...]
+    drift: tuple[Drift, ...]
+    """Hand edits that stay as they are."""
+    catalogue: Catalogue
+    """The profiles that are installed afterwards."""
+    restart: tuple[str, ...]
+    """Profiles that run in their old form until they are restarted."""
+    reload: bool
+    """systemd must read its units again."""
+
+    @property
+    def changes(self) -> tuple[Step, ...]:
+        """The steps that write something, in the order in which they are safe."""
+        return tuple(sorted((s for s in self.steps if s.action in CHANGES), key=_turn))
+
+    @property
+    def listens_elsewhere(self) -> bool:
+        """Whether a drop-in of the gateway changes."""
+        return any(s.file in GATEWAY_FILES for s in self.changes)
+
+
+def _turn(step: Step) -> int:
+    """Return when a step is due: what is written, then the polkit rule, then what is removed."""
+    if step.file == RULE_FILE:
+        return 1
+    return 2 if step.action is Action.REMOVE else 0
+
+
+def plan_apply(
+    specs: Sequence[UnitSpec],
+    installed: Installed,
+    layout: Layout,
+    *,
+    broken: frozenset[str] = frozenset(),
+    settled: frozenset[str] = frozenset(),
+    source: str = "/etc/appliance/profiles",
+    user: str = "appliance",
+    gateway: GatewaySpec = _USUAL,
+) -> ApplyPlan:
+    """The plan that makes the box look like `specs`.
+
+    Args:
+        specs: Every valid profile.
+        installed: The box now.
+        layout: What units are rendered for.
+        broken: Profiles whose file has errors.
+        settled: Files whose hand edit was adopted or is discarded: they are overwritten.
+        source: Where profiles lie, for the polkit rule's header.
+        user: Who the supervisor runs as.
+        gateway: The gateway's settings.
+
+    Raises:
+        ProfileError: a profile cannot be rendered.
+    """
+    drift = find_drift(installed.files, installed.last_written)
+    left = {f: d for f, d in drift.items() if f not in settled or d.kind is Kind.SHARED}
+    wanted = {s.applied.name for s in specs}
+    gone = _irremovable(installed, left) - wanted
+    stand_ins = _stand_ins(installed, left, stay=broken | gone)
+    units = backend_unit.render(specs, stand_ins, layout)
+    catalogue = backend_unit.catalogue(specs, stand_ins)
+    steps = _steps(units, installed, left, broken=broken, gone=gone)
+    installed_after = _installed_after(steps, installed)
+    kept = {n: a for n, a in catalogue.items() if unit_of(n) in installed_after}
+    rule = _step(
+        RULE_FILE,
+        polkit_rule(kept, source=source, version=layout.version, user=user),
+        installed,
+        left=RULE_FILE in left,
+    )
+    front = _gateway_steps(gateway_units(gateway, kept, layout.version), installed, left)
+    return ApplyPlan(
+        steps=(*steps, *front, rule),
+        drift=tuple(left.values()),
+        catalogue=kept,
+        restart=_to_restart(steps),
+        reload=installed.stale or any(s.action in CHANGES for s in (*steps, *front)),
+    )
+
+
+def _gateway_steps(
+    units: Mapping[str, str], installed: Installed, left: Mapping[str, Drift]
+) -> tuple[Step, ...]:
+    steps = (
+        _step(file, units[file], installed, left=file in left)
+        if file in units
+        else Step(file=file, action=Action.LEAVE if file in left else Action.REMOVE)
+        for file in sorted(GATEWAY_FILES & (installed.files.keys() | units.keys()))
+    )
+    # Credentials are handed over when a service starts; everything else a reload puts in force.
+    return tuple(
+        replace(step, note=RESTART_GATEWAY)
+        if step.file == SERVICE_DROP_IN and step.action in CHANGES
+        else step
+        for step in steps
+    )
+
+
+def _irremovable(installed: Installed, left: Mapping[str, Drift]) -> frozenset[str]:
+    """Return the profiles whose units stay where they are, even without a profile."""
+    if RULE_FILE not in left:
+        return installed.running
+    # Nobody can tell which units a rule names that somebody wrote.
+    return frozenset(name for file in installed.files if (name := profile_of(file)) is not None)
+
+
+def _stand_ins(
+    installed: Installed, left: Mapping[str, Drift], *, stay: frozenset[str]
+) -> tuple[StandIn, ...]:
+    """The units that stay as they are: of broken profiles, hand-edited, or gone but kept."""
+    return tuple(
+        backend_unit.stand_in(applied, installed.files[unit_of(name)] or "")
+        for name, applied in installed.catalogue.items()
+        if unit_of(name) in installed.files and (unit_of(name) in left or name in stay)
+    )
+
+
+def _steps(
+    units: Mapping[str, str],
+    installed: Installed,
+    left: Mapping[str, Drift],
+    *,
+    broken: frozenset[str],
+    gone: frozenset[str],
+) -> tuple[Step, ...]:
+    present = set(installed.files) - {RULE_FILE} - GATEWAY_FILES
+    return tuple(
+        _step(file, units[file], installed, left=file in left)
+        if file in units
+        else _unwanted(file, installed, left=file in left, broken=broken, gone=gone)
+        for file in sorted(present | set(units))
+    )
+
+
+def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
+    if left:
+        return Step(file=file, action=Action.LEAVE)
+    if file not in installed.files:
+        return Step(file=file, action=Action.CREATE, text=text)
+    if _same(file, text, installed.files[file]):
+        return Step(file=file, action=Action.KEEP)
+    name = profile_of(file)
+    if name not in installed.running or _started_from(text) == _started_from(installed.files[file]):
+        return Step(file=file, action=Action.UPDATE, text=text)
+    note = f"restart to take effect: appliance restart {name}"
+    return Step(file=file, action=Action.UPDATE, text=text, note=note, restart=True)
+
+
+def _started_from(text: str | None) -> tuple[tuple[str, str], ...]:
+    """What of a unit only a new process obeys."""
+    services = (s for s in sections_of(text or "") if s.name == "Service")
+    return tuple(e for s in services for e in s.entries if e[0] not in _READ_ANEW)
+
+
+_READ_ANEW: Final = frozenset(
+    {
+        "ExecCondition",
+        "Restart",
+        "RestartMaxDelaySec",
+        "RestartPreventExitStatus",
+        "RestartSec",
+        "RestartSteps",
+        "TimeoutStartFailureMode",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+    }
+)
+"""Keys of [Service] that a daemon-reload puts in force, as it does everything in [Unit]."""
+
+
+def _same(file: str, text: str, present: str | None) -> bool:
+    """Equal apart from the first line, which names the release that wrote it."""
+    if present is None or sealed_body(present, comment_of(file)) is None:
+        return False
+    return text.partition("\n")[2] == present.partition("\n")[2]
+
+
+def _unwanted(
+    file: str,
+    installed: Installed,
+    *,
+    left: bool,
+    broken: frozenset[str],
+    gone: frozenset[str],
+) -> Step:
+    if left:
+        return Step(file=file, action=Action.LEAVE)
+    name = profile_of(file)
+    if name is None or name not in broken | gone:
+        return Step(file=file, action=Action.REMOVE)
+    note = f"its profile is gone, but {RULE_FILE} was changed by hand and may name it"
+    if name in installed.running:
+        note = f"its profile is gone, but it runs: appliance stop {name}, then appliance apply"
+    if name in broken:
+        note = "its profile has errors, so it stays as it was"
+    return Step(file=file, action=Action.KEEP, note=note)
+
+
+def _installed_after(steps: Sequence[Step], installed: Installed) -> frozenset[str]:
+    """Backend units of ours that exist once `steps` are done; never one of foreign content."""
+    present = {s.file for s in steps if s.action in {Action.CREATE, Action.UPDATE, Action.KEEP}}
+    left = {s.file for s in steps if s.action is Action.LEAVE}
+    return frozenset(
+        present | {f for f in left if _known(f, installed.catalogue) and installed.files[f]}
+    )
+
+
+def _known(file: str, catalogue: Mapping[str, Applied]) -> bool:
+    return profile_of(file) in catalogue
+
+
+def _to_restart(steps: Sequence[Step]) -> tuple[str, ...]:
+    return tuple(n for s in steps if s.restart and (n := profile_of(s.file)) is not None)

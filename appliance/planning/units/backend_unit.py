@@ -1,0 +1,253 @@
+"""Backend units: one file per profile, rendered from what the profile compiles to.
+
+Two units whose claims intersect exclude each other by Conflicts=. That alone orders nothing, so
+of each pair the one whose name sorts last also has After= on the other. Both directions would be
+an ordering cycle as soon as both stop at once: ``hold`` and a reboot in mid-switch would fail.
+Everything comes after appliance-hold.service, which has no After= of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from appliance.domain.errors import ProfileError
+from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.units import sandbox
+from appliance.planning.units.commands import (
+    CLAIMED_DIR,
+    Layout,
+    UnitSpec,
+    backend_argv,
+    gate_argv,
+)
+from appliance.planning.units.identity import identity_of
+from appliance.planning.units.overrides import check, merged
+from appliance.planning.units.text import (
+    Section,
+    command_line,
+    environment_word,
+    path_word,
+    plain_line,
+    sealed,
+    sections_of,
+    text_of,
+)
+
+CACHE_ROOT: Final = "/var/cache/appliance-backend"
+"""Where CacheDirectory= puts a directory for every backend."""
+NO_CONFIG_HOME: Final = "/nonexistent"
+"""A directory that nobody has (Debian Policy 9.2.3) and no backend can make."""
+_STEPPED_RESTARTS_SINCE: Final = 254
+"""The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
+_START_SLACK_S: Final = 5.0
+"""Between the gate's or the poller's own deadline and systemd's, so that ours speaks first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """An installed unit that is kept as it is, because its profile is broken, edited or gone."""
+
+    applied: Applied
+    after: frozenset[str] = frozenset()
+    """Units it is already ordered after."""
+
+
+def stand_in(applied: Applied, installed_text: str) -> StandIn:
+    """The installed unit of `applied`, as its present text orders it."""
+    units = (s for s in sections_of(installed_text) if s.name == "Unit")
+    after = frozenset(w for s in units for value in s.values("After") for w in value.split())
+    return StandIn(applied=applied, after=after)
+
+
+def catalogue(specs: Iterable[UnitSpec], stand_ins: Iterable[StandIn]) -> Catalogue:
+    """What is installed once the units are: by name, with the conflicts filled in."""
+    kept = {s.applied.name: s.applied for s in stand_ins}
+    wanted = {s.applied.name: s.applied for s in specs} | kept
+    return {
+        name: applied if name in kept else replace(applied, conflicts=_rivals(applied, wanted))
+        for name, applied in sorted(wanted.items())
+    }
+
+
+def _rivals(applied: Applied, others: Catalogue) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            o.name
+            for o in others.values()
+            if o.name != applied.name and o.claim.intersects(applied.claim)
+        )
+    )
+
+
+def problem(spec: UnitSpec, layout: Layout) -> str | None:
+    """Why `spec` cannot be rendered, as complete lines; None: it can."""
+    try:
+        render([spec], [], layout)
+    except ProfileError as error:
+        return str(error)
+    return None
+
+
+def render(
+    specs: Sequence[UnitSpec], stand_ins: Sequence[StandIn], layout: Layout
+) -> Mapping[str, str]:
+    """The text of every backend unit by file name; stand-ins are regarded but not rendered.
+
+    Raises:
+        ProfileError: a value that no unit file can hold, or an override that is refused.
+    """
+    kept = {s.applied.name: s for s in stand_ins}
+    installed = catalogue(specs, stand_ins)
+    return {
+        unit_of(spec.applied.name): _unit(spec, installed, kept, layout)
+        for spec in specs
+        if spec.applied.name not in kept
+    }
+
+
+def _unit(spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout) -> str:
+    check(spec.overrides, spec.applied.source_path)
+    spec = replace(spec, applied=installed[spec.applied.name])
+    sections = (
+        Section(name="Unit", entries=_unit_section(spec, kept, layout)),
+        Section(name="Service", entries=_service_section(spec, layout)),
+    )
+    body = text_of(merged(sections, spec.overrides))
+    return sealed(body, source=plain_line(spec.applied.source_path), version=layout.version)
+
+
+def _unit_section(spec: UnitSpec, kept: Mapping[str, StandIn], layout: Layout) -> sandbox.Entries:
+    applied = spec.applied
+    rivals = applied.conflicts
+    earlier = [unit_of(r) for r in rivals if _comes_first(r, applied.name, kept)]
+    paths = [p for p in (applied.model_path, applied.binary) if p and p.startswith("/")]
+    return (
+        ("Description", plain_line(f"{applied.name}: {applied.description or applied.engine}")),
+        ("Documentation", f"file:{plain_line(applied.source_path).replace(' ', '%%20')}"),
+        ("SourcePath", plain_line(applied.source_path)),
+        ("Conflicts", _words([*map(unit_of, rivals), HOLD_UNIT, *layout.foreign_units])),
+        ("After", _words([*earlier, HOLD_UNIT, *layout.foreign_units, *_after(spec)])),
+        (
+            "RequiresMountsFor",
+            " ".join(map(path_word, dict.fromkeys([*paths, *spec.order.mounts]))),
+        ),
+        # A backstop: the supervisor counts crashes itself and clears this count before a start.
+        ("StartLimitIntervalSec", "30min"),
+        ("StartLimitBurst", "5"),
+        ("CollectMode", "inactive"),
+    )
+
+
+def _comes_first(rival: str, name: str, kept: Mapping[str, StandIn]) -> bool:
+    """Whether `name` is ordered after `rival`: exactly one of the two is after the other."""
+    if rival in kept:
+        return unit_of(name) not in kept[rival].after
+    return rival < name
+
+
+def _after(spec: UnitSpec) -> tuple[str, ...]:
+    # DevicePolicy= admits only drivers that are loaded when the unit starts.
+    driver = ("nvidia-persistenced.service",) if spec.gpus else ()
+    return (*driver, *spec.order.after)
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(words))
+
+
+def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
+    applied = spec.applied
+    own = f"appliance-backend/{applied.name}"
+    return (
+        ("Slice", "appliance.slice"),
+        # The journal shows who speaks, not the name of an interpreter.
+        ("SyslogIdentifier", unit_of(applied.name).removesuffix(".service")),
+        ("Type", "notify"),
+        ("NotifyAccess", "all"),
+        ("ExecCondition", "+" + command_line(gate_argv(spec, layout))),
+        ("ExecStart", command_line(backend_argv(spec, layout))),
+        # An engine that lost its workers may end with status 0; after a stop job, and where the gate
+        # skipped the start, systemd does not restart whatever this says.
+        ("Restart", "always"),
+        *_back_off(layout.systemd),
+        ("RestartPreventExitStatus", "78 79"),
+        ("TimeoutStartSec", _seconds(_start_deadline_s(spec))),
+        # Requests may finish within the stop deadline; an engine that hangs before it is ready
+        # has none, and may ignore SIGTERM.
+        ("TimeoutStartFailureMode", "kill"),
+        ("TimeoutStopSec", _seconds(applied.deadlines.stop_s)),
+        ("KillMode", "mixed"),
+        ("OOMPolicy", "stop"),
+        ("OOMScoreAdjust", "300"),
+        *_identity(applied),
+        # A socket must be writable for the group, which the daemon is in.
+        ("UMask", "0077" if applied.endpoint.socket is None else "0007"),
+        ("StateDirectory", own),
+        ("StateDirectoryMode", "0700"),
+        ("CacheDirectory", own),
+        ("CacheDirectoryMode", "0700"),
+        ("RuntimeDirectory", own),
+        ("WorkingDirectory", f"/var/lib/{own}"),
+        *_environment(spec, own),
+        ("TasksMax", "8192"),
+        ("LimitNOFILE", "65536"),
+        ("LimitMEMLOCK", "infinity"),
+        ("LimitCORE", "0"),
+        *sandbox.devices(gpus=bool(spec.gpus)),
+        *sandbox.NETWORK,
+        *_files(spec),
+        *sandbox.leases(applied.claim.leases(), layout.lease_dir, CLAIMED_DIR),
+        *sandbox.own_directory("/run/appliance-backend", applied.name),
+        *sandbox.CONFINEMENT,
+    )
+
+
+def _identity(applied: Applied) -> sandbox.Entries:
+    identity = identity_of(applied)
+    dynamic = (("DynamicUser", "yes"),) if identity.dynamic else ()
+    return (*dynamic, ("User", identity.user), ("Group", identity.group))
+
+
+def _start_deadline_s(spec: UnitSpec) -> float:
+    """The longest silence of a start: the gate, the patch hook and the poller each extend it."""
+    return spec.applied.deadlines.no_progress_s + _START_SLACK_S
+
+
+def _back_off(systemd: int) -> sandbox.Entries:
+    if systemd < _STEPPED_RESTARTS_SINCE:
+        return (("RestartSec", "5s"),)
+    return (("RestartSec", "2s"), ("RestartSteps", "4"), ("RestartMaxDelaySec", "2min"))
+
+
+def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
+    homes = {
+        # Homes are hidden, so programs that write to one get a place of their own.
+        "HOME": f"/var/lib/{own}",
+        "XDG_CACHE_HOME": f"{CACHE_ROOT}/{spec.applied.name}",
+        # The engine can write to its home: what it left there must not decide its next start.
+        # llama-server reads llama.cpp/config.ini, Python the modules of the user.
+        "XDG_CONFIG_HOME": NO_CONFIG_HOME,
+        "PYTHONNOUSERSITE": "1",
+    }
+    wanted = homes | dict(spec.environment)
+    return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
+
+
+def _files(spec: UnitSpec) -> sandbox.Entries:
+    applied, patch = spec.applied, spec.patch
+    socket = applied.endpoint.socket
+    programs = [applied.binary, *applied.programs, *(patch.command[:1] if patch else ())]
+    outside = socket and not socket.startswith(f"/run/appliance-backend/{applied.name}/")
+    return sandbox.files(
+        read=sandbox.opened(applied),
+        programs=programs,
+        writable=[
+            *(patch.writable if patch else ()),
+            *([socket.rpartition("/")[0]] if socket and outside else ()),
+        ],
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:g}s"

@@ -1,0 +1,51 @@
+"""Users and groups that the processes of a backend unit run as."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from appliance.domain.names import BACKEND_GROUP
+from appliance.domain.profile import Applied
+
+GPU_GROUPS: Final = ("render", "video")
+"""Groups of the devices' nodes, for an engine that uses a GPU."""
+_PREFIX: Final = "apl-"
+_LONGEST_USER: Final = 31
+"""Bytes in a user's name, as systemd accepts it (UT_NAMESIZE)."""
+_DIGEST_CHARACTERS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """User and groups of a unit's processes, by name."""
+
+    user: str
+    dynamic: bool
+    """systemd makes the user for as long as the unit runs (DynamicUser=): before a start it has no
+    uid, and no file outside the unit's own directories belongs to it."""
+    group: str
+    further_groups: tuple[str, ...] = ()
+
+
+def identity_of(applied: Applied) -> Identity:
+    """User and groups of the unit that runs `applied`."""
+    return Identity(
+        user=applied.user or own_user(applied.name),
+        dynamic=not applied.user,
+        group=BACKEND_GROUP,
+        further_groups=GPU_GROUPS if applied.gpus else (),
+    )
+
+
+def own_user(profile: str) -> str:
+    """Name of the user that a profile has to itself.
+
+    A profile's name may be longer than a user's, and has dots, which a user's has not; a digest
+    then tells it from others that begin alike.
+    """
+    name = _PREFIX + profile
+    if len(name) <= _LONGEST_USER and "." not in name:
+        return name
+    digest = sha256(profile.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    beginning = name.replace(".", "-")[: _LONGEST_USER - 1 - len(digest)]
+    return f"{beginning}-{digest}"

@@ -1,0 +1,198 @@
+"""What a backend may touch: devices, network, files. Assignments for its [Service] section."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from appliance.domain.claims import Lease
+from appliance.domain.profile import Applied
+from appliance.planning.units.identity import GPU_GROUPS
+from appliance.planning.units.text import path_word, sections_of, words_of
+
+Entries = tuple[tuple[str, str], ...]
+
+NETWORK: Final[Entries] = (
+    ("IPAddressDeny", "any"),
+    ("IPAddressAllow", "localhost"),
+    # Where the kernel has no BPF the two above are silently ignored; then there are no counters.
+    ("IPAccounting", "yes"),
+    ("RestrictAddressFamilies", "AF_UNIX AF_INET AF_INET6 AF_NETLINK"),
+)
+
+CONFINEMENT: Final[Entries] = (
+    ("NoNewPrivileges", "yes"),
+    ("CapabilityBoundingSet", ""),
+    ("AmbientCapabilities", ""),
+    ("ProtectSystem", "strict"),
+    # llama-server takes options from /etc/llama.cpp/config.ini (common/arg.cpp).
+    ("InaccessiblePaths", "-/etc/llama.cpp"),
+    ("PrivateTmp", "yes"),
+    ("PrivateMounts", "yes"),
+    ("ProtectProc", "invisible"),
+    ("ProtectClock", "yes"),
+    ("ProtectHostname", "yes"),
+    ("ProtectKernelLogs", "yes"),
+    ("ProtectKernelModules", "yes"),
+    ("ProtectKernelTunables", "yes"),
+    ("ProtectControlGroups", "yes"),
+    ("RestrictNamespaces", "yes"),
+    ("RestrictRealtime", "yes"),
+    ("RestrictSUIDSGID", "yes"),
+    ("LockPersonality", "yes"),
+    ("RemoveIPC", "yes"),
+    ("KeyringMode", "private"),
+    # No MemoryDenyWriteExecute: engines compile kernels at run time.
+    ("SystemCallArchitectures", "native"),
+    ("SystemCallFilter", "@system-service"),
+    ("SystemCallFilter", "~@privileged @obsolete"),
+    ("SystemCallErrorNumber", "EPERM"),
+)
+
+_HIDDEN: Final = ("/home", "/root", "/run/user")
+"""What ProtectHome= covers."""
+PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - where nothing of ours is ever put
+"""What PrivateTmp= covers."""
+_NO: Final = frozenset({"no", "false", "off", "0", "n", "f"})
+_HOME_DEPTH: Final = 2
+"""``/home/ana``: binding this or less would show a whole home."""
+
+
+def devices(*, gpus: bool) -> Entries:
+    """Device access: the GPUs' nodes for a profile that uses one, else none at all."""
+    if not gpus:
+        return (("PrivateDevices", "yes"), ("DevicePolicy", "closed"))
+    return (
+        ("SupplementaryGroups", " ".join(GPU_GROUPS)),
+        ("DevicePolicy", "closed"),
+        ("DeviceAllow", "char-nvidia* rw"),
+    )
+
+
+def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Entries:
+    """Which homes and which writable places a backend sees.
+
+    Homes are empty unless the profile names something in one; then only that is shown, read-only
+    (systemd.exec(5): ProtectHome=tmpfs with bind mounts). What does not exist is left out of the
+    mounts, so that the wrapper can say what is missing instead of systemd failing the start.
+
+    Args:
+        read: Paths of models and the like.
+        programs: Programs; each needs the installation around it.
+        writable: Directories that a patch hook changes.
+    """
+    shown = sorted(_shown(read, programs))
+    homes = [p for p in writable if _hidden(p)]
+    others = [p for p in writable if not _hidden(p)]
+    return (
+        ("ProtectHome", "tmpfs" if shown or homes else "yes"),
+        *_each("BindReadOnlyPaths", [p for p in shown if p not in homes]),
+        *_each("BindPaths", sorted(homes)),
+        *_each("ReadWritePaths", sorted(others)),
+    )
+
+
+def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
+    """The lease files of a claim, shown in a directory of their own; all others are hidden.
+
+    Every engine is in the group that may open them. In their own place they cannot be shown: the
+    gate makes missing ones there, and what a mount hides in a unit it hides from the gate too,
+    InaccessiblePaths= apart (systemd 252, exec_command with `+`).
+    """
+    return (
+        ("InaccessiblePaths", path_word(directory)),
+        ("TemporaryFileSystem", f"{path_word(shown_in)}:ro"),
+        *(
+            # One that is missing is the wrapper's to report.
+            (
+                "BindReadOnlyPaths",
+                f"{path_word(f'{directory}/{lease.name}', '-')}:{path_word(f'{shown_in}/{lease.name}')}",
+            )
+            for lease in claimed
+        ),
+    )
+
+
+def own_directory(parent: str, name: str) -> Entries:
+    """Of the directories of all engines in `parent`, this one's alone: theirs have their sockets."""
+    return (
+        ("TemporaryFileSystem", f"{path_word(parent)}:ro"),
+        ("BindPaths", path_word(f"{parent}/{name}")),
+    )
+
+
+class Sight(StrEnum):
+    """How a path looks from inside a unit."""
+
+    SHOWN = "shown"
+    """As it is outside."""
+    PASSED = "passed"
+    """An empty directory made by systemd, on the way to what is shown: anybody may enter it."""
+    HIDDEN = "hidden"
+
+
+def view_of(applied: Applied) -> frozenset[str]:
+    """What apply shows the unit of `applied` of places that are hidden otherwise."""
+    return frozenset(_shown(opened(applied), (applied.binary, *applied.programs)))
+
+
+def view_in(text: str) -> frozenset[str]:
+    """The same of a unit with this text, drop-ins after it; of a bind with two sides both."""
+    shown: set[str] = set()
+    protected = {"ProtectHome": "no", "PrivateTmp": "no"}
+    for key, value in (e for s in sections_of(text) if s.name == "Service" for e in s.entries):
+        if key in protected:
+            protected[key] = value.lower()
+        elif key in {"BindPaths", "BindReadOnlyPaths"}:
+            for word in words_of(value):
+                path = word.lstrip("-+").replace("%%", "%")
+                shown |= {path, *path.split(":")[:2]}
+    if protected["ProtectHome"] in {*_NO, "read-only"}:
+        shown |= {*_HIDDEN}
+    if protected["PrivateTmp"] in _NO:
+        shown |= {*PRIVATE}
+    return frozenset(shown)
+
+
+def opened(applied: Applied) -> tuple[str, ...]:
+    """Every path that leads to a file that the engine of `applied` opens."""
+    model = (applied.model_path,) if applied.model_path else ()
+    return (*model, *applied.files, *applied.places)
+
+
+def is_concealed(path: str) -> bool:
+    """Whether a unit sees `path` only if it is shown it."""
+    return _hidden(path) or any(path.startswith(f"{top}/") for top in PRIVATE)
+
+
+def sight_of(path: str, view: Iterable[str]) -> Sight:
+    """How `path` looks from inside a unit with this `view`."""
+    if not is_concealed(path):
+        return Sight.SHOWN
+    if any(path == shown or path.startswith(f"{shown}/") for shown in view):
+        return Sight.SHOWN
+    if path in _HIDDEN or any(shown.startswith(f"{path}/") for shown in view):
+        return Sight.PASSED
+    return Sight.HIDDEN
+
+
+def _shown(read: Iterable[str], programs: Iterable[str]) -> set[str]:
+    """What of homes must be shown so that these can be read and run."""
+    shown = {p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""}
+    return {p for p in shown if not any(p.startswith(f"{other}/") for other in shown)}
+
+
+def _each(key: str, paths: Iterable[str]) -> Entries:
+    return tuple((key, path_word(path, "-")) for path in paths)
+
+
+def _hidden(path: str) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in _HIDDEN)
+
+
+def _installation(program: str) -> str:
+    """The directory to show for `program`: its prefix, or where it lies; empty: not in a home."""
+    if not _hidden(program):
+        return ""
+    directory = program.rpartition("/")[0]
+    prefix, _, last = directory.rpartition("/")
+    return prefix if last == "bin" and prefix.count("/") > _HOME_DEPTH else directory

@@ -1,0 +1,72 @@
+"""Profiles become what their units are made from."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from appliance.domain.model_headers import LookAtModel
+from appliance.domain.profile import Applied
+from appliance.domain.spec import Profile
+from appliance.engines import launch
+from appliance.engines.rendering import LaunchContext
+from appliance.planning.profiles.compilation import Source, compile_applied, unseen
+from appliance.planning.units.commands import UnitSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Where the paths of a launch lead to."""
+
+    files: tuple[str, ...] = ()
+    """Further files that the engine reads."""
+    places: tuple[str, ...] = ()
+    """Where links lead to on the way to the model and to `files`."""
+    programs: tuple[str, ...] = ()
+
+
+Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
+"""Follows the links of a profile's model, its arguments and its further programs. Never raises."""
+
+
+def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
+    """A `Follow` for callers without a file system: nothing leads anywhere else."""
+    return Reached()
+
+
+def spec_of(
+    profile: Profile,
+    source: Source,
+    context: LaunchContext,
+    *,
+    user: str | None = None,
+    look: LookAtModel = unseen,
+    follow: Follow = unfollowed,
+) -> UnitSpec:
+    """The unit of `profile`.
+
+    Args:
+        profile: A valid one.
+        source: Its file.
+        context: The box.
+        user: Who runs backends whose profile names nobody; None: each has a user of its own.
+        look: Reads the headers of its model.
+        follow: Finds where the paths of a launch lead to.
+    """
+    started = launch(profile, context)
+    owner = profile.user or user or ""
+    applied = replace(compile_applied(profile, source, context, look), user=owner)
+    reached = follow(applied, started.argv[1:], profile.patch.command[:1] if profile.patch else ())
+    return UnitSpec(
+        applied=replace(
+            applied,
+            files=reached.files,
+            places=reached.places,
+            programs=reached.programs,
+        ),
+        argv=started.argv,
+        environment=started.environment,
+        temporary=started.temporary,
+        gpus=profile.gpus,
+        order=profile.order,
+        patch=profile.patch,
+        overrides=profile.unit,
+    )

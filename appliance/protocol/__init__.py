@@ -1,0 +1,1 @@
+"""Formats of the sockets between the processes: standard library only."""

@@ -1,0 +1,30 @@
+"""Requests for jobs, from the supervisor to the program of root that queues them (launch.jobs).
+
+One line a connection: ``start UNIT`` or ``stop UNIT``. The answer is a line, too: ``job PATH``,
+the job's object path, or ``error NAME TEXT``, with the name of a D-Bus error.
+"""
+
+from __future__ import annotations
+
+START = "start"
+STOP = "stop"
+ACCESS_DENIED = "org.freedesktop.DBus.Error.AccessDenied"
+FAILED = "org.freedesktop.DBus.Error.Failed"
+MAX_LINE_BYTES = 4096
+
+
+class Refusal(Exception):  # noqa: N818
+    """There will be no job; `name` is a D-Bus error's, `str()` says why."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def parse_answer(line: str) -> str:
+    """The job's object path in an answer. Raises `Refusal`."""
+    kind, _, rest = line.rstrip("\n").partition(" ")
+    if kind == "job" and rest:
+        return rest
+    name, _, text = rest.partition(" ")
+    raise Refusal(name or FAILED, text or "appliance-jobs.service does not answer")

@@ -1,0 +1,73 @@
+"""The supervisor's permission for one command: who may have it run, and with which claim.
+
+The supervisor answers the operator who asked with a random token, and leaves the token's hash in
+this file, in a directory that only it can write, before it starts our unit::
+
+    {"operation": 12, "uid": 1000, "gpus": "all", "token_sha256": "…"}
+
+The token proves to root that a caller is the one whom the supervisor answered, the kernel says
+which user that is. Whoever takes the supervisor over may so choose claims and refuse commands, but
+not have a command run as somebody who did not send it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+from appliance.protocol.run_request import BadRequest, gpus_of, text_of, whole_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FILE = "/run/appliance-supervisor/run-ticket.json"
+MAX_BYTES = 16 << 10
+"""Of the file."""
+_MOST = 2**63 - 1
+_MOST_UID = 2**32 - 2
+
+
+class Ticket:
+    """One permission."""
+
+    __slots__ = ("gpus", "operation", "token_sha256", "uid")
+
+    def __init__(self, document: object) -> None:
+        """Check the types of everything. Raises `BadRequest`."""
+        if not isinstance(document, dict):
+            raise BadRequest("the ticket is not a JSON object")
+        self.operation = whole_of(document.get("operation"), "operation", _MOST)
+        self.uid = whole_of(document.get("uid"), "uid", _MOST_UID)
+        self.gpus = gpus_of(document.get("gpus"))
+        self.token_sha256 = text_of(document.get("token_sha256"), "token_sha256")
+
+    def admits(self, uid: int, token: str) -> bool:
+        """Whether a caller of this user with this token is the one who was answered."""
+        return uid == self.uid and hmac.compare_digest(digest(token), self.token_sha256)
+
+
+def digest(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+
+
+def encoded(*, operation: int, uid: int, gpus: Iterable[int] | None, token: str) -> str:
+    """The text of the file; `gpus`: indexes, None for all."""
+    document = {
+        "operation": operation,
+        "uid": uid,
+        "gpus": "all" if gpus is None else sorted(gpus),
+        "token_sha256": digest(token),
+    }
+    return json.dumps(document) + "\n"
+
+
+def parse(text: str) -> Ticket:
+    """The ticket in the text of the file. Raises `BadRequest`."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the ticket is no JSON") from error
+    return Ticket(document)

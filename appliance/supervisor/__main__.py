@@ -1,0 +1,7 @@
+"""``python -m appliance.supervisor``: what appliance-supervisor.service runs."""
+
+import sys
+
+from appliance.supervisor.process import main
+
+sys.exit(main())

@@ -1,0 +1,191 @@
+"""Keeps the ledger: samples who holds what while backends run, and records their peaks.
+
+Nothing is asked while nothing runs, but for somebody who wants to see, and once more after the
+last backend has gone. It may fail in any way without consequence for a model: what cannot be
+read is remembered as such, what cannot be kept is forgotten.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from appliance.domain.errors import ApplianceError
+from appliance.domain.memory import GpuMemory, GpuState, GroupMemory
+from appliance.domain.need import Peak
+from appliance.domain.observed import Observed
+from appliance.domain.profile import Catalogue
+from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
+from appliance.supervisor.outside import Outside
+
+_log = logging.getLogger(__name__)
+
+Look = Callable[[], tuple[Catalogue, Observed]]
+"""The applied profiles, and their units when the supervisor last looked."""
+
+_ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
+_ABSENT_S: Final = 600.0
+"""Between two questions for a driver that is not there: each starts a program."""
+_RETRY_S: Final = 60.0
+"""Between two attempts to write to a disk that takes nothing."""
+_SETTLED_S: Final = 10.0
+"""An engine may allocate more for its first requests: a first record waits that long."""
+_STALE: Final = 1.5
+"""Times the cadence: an older sample is not shown if a newer one can be had soon."""
+_PATIENCE_S: Final = 0.25
+"""A status is not kept waiting longer for figures of its own."""
+
+
+class LedgerKeeper:
+    """Samples in a loop of its own.
+
+    Args:
+        outside: What is asked, and where peaks are kept.
+        look: The supervisor's last look at the box.
+        every_s: Between two samples.
+    """
+
+    def __init__(self, outside: Outside, look: Look, *, every_s: float) -> None:
+        self._out = outside
+        self._look = look
+        self._every_s = every_s
+        self._ledger: Ledger | None = None
+        self._taken_s = float("-inf")
+        self._ran = False
+        self._wanted = asyncio.Event()
+        self._sampled = asyncio.Event()
+        self._gpus = GpuMemory()
+        self._gpus_due_s = float("-inf")
+        self._paths: dict[str, str] = {}
+        self._kept: dict[str, Peak | None] = {}
+        self._highest: dict[str, Peak] = {}
+        self._write_due_s = float("-inf")
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Keep the ledger for ever."""
+        while True:
+            await self.turn()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._wanted.wait()
+
+    async def latest(self) -> Ledger | None:
+        """The last sample; a new one where that one is old and the machine answers at once.
+
+        None: there is none yet.
+        """
+        if self._out.clock.monotonic_s() - self._taken_s > self._every_s * _STALE:
+            self._sampled.clear()
+            self._wanted.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._sampled.wait()
+        return self._ledger
+
+    async def turn(self) -> None:
+        """One round: a sample if there is a reason for one. Raises nothing that is expected."""
+        catalogue, observed = self._look()
+        running = [name for name in observed.busy() if name in catalogue]
+        wanted = self._wanted.is_set()
+        self._wanted.clear()
+        if not running and not self._ran and not wanted:
+            return
+        self._ran = bool(running)
+        self._forget_all_but(running)
+        try:
+            ledger = self._ledger = await self._sample(catalogue, running, wanted=wanted)
+            self._taken_s = self._out.clock.monotonic_s()
+            self._sampled.set()
+            ram = await self._out.host.ram()
+            for name in running:
+                peak = grown(
+                    self._peak(name), catalogue[name], ledger, ram_total_bytes=ram.total_bytes
+                )
+                if peak is not None:
+                    self._highest[name] = peak
+                    if observed.unit(name).serving:
+                        await self._record(name, peak)
+        except ApplianceError as error:
+            self._tell(str(error))
+        else:
+            self._tell("")
+
+    # --- samples ---------------------------------------------------------------------
+
+    async def _sample(self, catalogue: Catalogue, running: list[str], *, wanted: bool) -> Ledger:
+        groups: dict[str, GroupMemory] = {}
+        for name in running:
+            group = await self._group(name)
+            if group is not None:
+                groups[name] = group
+        if not any(applied.gpus for applied in catalogue.values()):
+            self._gpus = GpuMemory()
+        elif wanted or self._out.clock.monotonic_s() >= self._gpus_due_s:
+            await self._read_gpus()
+        clock = self._out.clock
+        return ledger_of(self._gpus, groups, now_unix_s=clock.unix_s(), now_s=clock.monotonic_s())
+
+    async def _group(self, name: str) -> GroupMemory | None:
+        path = self._paths.get(name) or await self._out.units.control_group(name)
+        group = await self._out.host.group(path) if path else None
+        if group is None:
+            self._paths.pop(name, None)
+        else:
+            self._paths[name] = path
+        return group
+
+    async def _read_gpus(self) -> None:
+        before, now = self._gpus, await self._out.host.gpus()
+        self._gpus = now
+        pause_s = _ABSENT_S if now.state in _ABSENT else 0.0
+        self._gpus_due_s = self._out.clock.monotonic_s() + pause_s
+        if now.state is before.state:
+            return
+        if now.state is GpuState.OK:
+            _log.info("GPUs: all of them can be read again")
+        else:
+            _log.warning("GPUs: %s", now.reason)
+
+    # --- peaks -----------------------------------------------------------------------
+
+    def _forget_all_but(self, running: list[str]) -> None:
+        """A backend that is gone: the next one may be another configuration."""
+        for memory in (self._paths, self._kept, self._highest):
+            for name in memory.keys() - set(running):
+                del memory[name]
+
+    def _peak(self, name: str) -> Peak | None:
+        if name not in self._kept:
+            self._kept[name] = self._out.peaks.peak(name)
+        return self._highest.get(name, self._kept[name])
+
+    async def _record(self, name: str, peak: Peak) -> None:
+        """Keep the peak of what serves: of a load that failed it would be too low."""
+        now_s = self._out.clock.monotonic_s()
+        if now_s < self._write_due_s or not worth_keeping(self._kept[name], peak):
+            return
+        if not await self._is_settled(name):
+            return
+        if await self._out.peaks.record(name, peak):
+            self._kept[name] = peak
+        else:
+            self._write_due_s = now_s + _RETRY_S
+
+    async def _is_settled(self, name: str) -> bool:
+        """Whether what serves has done so for a while, and is what was last installed.
+
+        An apply changes the profile under a running backend, which goes on as it was.
+        """
+        unit = (await self._out.units.observe((name,), full=True)).unit(name)
+        installed_s = await self._out.host.installed_unix_s(name)
+        if not unit.serving or installed_s is None or unit.since_unix_s <= installed_s:
+            return False
+        return self._out.clock.monotonic_s() - unit.since_s >= _SETTLED_S
+
+    def _tell(self, problem: str) -> None:
+        """Log a problem when it begins, not each time it is met."""
+        if problem and problem != self._problem:
+            _log.warning("no account of memory: %s", problem)
+        self._problem = problem

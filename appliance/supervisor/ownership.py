@@ -1,0 +1,435 @@
+"""The only writer of ownership: takes requests, runs one operation at a time, tends the box.
+
+Level-triggered: every look at the box leads to the same decision whatever happened before,
+so a supervisor that was killed goes on where the box is. An operation of this boot that was
+left open goes on; one of an earlier boot is closed, because that boot's choice was followed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from appliance.domain.claims import NOTHING, Claim
+from appliance.domain.errors import ApplianceError, PermissionDeniedError, StoreError
+from appliance.domain.events import Accepted, Ended
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
+from appliance.domain.profile import Catalogue, Mark
+from appliance.planning.admission.findings import refuse
+from appliance.planning.admission.preflight import Finding
+from appliance.planning.ended import ended
+from appliance.planning.status.summary import changes, crashes, described, summary
+from appliance.planning.switch.boot_choice import writes_of
+from appliance.planning.switch.goals import goal_of
+from appliance.planning.wording import no_such_profile
+from appliance.ports import Change, Profiles
+from appliance.supervisor.gateway_routes import route_state
+from appliance.supervisor.operation_runner import Transaction, preflight
+from appliance.supervisor.outside import Outside
+from appliance.supervisor.reconciler import Tender
+
+_log = logging.getLogger(__name__)
+
+
+class BusyError(ApplianceError):
+    """Another operation runs."""
+
+
+class UnknownProfileError(ApplianceError):
+    """No such profile is applied. `name` is the one that was asked for."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(no_such_profile(name, known))
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asks for."""
+
+    kind: Kind
+    names: tuple[str, ...] = ()
+    by: str = "supervisor"
+    rollback: bool = True
+    drain_s: float | None = None
+    hold_until: HoldUntil = None
+    command: str = ""
+    """Of a run: the command's name, and nothing of its arguments."""
+    claim: Claim = NOTHING
+    """Of a run: what the command needs."""
+    uid: int = 0
+    """Of a run: the user as whom the command runs."""
+    on_request: bool = False
+    """The gateway asks, because a client's request needs the profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An accepted request: the operation that does it, and the first thing to tell about it."""
+
+    transaction: Transaction
+    accepted: Accepted
+    token: str = field(default="", repr=False)
+    """Of a run, for who asked for it: what its launcher wants to see. Empty: for nobody else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a status is made of."""
+
+    catalogue: Catalogue
+    observed: Observed
+    committed: tuple[str, ...]
+    hold_until: HoldUntil
+    running: Transaction | None
+    last: Finished | None
+    damage: str | None
+    """What is wrong with the manifest, for root; None: nothing."""
+
+
+class Supervisor:
+    """Owns the one running operation.
+
+    Args:
+        outside: What operations act on.
+        profiles: Where the applied profiles come from.
+        look_every_s: The longest time between two looks at the box.
+        on_look: Called after each look, with a line about the box: feeds the watchdog.
+    """
+
+    def __init__(
+        self,
+        outside: Outside,
+        profiles: Profiles,
+        *,
+        look_every_s: float,
+        on_look: Callable[[str], None],
+    ) -> None:
+        self._out = outside
+        self._profiles = profiles
+        self._look_every_s = look_every_s
+        self._on_look = on_look
+        self._damage: str | None = None
+        self._catalogue: Catalogue = self._load()
+        self._running: Transaction | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._tender = Tender(outside)
+        self._serving: tuple[str, ...] = ()
+        self._seen = Observed(units={})
+        self._accepting = asyncio.Lock()
+        self._ended = asyncio.Event()
+        self._resumed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Tend the box for ever. Raises `UnitError` when systemd cannot be reached."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._resume()
+            self._resumed.set()
+            while True:
+                change = self._out.units.change()
+                observed = await self._out.units.observe(self._catalogue)
+                self._look_at(observed)
+                if self._running is None and not observed.going_down:
+                    await self._tend(observed)
+                await self._wait(change)
+
+    async def _wait(self, change: Change) -> None:
+        """Until something changes; an operation does its own looking and tells us."""
+        if self._running is None:
+            await change.wait(self._look_every_s)
+        if self._running is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._look_every_s):
+                    await self._ended.wait()
+
+    # --- requests --------------------------------------------------------------------
+
+    async def resumed(self) -> None:
+        """Wait until an operation that another process left open goes on, or is closed.
+
+        Before that nobody can be told what runs, and an operation that began would be a second one.
+        """
+        await self._resumed.wait()
+
+    async def submit(self, request: Request) -> Running:
+        """Begin an operation, or join the running one when it wants the same.
+
+        Raises:
+            BusyError: Another operation runs.
+            PermissionDeniedError: The gateway asks for a profile that no request may switch to.
+            UnknownProfileError: A name is not applied.
+        """
+        await self.resumed()
+        async with self._accepting:
+            self.check_names(request.names)
+            if request.on_request:
+                self._check_on_request(request.names)
+            if self._running is not None:
+                return self._join(request, self._running)
+            observed = await self._out.units.observe(self._catalogue)
+            if request.on_request and route_state(self._out, self._catalogue, observed).paused:
+                raise BusyError("people hold the box: appliance status")
+            operation = await self._out.store.begin(self._operation(request, observed))
+            _log.info(
+                "operation %d: %s %s for %s",
+                operation.id,
+                operation.kind,
+                " ".join(operation.target) or "all",
+                request.by,
+            )
+            is_run = operation.kind is Kind.RUN  # which says nothing about the next one
+            usual_ms = None if is_run else await self._out.store.usual_ms(operation)
+            caller = RunCaller(uid=request.uid, token=secrets.token_hex()) if is_run else None
+            transaction = self._launch(operation, caller)
+        return Running(
+            transaction=transaction,
+            accepted=_accepted(operation, joined=False, usual_ms=usual_ms),
+            token="" if caller is None else caller.token,
+        )
+
+    async def rehearse(self, request: Request) -> tuple[Operation, Sequence[Finding]]:
+        """What `submit` would do and what speaks against it. Changes nothing.
+
+        Raises:
+            UnknownProfileError: A name is not applied.
+        """
+        self.check_names(request.names)
+        observed = await self._out.units.observe(self._catalogue)
+        operation = self._operation(request, observed)
+        found = await preflight(operation, self._catalogue, observed, self._out)
+        return operation, (*found, *await self._room(operation))
+
+    async def _room(self, operation: Operation) -> Sequence[Finding]:
+        """A refusal if there is no room for what `operation` writes; not while another one runs."""
+        await self.resumed()
+        async with self._accepting:  # so that none begins, which would reserve the same files
+            if self._running is not None:
+                return ()
+            commitment = self._out.commitment
+            try:
+                await commitment.reserve(writes_of(operation, commitment.committed()))
+            except StoreError as error:
+                return (refuse(str(error)),)
+            await commitment.release()
+            return ()
+
+    def current(self) -> Running | None:
+        """The running operation, for somebody who wants to follow it."""
+        if self._running is None:
+            return None
+        operation = self._running.operation
+        return Running(
+            transaction=self._running, accepted=_accepted(operation, joined=True, usual_ms=None)
+        )
+
+    async def ended(self, operation_id: int) -> Ended | None:
+        """The closing event of an operation that is over; None: it is not, or not on record."""
+        finished = await self._out.store.finished(operation_id)
+        if finished is None:
+            return None
+        observed = await self._out.units.observe(self._catalogue)
+        committed = self._out.commitment.committed()
+        return ended(finished, serving=observed.serving(), committed=committed)
+
+    def cancel(self) -> Transaction | None:
+        """Turn the running operation round; None: none runs, or it is too late."""
+        running = self._running
+        return running if running is not None and running.cancel() else None
+
+    async def mark(self, name: str, mark: Mark, *, by: str) -> None:
+        """Set a profile's mark.
+
+        Raises:
+            UnknownProfileError: It is not applied.
+            BusyError: It serves or is committed, and shall be retired.
+            StoreError: The mark could not be kept.
+        """
+        self.check_names((name,))
+        if mark is Mark.RETIRED:
+            observed = await self._out.units.observe(self._catalogue)
+            if not observed.unit(name).idle or name in self._out.commitment.committed():
+                raise BusyError(
+                    f"{name} serves or would after a boot: switch to another profile first"
+                )
+        await self._out.store.set_mark(name, mark, by=by)
+        _log.info("%s is marked %s by %s", name, mark, by)
+
+    async def state(self) -> State:
+        """The box as it is now."""
+        self._refresh()
+        observed = await self._out.units.observe(self._catalogue, full=True)
+        return State(
+            catalogue=self._catalogue,
+            observed=observed,
+            committed=self._out.commitment.committed(),
+            hold_until=self._out.commitment.hold_until(),
+            running=self._running,
+            last=await self._out.store.last(),
+            damage=self._damage,
+        )
+
+    def reload(self) -> int:
+        """Read the applied profiles again; returns how many there are. Raises `StoreError`."""
+        self._catalogue = self._load()
+        self._out.gateway.reload()
+        _log.info("%d profiles are applied", len(self._catalogue))
+        return len(self._catalogue)
+
+    # --- operations ------------------------------------------------------------------
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Look whether all of these are applied. Raises `UnknownProfileError`."""
+        self._refresh()
+        for name in names:
+            if name not in self._catalogue:
+                raise UnknownProfileError(name, self._catalogue)
+
+    def _check_on_request(self, names: Sequence[str]) -> None:
+        for name in names:
+            if not self._catalogue[name].handling.on_request:
+                raise PermissionDeniedError(
+                    f'no request may switch to {name}: its profile lacks switch = "on-request"'
+                )
+
+    def _refresh(self) -> None:
+        """Go by what is applied: an apply may have ended before its signal is here."""
+        # A damaged manifest is the reload's to report: what was read before still holds.
+        with contextlib.suppress(StoreError):
+            self._catalogue = self._load()
+
+    def _load(self) -> Catalogue:
+        catalogue, damage = self._profiles.load(), self._profiles.damage
+        if damage is not None and damage != self._damage:
+            _log.error("%s", damage)
+        self._damage = damage
+        return catalogue
+
+    def _join(self, request: Request, running: Transaction) -> Running:
+        operation = running.operation
+        same = (operation.kind, operation.target) == (request.kind, request.names)
+        if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
+            elapsed_s = self._out.clock.monotonic_s() - operation.began_s
+            raise BusyError(
+                f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
+                " appliance wait, or appliance cancel"
+            )
+        return Running(
+            transaction=running, accepted=_accepted(operation, joined=True, usual_ms=None)
+        )
+
+    def _operation(self, request: Request, observed: Observed) -> Operation:
+        goal = goal_of(
+            request.kind,
+            request.names,
+            catalogue=self._catalogue,
+            observed=observed,
+            committed=self._out.commitment.committed(),
+            hold_until=request.hold_until,
+            claim=request.claim,
+        )
+        return Operation(
+            id=0,
+            kind=request.kind,
+            target=(request.command,) if request.kind is Kind.RUN else request.names,
+            goal=goal,
+            boot_id=self._out.units.boot_id,
+            requested_by=request.by,
+            began_unix_s=self._out.clock.unix_s(),
+            began_s=self._out.clock.monotonic_s(),
+            rollback=request.rollback,
+            drain_s=request.drain_s,
+        )
+
+    def _launch(self, operation: Operation, caller: RunCaller | None = None) -> Transaction:
+        transaction = self._running = Transaction(
+            operation, self._catalogue, self._out, caller=caller, on_look=self._look_at
+        )
+        self._ended.clear()
+        if self._tasks is None:
+            raise RuntimeError("the supervisor does not run")
+        self._tasks.create_task(self._live(transaction))
+        return transaction
+
+    async def _live(self, transaction: Transaction) -> None:
+        try:
+            finished = await transaction.run()
+        finally:
+            self._running = None
+            self._ended.set()
+        level = logging.INFO if finished.outcome is Outcome.DONE else logging.WARNING
+        _log.log(
+            level,
+            "operation %d %s in %.1f s: %s",
+            finished.operation.id,
+            finished.outcome,
+            finished.total_ms / 1000,
+            finished.message,
+        )
+
+    async def _resume(self) -> None:
+        operation = await self._out.store.unfinished()
+        if operation is None:
+            return
+        if operation.boot_id == self._out.units.boot_id and self._is_known(operation):
+            _log.warning("operation %d goes on from %s", operation.id, operation.phase)
+            self._launch(operation)
+            return
+        _log.warning("operation %d was cut in %s by a reboot", operation.id, operation.phase)
+        await self._out.store.finish(
+            Finished(
+                operation=operation,
+                outcome=Outcome.INTERRUPTED,
+                message=f"cut in {operation.phase} by a reboot",
+                finished_unix_s=self._out.clock.unix_s(),
+            )
+        )
+
+    def _is_known(self, operation: Operation) -> bool:
+        goal = operation.goal
+        return all(n in self._catalogue for n in (*goal.start, *goal.restore))
+
+    def last_look(self) -> tuple[Catalogue, Observed]:
+        """The applied profiles, and their units when they were last looked at."""
+        return self._catalogue, self._seen
+
+    # --- looking ---------------------------------------------------------------------
+
+    async def _tend(self, observed: Observed) -> None:
+        names = await self._tender.tend(observed, self._catalogue)
+        if names:
+            with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
+                await self.submit(Request(kind=Kind.REPAIR, names=names))
+
+    def _look_at(self, observed: Observed) -> None:
+        """Tell the gateway how things are, the journal and systemd what is new."""
+        before, self._seen = self._seen, observed
+        committed = self._out.commitment.committed()
+        running = self._running
+        operation = None if running is None else running.operation
+        self._out.gateway.route(
+            route_state(self._out, self._catalogue, observed)
+            if running is None
+            else running.gateway_state(observed)
+        )
+        serving = observed.serving()
+        operating = operation is not None
+        for sentence in changes(self._serving, serving, committed, operating=operating):
+            _log.info("%s", sentence)
+        for sentence in crashes(before, observed):
+            _log.warning("%s", sentence)
+        self._serving = serving
+        self._on_look(summary(observed, committed, operation))
+
+
+def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> Accepted:
+    return Accepted(
+        operation=operation.id,
+        kind=operation.kind,
+        target=operation.target or operation.goal.start or operation.goal.stop,
+        evicts=operation.goal.stop,
+        joined=joined,
+        usual_ms=usual_ms,
+    )

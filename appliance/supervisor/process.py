@@ -1,0 +1,210 @@
+"""The supervisor's process: puts everything together and runs until it is told to end.
+
+One TaskGroup: a part that dies ends the process, and systemd starts it again. Models are
+systemd's, so neither costs them a token.
+"""
+
+import asyncio
+import contextlib
+import logging
+import pwd
+import signal
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from appliance.adapters.applied.gateway_file import configuration_damage
+from appliance.adapters.applied.manifest import ManifestProfiles
+from appliance.adapters.clock import SystemClock
+from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.engine_http import HttpBackend
+from appliance.adapters.gateway_client import SocketGateway
+from appliance.adapters.host import LinuxHost
+from appliance.adapters.key_file import FileKeys
+from appliance.adapters.peaks import FilePeaks
+from appliance.adapters.run_tickets import TICKET, FileRunTickets
+from appliance.adapters.sqlite.store import SqliteStore
+from appliance.adapters.systemd.journal_log import log_to_journal
+from appliance.adapters.systemd.notify import Readiness, named_sockets
+from appliance.adapters.systemd.service_manager import SystemdUnits
+from appliance.domain.errors import ApplianceError, StoreError, UnitError
+from appliance.domain.names import (
+    GATEWAY_USER,
+    JOBS_SOCKET,
+    REQUEST_SOCKET_UNIT,
+    SUPERVISOR_SOCKET_UNIT,
+)
+from appliance.ports import Profiles
+from appliance.protocol.control import Exit
+from appliance.settings import Settings, load_settings
+from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, Offer, to_gateway
+from appliance.supervisor.memory_sampler import LedgerKeeper
+from appliance.supervisor.outside import Outside
+from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.stall_watch import StallWatch
+from appliance.supervisor.status_report import BoxStatus
+
+_log = logging.getLogger(__name__)
+
+_MANIFEST_EVERY_S: Final = 1.0
+"""Between two looks at a manifest that is damaged."""
+
+
+class _ToldToEndError(Exception):
+    """SIGTERM or SIGINT."""
+
+
+async def run(settings: Settings) -> None:
+    """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
+    readiness = Readiness()
+    profiles = ManifestProfiles(settings.applied_dir)
+    await _until_readable(profiles, readiness)
+    host = LinuxHost(
+        gate_dir=settings.gate_dir,
+        unit_dir=settings.unit_dir,
+        margin_bytes=settings.memory.margin,
+    )
+    clock = SystemClock()
+    store = SqliteStore(
+        settings.state_dir / "state.sqlite",
+        keep_rows=settings.keep_operations,
+        journal=settings.runtime_dir / "operation.json",
+    )
+    await store.open()
+    gateway = SocketGateway(settings.control_socket.with_name("gateway.sock"))
+    jobs = settings.control_socket.with_name(JOBS_SOCKET)
+    async with SystemdUnits(jobs, settings.unit_dir) as units:
+        outside = Outside(
+            units=units,
+            backend=HttpBackend(),
+            gateway=gateway,
+            host=host,
+            commitment=FileCommitment(settings.state_dir),
+            store=store,
+            peaks=FilePeaks(settings.state_dir),
+            tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
+            clock=clock,
+        )
+        supervisor = Supervisor(
+            outside,
+            profiles,
+            look_every_s=settings.look_every_s,
+            on_look=readiness.alive,
+        )
+        ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
+        stalls = StallWatch(outside, supervisor.last_look)
+        status = BoxStatus(
+            supervisor,
+            ledger,
+            outside,
+            partial(configuration_damage, settings.applied_dir),
+            stalls.stalls,
+        )
+        control = ControlServer(
+            supervisor,
+            status=status.document,
+            keys=FileKeys(settings.state_dir),
+            now_unix_s=clock.unix_s,
+        )
+        listeners = named_sockets()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(supervisor.run())
+                tasks.create_task(ledger.run())
+                tasks.create_task(stalls.run())
+                tasks.create_task(gateway.run())
+                tasks.create_task(_bus_lost(units))
+                for unit, offer in _offers().items():
+                    if unit in listeners:
+                        tasks.create_task(control.serve(listeners[unit], offer))
+                    else:
+                        _log.warning("nobody can ask through %s: systemctl start %s", unit, unit)
+                readiness.ready()
+                tasks.create_task(_until_told(supervisor, readiness))
+        except* _ToldToEndError:
+            _log.info("the supervisor ends; models keep running")
+        finally:
+            await store.close()
+
+
+def _offers() -> Mapping[str, Offer]:
+    """What is offered on each socket, by the name of its unit."""
+    offers = {SUPERVISOR_SOCKET_UNIT: TO_OPERATORS}
+    try:
+        offers[REQUEST_SOCKET_UNIT] = to_gateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
+    except KeyError:
+        _log.error("no user %s, so no request can switch: run install.sh again", GATEWAY_USER)
+    return offers
+
+
+async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:
+    """Wait while neither the manifest nor its copy can be read.
+
+    Without them nothing may be decided, and an end would only be a start over and over. Models and
+    gateway go on as they are; a signal ends the process, as always.
+    """
+    said = ""
+    while True:
+        try:
+            profiles.load()
+        except StoreError as error:
+            if said != str(error):
+                said = str(error)
+                _log.error("%s", said)
+            readiness.ready()
+            readiness.alive(said)
+        else:
+            return
+        await asyncio.sleep(_MANIFEST_EVERY_S)
+
+
+async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:
+    """End everything on SIGTERM or SIGINT, read the profiles again on SIGHUP."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, _reload, supervisor)
+    await told.wait()
+    readiness.stopping()
+    raise _ToldToEndError
+
+
+def _reload(supervisor: Supervisor) -> None:
+    try:
+        supervisor.reload()
+    except ApplianceError as error:
+        _log.error("the applied profiles stay as they were: %s", error)
+
+
+async def _bus_lost(units: SystemdUnits) -> None:
+    """Without the bus nothing can be observed: end, and let systemd start us again."""
+    await units.closed()
+    raise UnitError("the connection to the system bus is lost")
+
+
+def main() -> int:
+    """Run the daemon; returns its exit status."""
+    try:
+        settings = load_settings()
+    except ApplianceError as error:
+        sys.stderr.write(f"<3>{error}\n")
+        return Exit.CONFIG
+    log_to_journal(settings.log_level)
+    status = Exit.OK
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            asyncio.run(run(settings))
+        except* ApplianceError as group:
+            for leaf in _leaves(group):
+                _log.error("%s", leaf)
+            status = Exit.FAILED
+    return status
+
+
+def _leaves(group: BaseExceptionGroup[ApplianceError]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

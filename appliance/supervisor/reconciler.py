@@ -1,0 +1,126 @@
+"""What the supervisor does unasked: ends holds, keeps them, brings crashed profiles back.
+
+======================================  =============================================
+what it finds                           what it does
+======================================  =============================================
+a timed hold that has passed            ends it and starts the committed profiles
+a hold kept on disk, its unit inactive  starts the unit, unless a profile serves
+a profile that serves during a hold     ends the hold: somebody has started it past the conflict
+a committed profile that crashed        starts it, with growing pauses (planning.switch.repair)
+one evicted by hand by a rival that is  likewise
+lost by accident
+anything started or stopped by hand     nothing
+a command of an operator runs           nothing until it has ended
+======================================  =============================================
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from appliance.domain.errors import StoreError
+from appliance.domain.observed import ActiveState, Observed
+from appliance.domain.operations import HoldUntil
+from appliance.domain.profile import Catalogue
+from appliance.planning.switch.goals import in_the_way
+from appliance.planning.switch.repair import (
+    WINDOW_S,
+    evicted_in_vain,
+    left_by_choice,
+    left_by_hold,
+    to_repair,
+)
+from appliance.supervisor.outside import Outside
+
+_log = logging.getLogger(__name__)
+
+
+class Tender:
+    """Looks after a box that nobody operates on at the moment."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._out = outside
+        self._hold_seen = False
+
+    async def tend(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
+        """Make the hold right; returns the profiles to start now. Raises `UnitError`."""
+        if not observed.run.idle:
+            return ()  # a command has the devices, though nobody remembers its operation
+        committed = tuple(n for n in self._out.commitment.committed() if n in catalogue)
+        now = self._out.clock.unix_s()
+        until = self._out.commitment.hold_until()
+        if isinstance(until, float) and until <= now:
+            left = left_by_hold(
+                until,
+                committed=committed,
+                observed=observed,
+                catalogue=catalogue,
+                attempts=await self._out.store.repairs(until),
+            )
+            await self._end_hold(observed, left)
+        else:
+            left = ()
+            await self._keep_hold(observed, until)
+        if not committed:
+            return ()
+        refusals = await self._out.host.refusals()
+        evicted = await self._evicted(committed, observed, catalogue, refusals)
+        return to_repair(
+            committed=committed,
+            observed=observed,
+            catalogue=catalogue,
+            refusals=refusals,
+            attempts=await self._out.store.repairs(now - WINDOW_S),
+            now_unix_s=now,
+            left=(*left, *evicted),
+        )
+
+    async def _evicted(
+        self,
+        committed: Sequence[str],
+        observed: Observed,
+        catalogue: Catalogue,
+        refusals: Mapping[str, str],
+    ) -> tuple[str, ...]:
+        """Committed profiles that a rival has evicted in vain; the units are looked at closely."""
+        idle = [name for name in committed if observed.unit(name).idle]
+        rivals = frozenset[str]().union(*(in_the_way(name, catalogue) for name in idle))
+        if not any(n in refusals or observed.unit(n).active is ActiveState.FAILED for n in rivals):
+            return ()
+        found = evicted_in_vain(
+            committed=idle,
+            observed=await self._out.units.observe((*idle, *rivals), full=True),
+            catalogue=catalogue,
+            refusals=refusals,
+        )
+        by_choice = left_by_choice(await self._out.store.last(), self._out.units.boot_id)
+        return tuple(name for name in found if name not in by_choice)
+
+    async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
+        """Make the hold's unit and its file agree: what people did by hand wins."""
+        if observed.hold_active and observed.serving():
+            # Started past the conflict with the hold (--job-mode=ignore-dependencies).
+            _log.info("the hold was ended by a start by hand")
+            await self._out.units.stop_hold()
+            await self._forget_hold()
+        elif observed.hold_active:
+            self._hold_seen = True
+        elif until is not None and (self._hold_seen or observed.busy()):
+            _log.info("the hold was ended by hand")
+            await self._forget_hold()
+        elif until is not None:
+            await self._out.units.start_hold()
+
+    async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
+        """Its file is kept until what it stopped is back, whatever happens to us meanwhile."""
+        if observed.hold_active:
+            _log.info("the hold has ended")
+            await self._out.units.stop_hold()
+        elif not left:
+            await self._forget_hold()
+
+    async def _forget_hold(self) -> None:
+        self._hold_seen = False
+        try:
+            await self._out.commitment.set_hold(None)
+        except StoreError as error:
+            _log.error("%s", error)

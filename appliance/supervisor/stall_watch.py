@@ -1,0 +1,67 @@
+"""Watches engines that serve for one that makes no progress (`planning.status.stalls`)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from appliance.domain.errors import UnitError
+from appliance.domain.observed import Observed
+from appliance.domain.profile import Catalogue
+from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
+from appliance.supervisor.outside import Outside
+
+_log = logging.getLogger(__name__)
+
+EVERY_S: Final = 10.0
+
+
+class StallWatch:
+    """Compares two looks at each engine; asks nothing of the engines themselves.
+
+    Args:
+        outside: What is asked.
+        look: The applied profiles, and their units when the supervisor last looked.
+    """
+
+    def __init__(self, outside: Outside, look: Callable[[], tuple[Catalogue, Observed]]) -> None:
+        self._out = outside
+        self._look = look
+        self._activities: dict[str, Activity] = {}
+        self._stalls: dict[str, Stall] = {}
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(EVERY_S)
+
+    def stalls(self) -> Mapping[str, Stall]:
+        """Profiles that make no progress, as of the last look."""
+        return dict(self._stalls)
+
+    async def turn(self) -> None:
+        """One look at everything that serves."""
+        catalogue, observed = self._look()
+        serving = [name for name in observed.serving() if name in catalogue]
+        stats = await self._out.gateway.stats() if serving else None
+        profiles = (stats or {}).get("profiles")
+        figures = profiles if isinstance(profiles, Mapping) else {}
+        activities: dict[str, Activity] = {}
+        for name in serving:
+            try:
+                cpu_s = await self._out.units.cpu_s(name)
+            except UnitError:
+                cpu_s = None  # the supervisor's own look reports it
+            look = Look(at_s=self._out.clock.monotonic_s(), cpu_s=cpu_s)
+            activities[name] = seen(self._activities.get(name), look)
+        found = {
+            name: one
+            for name, activity in activities.items()
+            if (one := stall(activity, figures.get(name) or {})) is not None
+        }
+        for name in found.keys() - self._stalls.keys():
+            _log.warning("%s: %s", name, stall_words(found[name]))
+        for name in self._stalls.keys() - found.keys():
+            _log.info("%s: no longer without progress", name)
+        self._activities, self._stalls = activities, found

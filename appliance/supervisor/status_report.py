@@ -1,0 +1,120 @@
+"""The status document of a running supervisor: what it knows, read at the moment of asking."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import appliance
+from appliance.adapters.applied.manifest import edited_profiles
+from appliance.domain.need import Peak
+from appliance.domain.operations import Finished
+from appliance.planning.status.box_status import build_status
+from appliance.planning.status.document import GatewayRow
+from appliance.planning.status.gateway_row import gateway_row
+from appliance.planning.status.memory_rows import memory_row, profile_memory
+from appliance.planning.status.stalls import Stall
+from appliance.supervisor.engine_loads import EngineLoads
+from appliance.supervisor.memory_sampler import LedgerKeeper
+from appliance.supervisor.operation_runner import Transaction
+from appliance.supervisor.outside import Outside
+from appliance.supervisor.ownership import State, Supervisor
+
+
+class BoxStatus:
+    """Builds the document that `appliance status` and the API show."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        ledger: LedgerKeeper,
+        outside: Outside,
+        gateway_damage: Callable[[], str | None],
+        stalls: Callable[[], Mapping[str, Stall]],
+    ) -> None:
+        self._engines = EngineLoads(outside)
+        self._supervisor = supervisor
+        self._ledger = ledger
+        self._out = outside
+        self._gateway_damage = gateway_damage
+        """What is wrong with the gateway's file, for root; None: nothing."""
+        self._stalls = stalls
+        self._began_s = outside.clock.monotonic_s()
+
+    async def document(self) -> Mapping[str, Any]:
+        """The box as it is now."""
+        state = await self._supervisor.state()
+        now, now_s = self._out.clock.unix_s(), self._out.clock.monotonic_s()
+        ram, ledger, refusals, marks, gateway = await asyncio.gather(
+            self._out.host.ram(),
+            self._ledger.latest(),
+            self._out.host.refusals(),
+            self._out.store.marks(),
+            self._gateway(state),
+        )
+        document = build_status(
+            catalogue=state.catalogue,
+            observed=state.observed,
+            committed=state.committed,
+            hold_until=state.hold_until,
+            marks=marks,
+            operation=None if state.running is None else _running(state.running, now_s),
+            last_operation=None if state.last is None else self._ended(state.last),
+            memory=memory_row(ram, ledger, now_s=now_s),
+            supervisor={"state": "up", "uptime_s": now_s - self._began_s},
+            host=socket.gethostname(),
+            version=appliance.__version__,
+            now=now,
+            now_s=now_s,
+            edited=await asyncio.to_thread(edited_profiles, state.catalogue),
+            refusals=refusals,
+            memory_of=profile_memory(
+                state.catalogue, ledger, self._peaks(state.catalogue), ram.total_bytes
+            ),
+            gateway=gateway,
+            stalls=self._stalls(),
+        )
+        damages = (state.damage, await asyncio.to_thread(self._gateway_damage))
+        document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
+        return document
+
+    async def _gateway(self, state: State) -> GatewayRow:
+        stats, loads = await asyncio.gather(
+            self._out.gateway.stats(),
+            self._engines.latest(state.catalogue, state.observed.serving()),
+        )
+        return gateway_row(stats, loads)
+
+    def _peaks(self, names: Iterable[str]) -> Mapping[str, Peak]:
+        found = {name: self._out.peaks.peak(name) for name in names}
+        return {name: peak for name, peak in found.items() if peak is not None}
+
+    def _ended(self, finished: Finished) -> Mapping[str, object]:
+        operation, clock = finished.operation, self._out.clock
+        return {
+            "id": operation.id,
+            "kind": operation.kind,
+            "target": list(operation.target),
+            "outcome": finished.outcome,
+            "message": finished.message,
+            "finished_unix_s": finished.finished_unix_s,
+            "age_s": finished.age_s(
+                now_s=clock.monotonic_s(),
+                now_unix_s=clock.unix_s(),
+                boot_id=self._out.units.boot_id,
+            ),
+            "ms": round(finished.total_ms, 1),
+        }
+
+
+def _running(transaction: Transaction, now_s: float) -> Mapping[str, object]:
+    operation = transaction.operation
+    return {
+        "id": operation.id,
+        "kind": operation.kind,
+        "target": list(operation.target),
+        "phase": operation.phase,
+        "rolling_back": operation.rolling_back,
+        "elapsed_s": round(now_s - operation.began_s, 1),
+        "text": transaction.text,
+    }
