@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.adapters.applied.gateway_file import GATEWAY_FILE
@@ -21,21 +20,13 @@ from appliance.domain.profile import Endpoint
 from appliance.gateway.routing_table import STATE_FILE
 from appliance.protocol.gateway import encode_state
 from tests.bench.debian import Tools
-from tests.bench.load import free_port
+from tests.bench.load import Contestant, free_port
 from tests.bench.native import program
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 
 START_S = 15.0
 _UNIT = Path(__file__).parents[2] / "units" / "appliance-gateway.service"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contestant:
-    """One process that listens."""
-
-    port: int
-    pid: int
 
 
 # One process, as the gateway is one; connections kept on both sides; no logs, nothing
@@ -59,6 +50,7 @@ http {{
     listen 127.0.0.1:{port};
     location / {{
       proxy_pass http://engine;
+      proxy_buffering {buffering};
       proxy_http_version 1.1;
       proxy_set_header Connection "";
     }}
@@ -76,12 +68,28 @@ def engine() -> Iterator[Contestant]:
 
 
 @contextmanager
-def nginx(tools: Tools, engine_port: int, folder: Path) -> Iterator[Contestant]:
-    """An nginx with a configuration of its own."""
+def nginx(
+    tools: Tools, engine_port: int, folder: Path, *, buffering: bool = True
+) -> Iterator[Contestant]:
+    """An nginx with a configuration of its own.
+
+    Args:
+        tools: Where it is.
+        engine_port: Of its engine.
+        folder: For its files; made where it is missing.
+        buffering: As by default; without, it passes on what comes when it comes, as streams need.
+    """
     port = free_port()
+    folder.mkdir(exist_ok=True)
     configuration = folder / "nginx.conf"
     configuration.write_text(
-        _NGINX.format(folder=folder, engine=engine_port, port=port), encoding="ascii"
+        _NGINX.format(
+            folder=folder,
+            engine=engine_port,
+            port=port,
+            buffering="on" if buffering else "off",
+        ),
+        encoding="ascii",
     )
     command = [str(tools.nginx), "-e", "stderr", "-p", str(folder), "-c", str(configuration)]
     with _running(command, port, environment=tools.environment) as found:

@@ -1,7 +1,7 @@
 """What the appliance costs while it does nothing, and what it adds to a start.
 
 idle      CPU time and PSS of the supervisor's control group over a minute, one model serving
-status    the whole command `appliance status`
+status    the whole command `appliance status`, and as a multiple of a Python that does nothing
 gate      `systemctl start` of the generated unit, with and without its ExecCondition
 wrapper   the same, with and without the wrapper around the engine, both until the port accepts
 """
@@ -14,6 +14,7 @@ from tests.system.fleet import Fleet
 
 IDLE_S = 60.0
 STATUS_RUNS = 21
+PYTHON = "python3 -I -S -c pass"
 ROUNDS = 4
 STARTS = 5
 UNIT = "appliance-backend-a.service"
@@ -31,7 +32,9 @@ def main() -> None:
         time.sleep(2.0)
         cpu, pss_mib = idle(fleet)
         say(f"idle: {cpu:.3f} % of a core, {pss_mib:.1f} MiB")
-        status_ms = statistics.median(stopwatch(fleet, ["appliance status"] * STATUS_RUNS))
+        times = stopwatch(fleet, ["appliance status", PYTHON] * STATUS_RUNS)
+        status_ms, python_ms = statistics.median(times[::2]), statistics.median(times[1::2])
+        say(f"status: {status_ms:.1f} ms, Python alone {python_ms:.1f}")
         fleet.box.run("systemctl stop appliance-supervisor.socket appliance-supervisor")
         whole, no_gate, alone = starts(fleet)
     say(f"start: {whole:.1f} ms, without the gate {no_gate:.1f}, the engine alone {alone:.1f}")
@@ -40,6 +43,8 @@ def main() -> None:
             "idle_cpu_percent": cpu,
             "supervisor_rss_mib": pss_mib,
             "status_ms": status_ms,
+            "python_ms": python_ms,
+            "status_ratio": status_ms / python_ms,
             "gate_ms": whole - no_gate,
             "wrapper_ms": no_gate - alone,
         }

@@ -11,6 +11,8 @@ latency     one connection, small answers: p50 and p99, and what the gateway add
 throughput  16 connections: requests/s, and as ratios to nginx and to uvicorn + httpx
 memory      after the start and after 100,000 requests, and of clients that read a byte a second
 streams     256 at once, 50 events/s each: how late events are beyond direct ones, each checked
+CPU         of the gateway's process over nginx's, for a request (in the turns of throughput) and for
+            a chunk of such streams, none of which nginx keeps back either
 """
 
 import argparse
@@ -18,17 +20,25 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.bench.contestants import Contestant, engine, gateway, nginx, plain_relay
+from tests.bench.contestants import engine, gateway, nginx, plain_relay
 from tests.bench.debian import Tools, tools
-from tests.bench.load import burst, read_slowly, rss_mib, slow_clients, streamed
+from tests.bench.load import (
+    Burst,
+    Contestant,
+    burst,
+    read_slowly,
+    rss_mib,
+    slow_clients,
+    streamed,
+)
 from tests.bench.machine import say
-from tests.bench.turns import Turns, take_turns
+from tests.bench.turns import Run, Turns, take_turns
 
 REQUESTS = 100_000
 STREAMS = 256
@@ -44,21 +54,17 @@ class Bench:
     asked: argparse.Namespace
     tools: Tools
     up: Mapping[str, Contestant]
-    """direct, nginx, ours and httpx."""
+    """direct, nginx, ours and httpx; and unbuffered, an nginx that streams."""
 
     @property
     def pid(self) -> int:
         """The gateway's."""
         return self.up["ours"].pid
 
-    def port(self, name: str) -> int:
-        """Where one of them listens."""
-        return self.up[name].port
-
-    def turns(self, connections: int, *names: str) -> Turns:
+    def turns(self, connections: int, *names: str) -> Turns[Burst]:
         """Those contestants' runs."""
         run = partial(burst, self.tools, connections=connections, seconds=self.asked.turn_seconds)
-        return take_turns(self.asked.turns, {name: partial(run, self.port(name)) for name in names})
+        return take_turns(self.asked.turns, {name: partial(run, self.up[name]) for name in names})
 
     def figures(self) -> dict[str, float]:
         """All of them."""
@@ -75,6 +81,8 @@ class Bench:
             **_latency(one),
             **_throughput(many),
             **self._streams(),
+            "cpu_request_ratio": _cpu_request_ratio(many),
+            "cpu_chunk_ratio": self._cpu_chunk_ratio(),
             "rss_mib": max(used_mib, rss_mib(self.pid)),
             "rss_growth_percent": (used_mib / fresh_mib - 1) * 100,
             "slow_client_mib": self._slow(),
@@ -83,14 +91,14 @@ class Bench:
     def _top_up(self, served: int) -> None:
         """Ask the gateway until it has served as many as its memory is judged by."""
         while served < REQUESTS:
-            served += burst(self.tools, self.port("ours"), connections=16, seconds=2).requests
+            served += burst(self.tools, self.up["ours"], connections=16, seconds=2).requests
 
     def _streams(self) -> dict[str, float]:
         """Streams read directly, then through the gateway."""
         read = partial(streamed, streams=self.asked.streams, every_us=EVERY_US)
-        chunks = self.asked.stream_seconds * 1_000_000 // EVERY_US
-        direct = read(self.port("direct"), chunks=max(1, chunks // 3))
-        ours = read(self.port("ours"), chunks=chunks)
+        chunks = _chunks(self.asked.stream_seconds)
+        direct = read(self.up["direct"], chunks=max(1, chunks // 3))
+        ours = read(self.up["ours"], chunks=chunks)
         say(f"streams: direct {direct}")
         say(f"streams: ours {ours}")
         return {
@@ -99,10 +107,27 @@ class Bench:
             "sse_added_p99_ms": ours.p99_ms - direct.p99_ms,
         }
 
+    def _cpu_chunk_ratio(self) -> float:
+        """CPU time for a chunk of a stream, over that of an nginx that buffers none."""
+        read = partial(
+            streamed,
+            streams=self.asked.streams,
+            chunks=_chunks(self.asked.chunk_seconds),
+            every_us=EVERY_US,
+        )
+        names = ("unbuffered", "ours")
+        turns = take_turns(
+            self.asked.chunk_turns, {name: partial(read, self.up[name]) for name in names}
+        )
+        if corrupt := sum(run.corrupt for runs in turns.runs.values() for run in runs):
+            say(f"{corrupt} streams were corrupt")
+        say(f"CPU a chunk: {_each(turns, lambda run: run.cpu_us_per_event)}")
+        return turns.ratio("ours", "unbuffered", lambda run: run.cpu_us_per_event)
+
     def _slow(self) -> float:
         """What a client that hardly reads an endless stream makes the gateway hold."""
         before = rss_mib(self.pid)
-        with slow_clients(self.port("ours"), SLOW_CLIENTS) as clients:
+        with slow_clients(self.up["ours"].port, SLOW_CLIENTS) as clients:
             read_slowly(clients, seconds=self.asked.slow_seconds)
             return max(0.0, rss_mib(self.pid) - before) / SLOW_CLIENTS
 
@@ -120,6 +145,9 @@ def main() -> int:
             "nginx": stack.enter_context(nginx(found, direct.port, folder)),
             "ours": stack.enter_context(gateway(direct.port, folder)),
             "httpx": stack.enter_context(plain_relay(direct.port)),
+            "unbuffered": stack.enter_context(
+                nginx(found, direct.port, folder / "unbuffered", buffering=False)
+            ),
         }
         figures = Bench(asked=asked, tools=found, up=up).figures()
     rounded = {name: round(value, 2) for name, value in figures.items()}
@@ -149,8 +177,8 @@ def on_one_core(pids: Iterable[int]) -> Iterator[None]:
         os.sched_setaffinity(pid, allowed)
 
 
-def _latency(one: Turns) -> dict[str, float]:
-    say(f"p99: {', '.join(f'{n} {one.median(n, lambda r: r.p99_us):.0f} us' for n in one.runs)}")
+def _latency(one: Turns[Burst]) -> dict[str, float]:
+    say(f"p99: {_each(one, lambda run: run.p99_us)}")
     return {
         "direct_p50_us": one.median("direct", lambda run: run.p50_us),
         "nginx_p50_us": one.median("nginx", lambda run: run.p50_us),
@@ -160,7 +188,7 @@ def _latency(one: Turns) -> dict[str, float]:
     }
 
 
-def _throughput(many: Turns) -> dict[str, float]:
+def _throughput(many: Turns[Burst]) -> dict[str, float]:
     return {
         "rps_nginx": many.median("nginx", lambda run: run.requests_s),
         "rps_ours": many.median("ours", lambda run: run.requests_s),
@@ -170,12 +198,29 @@ def _throughput(many: Turns) -> dict[str, float]:
     }
 
 
+def _cpu_request_ratio(many: Turns[Burst]) -> float:
+    say(f"CPU a request: {_each(many, lambda run: run.cpu_us_per_request)}")
+    return many.ratio("ours", "nginx", lambda run: run.cpu_us_per_request)
+
+
+def _each(turns: Turns[Run], microseconds: Callable[[Run], float]) -> str:
+    """The median of every contestant, as text."""
+    return ", ".join(f"{n} {turns.median(n, microseconds):.1f} us" for n in turns.runs)
+
+
+def _chunks(seconds: int) -> int:
+    """How many chunks of one stream take so long."""
+    return seconds * 1_000_000 // EVERY_US
+
+
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--turns", type=int, default=15, help="of each contestant (15)")
     parser.add_argument("--turn-seconds", type=int, default=1, help="of one turn (1)")
     parser.add_argument("--streams", type=int, default=STREAMS, help=f"at once ({STREAMS})")
     parser.add_argument("--stream-seconds", type=int, default=30, help="of the streams (30)")
+    parser.add_argument("--chunk-turns", type=int, default=7, help="of streams, for CPU time (7)")
+    parser.add_argument("--chunk-seconds", type=int, default=3, help="of one such turn (3)")
     parser.add_argument("--slow-seconds", type=int, default=15, help="of slow clients (15)")
     return parser
 

@@ -9,12 +9,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.launch.progress import Sample
 from tests.bench.debian import Tools
 from tests.bench.native import program, script
 
 PATH = "/v1/chat/completions"
 # More than any buffer on the way holds: kernels keep up to 6 MB a connection.
 _LONG = {"model": "fast", "messages": [], "stream": True, "chunks": 1 << 30, "every_us": 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """One process that listens."""
+
+    port: int
+    pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +35,13 @@ class Burst:
     failed: int
     p50_us: float
     p99_us: float
+    relay_cpu_s: float
+    """CPU time of the process that was asked, meanwhile."""
+
+    @property
+    def cpu_us_per_request(self) -> float:
+        """CPU time of that process for one request."""
+        return self.relay_cpu_s / max(1, self.requests) * 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +55,20 @@ class Streamed:
     p50_ms: float
     p99_ms: float
     max_ms: float
+    relay_cpu_s: float
+    """CPU time of the process that was asked, meanwhile."""
+
+    @property
+    def cpu_us_per_event(self) -> float:
+        """CPU time of that process for one event, which is one chunk."""
+        return self.relay_cpu_s / max(1, self.events) * 1e6
 
 
-def burst(tools: Tools, port: int, *, connections: int, seconds: int) -> Burst:
+def burst(tools: Tools, relay: Contestant, *, connections: int, seconds: int) -> Burst:
     """Ask for small answers as fast as they come."""
     command = [str(tools.wrk), "--latency", "-t1", f"-c{connections}", f"-d{seconds}s"]
-    command += ["-s", str(script("post.lua")), f"http://127.0.0.1:{port}{PATH}"]
+    command += ["-s", str(script("post.lua")), f"http://127.0.0.1:{relay.port}{PATH}"]
+    before_s = cpu_s(relay.pid)
     done = subprocess.run(
         command,
         env=tools.environment,
@@ -60,12 +84,14 @@ def burst(tools: Tools, port: int, *, connections: int, seconds: int) -> Burst:
         failed=said["failed"],
         p50_us=said["p50_us"],
         p99_us=said["p99_us"],
+        relay_cpu_s=cpu_s(relay.pid) - before_s,
     )
 
 
-def streamed(port: int, *, streams: int, chunks: int, every_us: int) -> Streamed:
+def streamed(relay: Contestant, *, streams: int, chunks: int, every_us: int) -> Streamed:
     """Read that many streams, checking every byte."""
-    command = [program("streams"), port, streams, chunks, every_us]
+    command = [program("streams"), relay.port, streams, chunks, every_us]
+    before_s = cpu_s(relay.pid)
     done = subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -73,7 +99,12 @@ def streamed(port: int, *, streams: int, chunks: int, every_us: int) -> Streamed
         check=True,
         timeout=chunks * every_us / 1e6 + 60,
     )
-    return Streamed(**json.loads(done.stdout))
+    return Streamed(**json.loads(done.stdout), relay_cpu_s=cpu_s(relay.pid) - before_s)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far, in steps of the kernel's tick (10 ms)."""
+    return Sample(0.0, [pid]).cpu_s
 
 
 def rss_mib(pid: int) -> float:

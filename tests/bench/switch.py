@@ -41,6 +41,7 @@ def main() -> None:
             "switch_ms_p99": percentile(ours, 0.99),
             "bare_ms_p50": bare_p50,
             "overhead_ms": ours_p50 - bare_p50,
+            "overhead_ratio": (ours_p50 - bare_p50) / bare_p50,
         }
     )
 

@@ -3,44 +3,45 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tests.bench.load import Burst
 
-Figure = Callable[[Burst], float]
+Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class Turns(Generic[Run]):
     """Each contestant's runs, turn by turn."""
 
-    runs: Mapping[str, Sequence[Burst]]
+    runs: Mapping[str, Sequence[Run]]
 
-    def median(self, name: str, figure: Figure) -> float:
+    def median(self, name: str, figure: Callable[[Run], float]) -> float:
         """Of a contestant, over its turns."""
         return statistics.median(figure(run) for run in self.runs[name])
 
-    def difference(self, name: str, other: str, figure: Figure) -> float:
+    def difference(self, name: str, other: str, figure: Callable[[Run], float]) -> float:
         """How much more the one has than the other: the median over turns."""
         pairs = zip(self.runs[name], self.runs[other], strict=True)
         return statistics.median(figure(one) - figure(two) for one, two in pairs)
 
-    def ratio(self, name: str, other: str, figure: Figure) -> float:
+    def ratio(self, name: str, other: str, figure: Callable[[Run], float]) -> float:
         """How many times the other's the one has: the median over turns."""
         pairs = zip(self.runs[name], self.runs[other], strict=True)
         return statistics.median(figure(one) / figure(two) for one, two in pairs)
 
-    def requests(self, name: str) -> int:
+    def requests(self: "Turns[Burst]", name: str) -> int:
         """How many a contestant has served."""
         return sum(run.requests for run in self.runs[name])
 
-    def failed(self) -> int:
+    def failed(self: "Turns[Burst]") -> int:
         """How many requests failed, of whom ever."""
         return sum(run.failed for runs in self.runs.values() for run in runs)
 
 
-def take_turns(count: int, contestants: Mapping[str, Callable[[], Burst]]) -> Turns:
+def take_turns(count: int, contestants: Mapping[str, Callable[[], Run]]) -> Turns[Run]:
     """One run of each, again and again, so that what disturbs disturbs all of them alike."""
-    runs: dict[str, list[Burst]] = {name: [] for name in contestants}
+    runs: dict[str, list[Run]] = {name: [] for name in contestants}
     for _ in range(count):
         for name, run in contestants.items():
             runs[name].append(run())

@@ -1,7 +1,9 @@
 """The reader of streams that judges the gateway: it notices what a relay does to a stream."""
 
+import os
 import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -9,25 +11,36 @@ from contextlib import suppress
 import pytest
 
 from tests.bench.contestants import engine
-from tests.bench.load import streamed
+from tests.bench.load import Contestant, streamed
 
 Spoil = Callable[[bytes], bytes]
 
 
 @pytest.fixture(scope="module")
-def engine_port() -> Iterator[int]:
+def fast() -> Iterator[Contestant]:
     """The fast engine."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc to build the engine and the reader; they stay unproved")
     with engine() as found:
-        yield found.port
+        yield found
 
 
-def test_a_stream_that_is_whole_passes(engine_port: int) -> None:
+def test_a_stream_that_is_whole_passes(fast: Contestant) -> None:
     """Read directly, every event is there, in order and on time."""
-    read = streamed(engine_port, streams=8, chunks=20, every_us=2000)
+    read = streamed(fast, streams=8, chunks=20, every_us=2000)
     assert (read.streams, read.corrupt, read.events) == (8, 0, 160)
     assert 0 <= read.p50_ms <= read.p99_ms <= read.max_ms
+
+
+def test_cpu_time_is_that_of_the_process_which_was_asked(fast: Contestant) -> None:
+    """40,000 events cost their sender some ticks, and somebody who sleeps none."""
+    read = streamed(fast, streams=8, chunks=5000, every_us=0)
+    assert read.relay_cpu_s > 0
+    assert read.cpu_us_per_event == pytest.approx(read.relay_cpu_s / 40_000 * 1e6)
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        asleep = Contestant(port=fast.port, pid=sleeper.pid)
+        assert streamed(asleep, streams=8, chunks=5000, every_us=0).relay_cpu_s == 0
+        sleeper.kill()
 
 
 @pytest.mark.parametrize(
@@ -41,12 +54,17 @@ def test_a_stream_that_is_whole_passes(engine_port: int) -> None:
         (lambda data: data.replace(b"\r\n0\r\n\r\n", b"\r\n0\r\n\r\nX"), "bytes after the end"),
     ],
 )
-def test_a_stream_that_is_not_is_counted(engine_port: int, spoil: Spoil, why: str) -> None:
+def test_a_stream_that_is_not_is_counted(fast: Contestant, spoil: Spoil, why: str) -> None:
     """One wrong byte, event, end or status makes a stream corrupt, and it is said why."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        relay = threading.Thread(target=_relay, args=(listener, engine_port, spoil))
+        relay = threading.Thread(target=_relay, args=(listener, fast.port, spoil))
         relay.start()
-        read = streamed(listener.getsockname()[1], streams=1, chunks=20, every_us=100)
+        read = streamed(
+            Contestant(port=listener.getsockname()[1], pid=os.getpid()),
+            streams=1,
+            chunks=20,
+            every_us=100,
+        )
         relay.join()
     assert read.corrupt == 1
     assert why in read.why
