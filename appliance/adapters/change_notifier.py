@@ -1,16 +1,16 @@
-"""Tell any number of waiters that something changed, without losing a change."""
+"""Notifier of changes: wakes every waiter, and loses no change between a look and a wait."""
 
 import asyncio
 
 
-class PulseChange:
-    """One waiter's view of a `Pulse`, taken before it looked."""
+class AwaitedChange:
+    """The next change as one waiter awaits it: taken from a `ChangeNotifier` before the look."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self._event = event
 
     async def wait(self, timeout_s: float) -> bool:
-        """Whether the pulse beat since this was taken; False: `timeout_s` passed."""
+        """Tell whether something changed since this was taken; False: `timeout_s` passed."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._event.wait()
@@ -19,17 +19,17 @@ class PulseChange:
         return True
 
 
-class Pulse:
-    """A broadcast event that re-arms itself."""
+class ChangeNotifier:
+    """Broadcast event that re-arms itself."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def beat(self) -> None:
-        """Wake everybody who took a change before now."""
+    def notify(self) -> None:
+        """Wake everybody who took a change before this call."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
-    def change(self) -> PulseChange:
-        """The next beat."""
-        return PulseChange(self._event)
+    def change(self) -> AwaitedChange:
+        """Return the next change, to be awaited after a look."""
+        return AwaitedChange(self._event)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from appliance.adapters.change_notifier import Pulse, PulseChange
+from appliance.adapters.change_notifier import AwaitedChange, ChangeNotifier
 from appliance.adapters.systemd.bus import (
     DENIED,
     MANAGER_PATH,
@@ -67,7 +67,7 @@ class SystemdUnits:
         self._queue = JobQueue(jobs)
         self._unit_dir = unit_dir
         self._bus = SystemBus(on_changed=self._changed, on_job_removed=self._job_removed)
-        self._pulse = Pulse()
+        self._notifier = ChangeNotifier()
         self._boot_id = ""
         self._watched: set[str] = set()
         self._pinned: set[str] = set()
@@ -114,9 +114,9 @@ class SystemdUnits:
         """When this systemd began: the kernel's boot id does not change with a container's boot."""
         return self._boot_id
 
-    def change(self) -> PulseChange:
+    def change(self) -> AwaitedChange:
         """Notices the next change of any unit of ours."""
-        return self._pulse.change()
+        return self._notifier.change()
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
         """The units of the profiles `names`, hold and run, and whether the system goes down.
@@ -327,14 +327,14 @@ class SystemdUnits:
             raise UnitError(f"job {path} ended with {result!r}")
 
     def _changed(self, path: str, values: Mapping[str, Any]) -> None:
-        """Beat on news only: systemd repeats itself, and each beat costs a look at the box."""
+        """Notify of news only: systemd repeats itself, and each notification costs a look at the box."""
         self._changes[path] += 1
         self._at_rest.pop(path, None)
         known = self._known.setdefault(path, {})
         news = {k: values[k] for k in _TELLING if k in values and values[k] != known.get(k)}
         if news:
             known.update(news)
-            self._pulse.beat()
+            self._notifier.notify()
 
     def _job_removed(self, path: str, unit: str, result: str) -> None:
         """The signal may arrive before the reply that names the job."""
@@ -344,7 +344,7 @@ class SystemdUnits:
             waiting.set_result(result)
         elif unit == HOLD_UNIT:
             self._early = {path: result}
-        self._pulse.beat()
+        self._notifier.notify()
 
 
 def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedError:
