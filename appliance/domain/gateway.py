@@ -24,8 +24,9 @@ class Standing(StrEnum):
     """How a profile stands, as far as a client is concerned."""
 
     SERVING = "serving"
-    COMING = "coming"
-    """It loads, or systemd starts it again after a crash: worth waiting for."""
+    STARTING = "coming"
+    """It loads, or systemd starts it again after a crash: worth waiting for. The value is that of the
+    first release on the gateway's socket."""
     DOWN = "down"
 
 

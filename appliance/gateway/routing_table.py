@@ -209,7 +209,7 @@ def may_switch(key: Key | None) -> bool:
 def _unknown(catalogue: Iterable[str]) -> State:
     """Everything may be about to serve."""
     names = tuple(sorted(catalogue))
-    return State(standings=dict.fromkeys(names, Standing.COMING), target=names)
+    return State(standings=dict.fromkeys(names, Standing.STARTING), target=names)
 
 
 def _is_down(name: str, state: State) -> bool:

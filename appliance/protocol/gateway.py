@@ -63,7 +63,7 @@ def standing_of(unit: ObservedUnit) -> Standing:
     if unit.serving:
         return Standing.SERVING
     passing = unit.active in {ActiveState.ACTIVATING, ActiveState.DEACTIVATING}
-    return Standing.COMING if passing or unit.has_job else Standing.DOWN
+    return Standing.STARTING if passing or unit.has_job else Standing.DOWN
 
 
 def _held(operation: Operation, observed: Observed, started: frozenset[str]) -> frozenset[str]:

@@ -139,7 +139,7 @@ def gateway(
     more = {name: made(name, endpoint=Endpoint(port=at or 1)) for name, at in ports.items()}
     profiles = {"fast": profile, **more}
     (folder / "applied" / MANIFEST).write_text(encode_manifest(profiles, "1"))
-    standings = {n: Standing.SERVING if at else Standing.COMING for n, at in ports.items()}
+    standings = {n: Standing.SERVING if at else Standing.STARTING for n, at in ports.items()}
     standings["fast"] = Standing.SERVING
     state = State(standings=standings, committed=("fast",))
     (folder / "run" / STATE_FILE).write_text(json.dumps(encode_state(state)))

@@ -5,7 +5,7 @@ from appliance.domain.profile import Endpoint
 
 ANA = Key(name="ana", may_switch=True)
 BEA = Key(name="bea")
-DOWN, COMING, SERVING = Standing.DOWN, Standing.COMING, Standing.SERVING
+DOWN, STARTING, SERVING = Standing.DOWN, Standing.STARTING, Standing.SERVING
 
 
 def routed(name: str, *, on_request: bool = False, port: int = 9000) -> Routed:

@@ -320,7 +320,7 @@ async def test_who_waits_in_the_old_process_hears_of_changes(
     systemd: Systemd, engine: Engine
 ) -> None:
     """What the supervisor tells the new process releases requests that the old one holds."""
-    coming = State(standings={"m": Standing.COMING}, target=("m",))
+    coming = State(standings={"m": Standing.STARTING}, target=("m",))
     systemd.profile(engine, coming)
     process = await systemd.start()
     held = asyncio.ensure_future(asked(systemd.port))

@@ -13,9 +13,9 @@ from tests.unit.gateway_states import (
     ANA,
     BEA,
     BOX,
-    COMING,
     FAILED,
     GENESIS,
+    STARTING,
     SWITCHING,
     WILLING,
     routed,
@@ -36,7 +36,12 @@ def status_of(found: bool | Refusal) -> bool | str:  # noqa: FBT001
         (AEON, "aeon", True, "model_not_active"),
         (SWITCHING, "genesis", False, False),
         (GENESIS, "genesis", "model_not_active", True),
-        (State(standings={"aeon": COMING}, committed=("aeon",)), "aeon", False, "model_not_active"),
+        (
+            State(standings={"aeon": STARTING}, committed=("aeon",)),
+            "aeon",
+            False,
+            "model_not_active",
+        ),
     ],
 )
 async def test_routes_follow_the_state(
@@ -118,7 +123,7 @@ async def test_a_hold_is_kept_until_the_next_state() -> None:
         (None, AEON, False, ["genesis"]),
         (ANA, AEON, False, ["genesis"]),
         (BEA, AEON, "model_not_active", []),
-        (ANA, State(standings={"genesis": COMING}), False, []),
+        (ANA, State(standings={"genesis": STARTING}), False, []),
         (ANA, SWITCHING, False, []),
         (ANA, State(paused=True), "model_not_active", []),
     ],

@@ -19,7 +19,7 @@ BOX = Directory(
     }
 )
 NOW = State(
-    standings={"genesis": Standing.SERVING, "gemma": Standing.SERVING, "aeon": Standing.COMING},
+    standings={"genesis": Standing.SERVING, "gemma": Standing.SERVING, "aeon": Standing.STARTING},
     held=frozenset({"gemma"}),
 )
 

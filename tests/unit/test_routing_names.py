@@ -38,7 +38,7 @@ def state(
     committed: tuple[str, ...] = (),
 ) -> State:
     """What serves; everything else is down."""
-    standings = dict.fromkeys(BOX, Standing.DOWN) | dict.fromkeys(coming, Standing.COMING)
+    standings = dict.fromkeys(BOX, Standing.DOWN) | dict.fromkeys(coming, Standing.STARTING)
     return State(
         standings=standings | dict.fromkeys(serving, Standing.SERVING),
         held=frozenset(held),

@@ -133,7 +133,7 @@ def ready(profile: Routed, state: State, *, may_switch: bool = False) -> bool | 
         may_switch: Whose request it is may have the box switched to another profile.
     """
     standing = state.standing(profile.name)
-    if profile.name in state.held or standing is Standing.COMING:
+    if profile.name in state.held or standing is Standing.STARTING:
         return False
     if standing is Standing.SERVING:
         return True
@@ -191,7 +191,7 @@ def _serves(name: str, state: State) -> bool:
 def _rank(name: str, state: State) -> int:
     if _serves(name, state):
         return 0
-    if name in state.held or name in state.target or state.standing(name) is Standing.COMING:
+    if name in state.held or name in state.target or state.standing(name) is Standing.STARTING:
         return 1
     return 2 if name in state.committed else 3
 

@@ -178,7 +178,7 @@ async def test_heads_of_very_many_lines() -> None:
 async def test_the_queue_when_one_owner_fills_it() -> None:
     """The newest request of the owner with the most makes room for another owner's."""
     async with rigged(answering(sized(b"{}")), limits=replace(QUICK, queue=3)) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         crowd = [await rig.connect() for _ in range(3)]
         for one in crowd:
             await one.send(post(headers=KEY))

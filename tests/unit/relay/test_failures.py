@@ -250,7 +250,7 @@ async def test_an_engine_that_comes_back() -> None:
         caller, other = await rig.connect(), await rig.connect()
         await caller.send(post())
         await asyncio.sleep(0.05)
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         await other.send(post())
         await asyncio.sleep(0.2)
         assert len(rig.front.waiting) == 2

@@ -35,7 +35,7 @@ def events(answer: Answer) -> list[bytes]:
 async def test_released(held: list[str]) -> None:
     """A request during a switch is held, not refused, and answered by what serves then."""
     async with rigged(answering(sized(b"{}"))) as rig:
-        rig.tell(Standing.COMING, held=held)
+        rig.tell(Standing.STARTING, held=held)
         callers = [await asked(rig, post({"model": "genesis", "n": n})) for n in range(5)]
         assert rig.engine.talks == []
         assert rig.front.in_flight(["genesis"]) == 0
@@ -63,7 +63,7 @@ async def test_released_to_another() -> None:
 async def test_not_released() -> None:
     """Who waits for a profile that is down in the end is told so."""
     async with rigged(answering()) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         caller = await asked(rig, post())
         rig.tell(Standing.DOWN)
         answer = await caller.answer()
@@ -73,7 +73,7 @@ async def test_not_released() -> None:
 async def test_comments() -> None:
     """A stream that waits is given its head and comments after a while, then the answer as it is."""
     async with rigged(answering(EVENTS, chunk(EVENT), LAST)) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         caller = await asked(rig, post(STREAM, headers="Accept-Encoding: gzip\r\n"))
         head = await caller.reader.readuntil(b"\r\n\r\n")
         assert b"200 OK" in head
@@ -91,7 +91,7 @@ async def test_comments() -> None:
 async def test_streams_that_begin_before_their_answer(*, old: bool) -> None:
     """What follows the comments is the engine's body, also under a head that is known."""
     async with rigged(answering(EVENTS + chunk(EVENT) + LAST)) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         request = post(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0") if old else post(STREAM)
         caller = await asked(rig, request)
         await asyncio.sleep(0.15)
@@ -124,7 +124,7 @@ async def test_errors_after_the_head(said: bytes, message: str) -> None:
 
     async with rigged(script) as rig:
         for _ in range(2):
-            rig.tell(Standing.COMING)
+            rig.tell(Standing.STARTING)
             caller = await asked(rig, post(STREAM))
             await asyncio.sleep(0.15)
             rig.tell(Standing.SERVING)
@@ -137,7 +137,7 @@ async def test_errors_after_the_head(said: bytes, message: str) -> None:
 async def test_others_get_no_comments() -> None:
     """Who asked for no stream gets nothing before the answer: an error can still be an error."""
     async with rigged(answering()) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         caller = await asked(rig, post())
         await asyncio.sleep(0.3)
         rig.tell(Standing.DOWN)
@@ -148,7 +148,7 @@ async def test_others_get_no_comments() -> None:
 async def test_waiting_too_long(*, stream: bool) -> None:
     """Nobody waits for ever."""
     async with rigged(answering(), limits=replace(QUICK, wait_s=0.3)) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         caller = await asked(rig, post({"model": "genesis", "stream": stream}))
         answer = await caller.answer()
         if stream:
@@ -164,7 +164,7 @@ async def test_waiting_too_long(*, stream: bool) -> None:
 async def test_too_many_wait() -> None:
     """The queue has a bound; who hangs up makes room."""
     async with rigged(answering(sized(b"{}")), limits=replace(QUICK, queue=2)) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         first = await asked(rig, post())
         await asked(rig, post())
         late = await rig.connect()
@@ -300,7 +300,7 @@ async def test_the_end() -> None:
         idle, streaming = await rig.connect(), await rig.connect()
         await streaming.send(post())
         await asyncio.sleep(0.05)
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         waiting = await asked(rig, post())
         stopping = asyncio.create_task(rig.front.stop(0.2))
         answer = await waiting.answer()

@@ -87,7 +87,7 @@ async def test_engine_does_not_agree() -> None:
 async def test_held() -> None:
     """A websocket is held like any request."""
     async with rigged(echo) as rig:
-        rig.tell(Standing.COMING)
+        rig.tell(Standing.STARTING)
         caller = await rig.connect()
         await caller.send(get("/", headers=OFFER))
         await asyncio.sleep(0.05)
