@@ -15,7 +15,7 @@ warm-up         it has answered one real request
 commit          the names to serve after a boot are on disk; requests are released
 ==============  =======================================================================
 
-A failure after preflight turns an operation round: the same phases, towards the profiles
+A failure after preflight begins a roll-back: the same phases, towards the profiles
 that served before. So does the end of a command, which is no failure.
 """
 

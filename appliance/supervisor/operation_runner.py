@@ -24,23 +24,23 @@ from appliance.planning.ended import ended
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (
     Action,
+    BeginRestore,
+    BeginRollback,
     Check,
     Commit,
     DrainRequests,
     Finish,
-    GoBack,
     HoldRequests,
     Start,
     StartRun,
     Steps,
     Stop,
     StopRun,
-    TurnRound,
     Wait,
     WarmUp,
 )
 from appliance.planning.switch.boot_choice import Writes, writes_of
-from appliance.planning.switch.next_action import next_action, turned_round
+from appliance.planning.switch.next_action import next_action, reverse_operation
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.supervisor.event_feed import Feed
 from appliance.supervisor.gateway_routes import route_state
@@ -188,9 +188,9 @@ class Transaction:
                 await self._warm_up(name)
             case Commit():
                 await self._commit(observed)
-            case TurnRound(reason, phase):
-                await self._turn_round(reason, phase or self.operation.phase)
-            case GoBack(reason):
+            case BeginRollback(reason, phase):
+                await self._begin_rollback(reason, phase or self.operation.phase)
+            case BeginRestore(reason):
                 await self._enter(Phase.RUN, reason)
                 self._timer.end()
                 self._reverse(reason)
@@ -320,9 +320,9 @@ class Transaction:
                     await commitment.set_hold(until)
             raise
 
-    async def _turn_round(self, reason: str, failed: Phase) -> None:
+    async def _begin_rollback(self, reason: str, failed: Phase) -> None:
         await self._enter(failed)
-        _log.warning("operation %d turns round: %s", self.operation.id, reason)
+        _log.warning("operation %d rolls back: %s", self.operation.id, reason)
         self._timer.end(failed=reason)
         for name in self.operation.goal.start:
             if name in self._steps.started:
@@ -336,7 +336,7 @@ class Transaction:
         """From now on towards what served before."""
         steps, self._steps = self._steps, Steps(held=True, drained=True)
         self._cleared.clear()
-        self.operation = turned_round(self.operation, steps, reason)
+        self.operation = reverse_operation(self.operation, steps, reason)
         self._out.store.update(self.operation)
 
     async def _enter(self, phase: Phase, text: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The only writer of ownership: takes requests, runs one operation at a time, tends the box.
+"""Only writer of ownership: takes requests, runs one operation at a time, reconciles in between.
 
 Level-triggered: every look at the box leads to the same decision whatever happened before,
 so a supervisor that was killed goes on where the box is. An operation of this boot that was
@@ -29,7 +29,7 @@ from appliance.ports import Change, Profiles
 from appliance.supervisor.gateway_routes import route_state
 from appliance.supervisor.operation_runner import Transaction, preflight
 from appliance.supervisor.outside import Outside
-from appliance.supervisor.reconciler import Tender
+from appliance.supervisor.reconciler import Reconciler
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Supervisor:
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._tender = Tender(outside)
+        self._reconciler = Reconciler(outside)
         self._serving: tuple[str, ...] = ()
         self._seen = Observed(units={})
         self._accepting = asyncio.Lock()
@@ -124,7 +124,7 @@ class Supervisor:
         self._resumed = asyncio.Event()
 
     async def run(self) -> None:
-        """Tend the box for ever. Raises `UnitError` when systemd cannot be reached."""
+        """Run operations and reconcile for ever. Raises `UnitError` when systemd cannot be reached."""
         async with asyncio.TaskGroup() as self._tasks:
             await self._resume()
             self._resumed.set()
@@ -133,7 +133,7 @@ class Supervisor:
                 observed = await self._out.units.observe(self._catalogue)
                 self._look_at(observed)
                 if self._running is None and not observed.going_down:
-                    await self._tend(observed)
+                    await self._reconcile(observed)
                 await self._wait(change)
 
     async def _wait(self, change: Change) -> None:
@@ -235,7 +235,7 @@ class Supervisor:
         return ended(finished, serving=observed.serving(), committed=committed)
 
     def cancel(self) -> Transaction | None:
-        """Turn the running operation round; None: none runs, or it is too late."""
+        """Roll the running operation back; None: none runs, or it is too late."""
         running = self._running
         return running if running is not None and running.cancel() else None
 
@@ -397,8 +397,8 @@ class Supervisor:
 
     # --- looking ---------------------------------------------------------------------
 
-    async def _tend(self, observed: Observed) -> None:
-        names = await self._tender.tend(observed, self._catalogue)
+    async def _reconcile(self, observed: Observed) -> None:
+        names = await self._reconciler.reconcile(observed, self._catalogue)
         if names:
             with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
                 await self.submit(Request(kind=Kind.REPAIR, names=names))

@@ -1,4 +1,4 @@
-"""What the supervisor does unasked: ends holds, keeps them, brings crashed profiles back.
+"""Reconciler of the box while no operation runs: ends and keeps holds, brings crashed profiles back.
 
 ======================================  =============================================
 what it finds                           what it does
@@ -34,15 +34,15 @@ from appliance.supervisor.outside import Outside
 _log = logging.getLogger(__name__)
 
 
-class Tender:
-    """Looks after a box that nobody operates on at the moment."""
+class Reconciler:
+    """Brings hold and committed profiles to what is kept about them."""
 
     def __init__(self, outside: Outside) -> None:
         self._out = outside
         self._hold_seen = False
 
-    async def tend(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
-        """Make the hold right; returns the profiles to start now. Raises `UnitError`."""
+    async def reconcile(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
+        """Make the hold agree with its file; returns the profiles to start now. Raises `UnitError`."""
         if not observed.run.idle:
             return ()  # a command has the devices, though nobody remembers its operation
         committed = tuple(n for n in self._out.commitment.committed() if n in catalogue)

@@ -23,24 +23,24 @@ from appliance.planning.admission.preflight import BoxFacts, findings, refusal
 from appliance.planning.admission.run import run_findings
 from appliance.planning.switch.actions import (
     Action,
+    BeginRestore,
+    BeginRollback,
     Check,
     Commit,
     DrainRequests,
     Finish,
-    GoBack,
     HoldRequests,
     Start,
     StartRun,
     Steps,
     Stop,
     StopRun,
-    TurnRound,
     Wait,
     WarmUp,
 )
 from appliance.planning.switch.boot_choice import Writes, writes_of
 from appliance.planning.switch.goals import goal_of, in_the_way_of
-from appliance.planning.switch.next_action import CANCELLED, next_action, turned_round
+from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
 from appliance.protocol.gateway import state_of
 from tests.fakes.disk import Disk
@@ -201,9 +201,9 @@ class Hands:
                 self._warm_up(name)
             case Commit():
                 self._commit(operation)
-            case TurnRound(reason) | GoBack(reason):
+            case BeginRollback(reason) | BeginRestore(reason):
                 self._effect()
-                self.operation = self.disk.row = turned_round(operation, self.steps, reason)
+                self.operation = self.disk.row = reverse_operation(operation, self.steps, reason)
                 self.steps = Steps(held=True, drained=True)
             case Wait(phase, _):
                 self._enter(phase)

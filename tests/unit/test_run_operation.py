@@ -15,15 +15,15 @@ from appliance.planning.admission.run import run_findings
 from appliance.planning.status.summary import summary
 from appliance.planning.switch.actions import (
     Action,
+    BeginRestore,
+    BeginRollback,
     Check,
     Finish,
-    GoBack,
     HoldRequests,
     StartRun,
     Steps,
     Stop,
     StopRun,
-    TurnRound,
     Wait,
 )
 from appliance.planning.switch.goals import goal_of
@@ -122,16 +122,16 @@ BACK = Steps(held=True, drained=True)
         (Phase.RUN, BEGUN, observed(ENDS), None, Wait(Phase.RUN, "sh of user ana")),
         # Who is started by hand now meets the leases; nothing of ours stops it.
         (Phase.RUN, BEGUN, observed(RUNS, "genesis", "aeon"), None, Wait(Phase.RUN, "sh of user ana")),
-        (Phase.RUN, FORWARD, observed(), DONE, GoBack(OVER)),
-        (Phase.RELEASE, BEGUN, observed(), DONE, GoBack(OVER)),
-        (Phase.RUN, BEGUN, observed(LEFT_OVER), DONE, GoBack(OVER)),
-        (Phase.RELEASE, BEGUN, observed(), REFUSED, TurnRound(REFUSED.text)),
-        (Phase.RUN, BEGUN, observed(KILLED), DONE, TurnRound("the command's launcher was killed by signal 9")),
-        (Phase.RUN, BEGUN, observed(), None, TurnRound("the command's launcher has not said how it ended")),
-        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=1), GoBack(OVER)),
+        (Phase.RUN, FORWARD, observed(), DONE, BeginRestore(OVER)),
+        (Phase.RELEASE, BEGUN, observed(), DONE, BeginRestore(OVER)),
+        (Phase.RUN, BEGUN, observed(LEFT_OVER), DONE, BeginRestore(OVER)),
+        (Phase.RELEASE, BEGUN, observed(), REFUSED, BeginRollback(REFUSED.text)),
+        (Phase.RUN, BEGUN, observed(KILLED), DONE, BeginRollback("the command's launcher was killed by signal 9")),
+        (Phase.RUN, BEGUN, observed(), None, BeginRollback("the command's launcher has not said how it ended")),
+        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=1), BeginRestore(OVER)),
         # What another operation's command did is no news of this one.
-        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), TurnRound("the command's launcher has not said how it ended")),
-        (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, TurnRound(CANCELLED)),
+        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), BeginRollback("the command's launcher has not said how it ended")),
+        (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, BeginRollback(CANCELLED)),
         (Phase.STOP, FORWARD, observed(IDLE, "aeon"), None, Finish(Outcome.SUPERSEDED, "aeon was started by hand meanwhile and stays")),
         (Phase.PREFLIGHT, Steps(checked=True, failure="no GPU"), observed(), None, Finish(Outcome.REFUSED, "no GPU")),
     ],

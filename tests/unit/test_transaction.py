@@ -17,10 +17,10 @@ from appliance.planning.admission.preflight import (
     findings,
     refusal,
 )
-from appliance.planning.switch.actions import Finish, Start, Steps, Stop, TurnRound, Wait
+from appliance.planning.switch.actions import BeginRollback, Finish, Start, Steps, Stop, Wait
 from appliance.planning.switch.boot_choice import Writes
 from appliance.planning.switch.goals import goal_of
-from appliance.planning.switch.next_action import CANCELLED, next_action, turned_round
+from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
@@ -329,7 +329,7 @@ def test_what_the_operation_started_again_it_may_stop() -> None:
     outside.serve("left")
     operation = transaction(outside, Kind.START, "left").operation
     for started, kept in ((frozenset({"left"}), ()), (frozenset[str](), ("left",))):
-        turned = turned_round(operation, Steps(started=started), "why")
+        turned = reverse_operation(operation, Steps(started=started), "why")
         assert (turned.goal.kept, turned.rolling_back, turned.reason) == (kept, True, "why")
 
 
@@ -355,7 +355,7 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     )
     steps = Steps(checked=True, started=frozenset({"genesis"}))
     action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
-    assert isinstance(action, TurnRound)
+    assert isinstance(action, BeginRollback)
     assert action.phase is told
 
 
@@ -375,7 +375,7 @@ def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noq
     observed = Observed(units={"aeon": CRASHED})
     action = next_action(replace(repair, phase=Phase.LOAD), steps, observed, BOX, {})
     failed = "aeon did not start: the engine exited with status 1"
-    expected = TurnRound(CANCELLED) if cancelled else Finish(Outcome.FAILED, failed)
+    expected = BeginRollback(CANCELLED) if cancelled else Finish(Outcome.FAILED, failed)
     assert action == expected
 
 

@@ -89,7 +89,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnRound:
+class BeginRollback:
     """Begin the roll-back."""
 
     reason: str
@@ -98,8 +98,8 @@ class TurnRound:
 
 
 @dataclass(frozen=True, slots=True)
-class GoBack:
-    """The command is over: begin to bring back what served before."""
+class BeginRestore:
+    """Begin to restore what served before: the command is over."""
 
     reason: str
 
@@ -123,7 +123,7 @@ Action = (
     | WarmUp
     | Commit
     | Wait
-    | TurnRound
-    | GoBack
+    | BeginRollback
+    | BeginRestore
     | Finish
 )

@@ -6,7 +6,7 @@ process has already done, and a process that starts anew repeats a step harmless
 
 forward      checks, holds, drains, stops, starts, warms up, commits
 a command    checks, holds, drains, stops, runs it, and goes back to the restore set
-any failure  after preflight: `TurnRound`, and the same steps run towards the restore set; what
+any failure  after preflight: `BeginRollback`, and the same steps run towards the restore set; what
              ran before the operation and was not stopped for it is left alone
 shutdown     `Wait`: a failure seen while the system goes down says nothing about a model
 """
@@ -22,6 +22,7 @@ from appliance.domain.profile import Catalogue
 from appliance.planning.endings import has_ended, why_down
 from appliance.planning.switch.actions import (
     Action,
+    BeginRollback,
     Check,
     Commit,
     DrainRequests,
@@ -30,7 +31,6 @@ from appliance.planning.switch.actions import (
     Start,
     Steps,
     Stop,
-    TurnRound,
     Wait,
     WarmUp,
 )
@@ -39,7 +39,7 @@ from appliance.planning.switch.run_command import end_command, has_begun, is_for
 from appliance.planning.wording import joined
 
 CANCELLED: Final = "cancelled"
-"""Why an operation turned round, or was refused, when somebody asked for that."""
+"""Reason of an operation that somebody has cancelled."""
 
 
 def next_action(
@@ -76,8 +76,11 @@ def next_action(
     )
 
 
-def turned_round(operation: Operation, steps: Steps, reason: str) -> Operation:
-    """The row of an operation that goes back. What it has started itself it may also stop."""
+def reverse_operation(operation: Operation, steps: Steps, reason: str) -> Operation:
+    """Return the row of an operation that from now on restores what served before.
+
+    What the operation has started itself it may also stop.
+    """
     kept = tuple(n for n in operation.goal.kept if n not in steps.started)
     return replace(
         operation,
@@ -218,7 +221,7 @@ def _turn(operation: Operation, steps: Steps, observed: Observed, reason: str) -
     if operation.kind is Kind.REPAIR and not steps.cancelled:
         return Finish(Outcome.FAILED, reason)  # systemd tries on, and after it the next repair
     if not operation.rolling_back:
-        return TurnRound(reason, _failed_phase(operation, steps, observed))
+        return BeginRollback(reason, _failed_phase(operation, steps, observed))
     way = "going back" if operation.ran else "roll-back"
     return Finish(Outcome.FAILED, f"{operation.reason}; {way} failed: {reason}")
 

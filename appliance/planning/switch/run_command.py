@@ -15,11 +15,11 @@ from appliance.domain.operations import COMMAND_ENDED, Kind, Operation, Phase
 from appliance.planning.endings import ENDED_BY
 from appliance.planning.switch.actions import (
     Action,
-    GoBack,
+    BeginRestore,
+    BeginRollback,
     StartRun,
     Steps,
     StopRun,
-    TurnRound,
     Wait,
 )
 
@@ -55,10 +55,12 @@ def run_command(
 def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
     # A launcher that ended badly left no report; what is there is an earlier one's.
     if unit.result in ENDED_BY:
-        return TurnRound(f"the command's launcher {ENDED_BY[unit.result]} {unit.exit_status}")
+        return BeginRollback(f"the command's launcher {ENDED_BY[unit.result]} {unit.exit_status}")
     if report is None or report.operation not in {None, operation.id}:
-        return TurnRound("the command's launcher has not said how it ended")
-    return GoBack(f"{COMMAND_ENDED} {report.text}") if report.ran else TurnRound(report.text)
+        return BeginRollback("the command's launcher has not said how it ended")
+    return (
+        BeginRestore(f"{COMMAND_ENDED} {report.text}") if report.ran else BeginRollback(report.text)
+    )
 
 
 def end_command(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
