@@ -45,12 +45,19 @@ class FakeChange:
 
     async def wait(self, timeout_s: float) -> bool:
         await asyncio.sleep(0)
+        if self.units.is_driven:
+            return await self._until_driven(self.units.systemd.now_s + timeout_s)
         if self.units.version != self.version:
             return True
         self.units.idle_waits += 1
         if self.units.idle_waits > self.units.patience:
             await asyncio.get_running_loop().create_future()
         return self.units.systemd.advance(self.units.systemd.now_s + timeout_s)
+
+    async def _until_driven(self, due_s: float) -> bool:
+        while self.units.version == self.version and self.units.systemd.now_s < due_s:
+            await self.units.moved.wait()
+        return self.units.version != self.version
 
 
 class FakeUnits:
@@ -61,6 +68,9 @@ class FakeUnits:
         self.version = 0
         self.idle_waits = 0
         self.patience = 10_000
+        self.is_driven = False
+        """Time passes only in `drive`, and not because somebody waits."""
+        self.moved = asyncio.Event()
         self.boot_id = "boot-1"
         self.deaf = False
         self.used_s: dict[str, float] = {}
@@ -76,6 +86,13 @@ class FakeUnits:
 
     def change(self) -> FakeChange:
         return FakeChange(self, self.version)
+
+    def drive(self, to_s: float) -> None:
+        """Let time pass until then, or until something happens by itself."""
+        if self.systemd.advance(to_s):
+            self.version += 1
+        self.moved.set()
+        self.moved.clear()
 
     async def control_group(self, name: str) -> str:
         if self.deaf:
@@ -203,10 +220,14 @@ class FakeHost:
         self.gpu_readings = 0
         self.driver_answers = asyncio.Event()
         self.driver_answers.set()
+        self.files_answer = asyncio.Event()
+        """Cleared: a file system that takes its time."""
+        self.files_answer.set()
         self.groups: dict[str, GroupMemory] = {}
         self.installed: dict[str, float | None] = {}
 
     async def facts(self, applied: Applied) -> ProfileFacts:
+        await self.files_answer.wait()
         return self.profile_facts.get(applied.name, ProfileFacts())
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
@@ -270,6 +291,9 @@ class FakeCommitment:
         self.failing_hold = False
         """The same for the hold alone."""
         self.reserved = Writes()
+        self.takes = asyncio.Event()
+        """Cleared: a disk that takes its time to write."""
+        self.takes.set()
 
     async def reserve(self, writes: Writes) -> None:
         needed = writes.names is not None or writes.hold is not None
@@ -287,6 +311,7 @@ class FakeCommitment:
         return self.until
 
     async def commit(self, names: Iterable[str]) -> None:
+        await self.takes.wait()
         sorted_names = tuple(sorted(names))
         if self.failing or (self.full and self.reserved.names != sorted_names):
             raise StoreError("cannot write /var/lib/appliance/active: No space left on device")

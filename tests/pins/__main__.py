@@ -1,6 +1,7 @@
 """Compare or renew the pins: ``python -m tests.pins [--write] [SUBJECT …]``."""
 
 import argparse
+import logging
 import sys
 
 from tests.pins.stored import differences, store, summary
@@ -13,6 +14,7 @@ def main() -> int:
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=", ".join(SUBJECTS))
     parser.add_argument("--write", action="store_true", help="store what is made now")
     asked = parser.parse_args()
+    logging.disable()
     found = [
         difference
         for subject in asked.subjects or SUBJECTS

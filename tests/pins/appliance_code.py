@@ -1,22 +1,83 @@
 """The program's code that pins are made with: the only imports from it in this package."""
 
+import asyncio
 import io
 import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
+from appliance import __version__
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.gateway import Key
+from appliance.cli.status_screens import show_status
+from appliance.cli.terminal import Terminal
+from appliance.domain.gateway import EngineLoad, Key
+from appliance.domain.memory import (
+    DeviceMemory,
+    GpuMemory,
+    GpuState,
+    GroupMemory,
+    Holder,
+    Quality,
+)
 from appliance.domain.names import unit_of
+from appliance.domain.need import Estimate, Peak
+from appliance.domain.observed import ActiveState, ObservedUnit
+from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.profile import Applied, Mark, Need
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.settings import load_settings
+from appliance.supervisor.memory_sampler import LedgerKeeper
+from appliance.supervisor.ownership import Request, Supervisor
+from appliance.supervisor.stall_watch import StallWatch
+from appliance.supervisor.status_report import BoxStatus
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import FakeProfiles
 from tests.fakes.service_manager import FakeManager
 
-__all__ = ["SHARED_THREADS", "FakeManager", "Output", "add_key", "apply", "unit_of"]
+__all__ = [
+    "FOREVER",
+    "SHARED_THREADS",
+    "VERSION",
+    "ActiveState",
+    "Applied",
+    "DeviceMemory",
+    "EngineLoad",
+    "Estimate",
+    "FakeManager",
+    "FakeOutside",
+    "Finished",
+    "Goal",
+    "GpuMemory",
+    "GpuState",
+    "GroupMemory",
+    "Holder",
+    "Kind",
+    "Mark",
+    "Need",
+    "ObservedUnit",
+    "Operation",
+    "Outcome",
+    "Output",
+    "Peak",
+    "Phase",
+    "Quality",
+    "Request",
+    "Supervised",
+    "add_key",
+    "apply",
+    "screen",
+    "supervised",
+    "unit_of",
+]
 
+VERSION: Final = __version__
 SHARED_THREADS: Final = min(os.cpu_count() or 1, 8)
 """Threads of an embedded engine whose profile does not say: this machine's."""
+_LOOK_EVERY_S: Final = 2.0
+_SAMPLE_EVERY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +107,50 @@ def apply(settings: Path, manager: FakeManager, *words: str) -> Output:
 def add_key(state: Path) -> None:
     """Let one client use the gateway."""
     FileKeys(state).add(Key(name="ana"), 0.0)
+
+
+# --- a box with a supervisor --------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Supervised:
+    """A supervisor on a box in virtual time, with all that its process runs beside it."""
+
+    outside: FakeOutside
+    profiles: FakeProfiles
+    supervisor: Supervisor
+    stalls: StallWatch
+    status: BoxStatus
+    gateway_damage: str | None = None
+
+    async def document(self) -> dict[str, Any]:
+        """The status document now."""
+        return dict(await self.status.document())
+
+
+@asynccontextmanager
+async def supervised(outside: FakeOutside, profiles: FakeProfiles) -> AsyncIterator[Supervised]:
+    """A running supervisor on `outside`; time passes only in `FakeUnits.drive`."""
+    outside.units.is_driven = True
+    ports = outside.ports()
+    supervisor = Supervisor(ports, profiles, look_every_s=_LOOK_EVERY_S, on_look=lambda _line: None)
+    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=_SAMPLE_EVERY_S)
+    stalls = StallWatch(ports, supervisor.last_look)
+    status = BoxStatus(supervisor, ledger, ports, lambda: box.gateway_damage, stalls.stalls)
+    box = Supervised(
+        outside=outside, profiles=profiles, supervisor=supervisor, stalls=stalls, status=status
+    )
+    tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(ledger.run())]
+    try:
+        yield box
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def screen(document: Mapping[str, Any], now_unix_s: float) -> str:
+    """What ``appliance status`` prints for a document, without colours."""
+    out = io.StringIO()
+    show_status(cast("Any", document), Terminal(stream=out), now=now_unix_s)
+    return out.getvalue()

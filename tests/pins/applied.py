@@ -5,12 +5,12 @@ own. ``/box`` in a text is the directory that the box is made in.
 """
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from tests.pins.appliance_code import (
     apply,
     unit_of,
 )
-from tests.pins.normal import ROOT, normal, with_named_digest
+from tests.pins.normal import RAM_DISK, ROOT, normal, told_by, with_named_digest
 
 BOXES: Final = Path(__file__).parent / "boxes"
 SHIPPED: Final = Path(__file__).parents[2] / "profiles"
@@ -40,8 +40,6 @@ MANIFEST: Final = "applied/manifest.json"
 _BASE_NAME: Final = "plain"
 _BASE: Final = f"{_BASE_NAME}.txt"
 """What the units and entries of all other profiles are told by."""
-_LEAST_RUN: Final = 4
-"""Lines that are not written again."""
 _OF_THIS_MACHINE: Final = "this machine's"
 """In a profile's comment: its threads and its fingerprint differ between machines."""
 _FINGERPRINT: Final = re.compile(r'"fingerprint": "([0-9a-f]+)"')
@@ -122,13 +120,18 @@ def _entries(manifest: Path) -> Mapping[str, object]:
 
 @contextmanager
 def new_box() -> Iterator[Box]:
-    """An empty box; always below /var/tmp, because units of models in /tmp may differ."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="pins-") as folder:
-        box = Box(Path(folder))
-        for place in ("profiles", "units", "rules", "state", "models"):
-            (box.root / place).mkdir()
-        box.configure("")
-        yield box
+    """An empty box."""
+    umask = os.umask(0o022)
+    try:
+        with tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
+            box = Box(Path(folder))
+            box.root.chmod(0o755)
+            for place in ("profiles", "units", "rules", "state", "models"):
+                (box.root / place).mkdir()
+            box.configure("")
+            yield box
+    finally:
+        os.umask(umask)
 
 
 def make() -> dict[str, str]:
@@ -148,24 +151,15 @@ def make() -> dict[str, str]:
 
 
 def shortened(name: str, text: str, base: Mapping[str, str]) -> str:
-    """`text` with runs of lines that the base box has too as one line: the run's first and last.
+    """`text` as told by the file of the base box, which is pinned in full.
 
-    With the base box, which is pinned in full, this tells the whole text. A profile is compared with
-    the base's only profile, if that had the same name.
+    A profile is told by the base's only one, as it were if it had the same name.
     """
     if not base:
         return text
     is_profile = name not in base
     like = base[_BASE].replace(_BASE_NAME, Path(name).stem) if is_profile else base[name]
-    lines, base_lines = text.split("\n"), like.split("\n")
-    found: list[str] = []
-    matcher = SequenceMatcher(None, base_lines, lines, autojunk=False)
-    for tag, _, _, start, end in matcher.get_opcodes():
-        if tag == "equal" and end - start >= _LEAST_RUN:
-            found.append(f"… as base: {lines[start].strip()} … {lines[end - 1].strip()}")
-        else:
-            found += lines[start:end]
-    return "\n".join(found)
+    return told_by(like, text)
 
 
 def _fill(box: Box, folder: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.pins.applied import BOXES, SHIPPED
+from tests.pins.normal import told_by
 from tests.pins.stored import FOLDER, differences, load, store, summary
 from tests.pins.subjects import SUBJECTS
 
@@ -38,6 +39,26 @@ def test_there_are_enough_profiles() -> None:
     made = {f"{f.parent.name}/{f.stem}" for f in BOXES.glob("*/*.toml")}
     assert len(made) >= 40
     assert shipped | made <= pinned
+
+
+def test_there_are_enough_states() -> None:
+    """The status is pinned for thirty states of a box at the least."""
+    assert len(load("status")) >= 30
+
+
+def test_what_is_told_by_a_base_is_told_exactly() -> None:
+    """Runs of common lines are left out only where the base tells which lines they are."""
+    base = [*"abcdefgh", *"x}x}", *"klmnop"]
+    text = [*"abcdefgh", "new", *"x}x}", *"klmnop"]
+    told = told_by("\n".join(base), "\n".join(text)).split("\n")
+    assert told == ["… as base: a … h", "new", "… as base: x … p"]
+    ambiguous = [*"ab", "}", "c", "}", "d", "}"]
+    assert told_by("\n".join(ambiguous), "\n".join(["0", *ambiguous])).split("\n") == [
+        "0",
+        "… as base: a … d",
+        "}",
+    ]
+    assert told_by("abc", "abc\nabc") == "abc\nabc"
 
 
 def test_the_shipped_profiles_cover_the_known_stacks() -> None:
