@@ -4,7 +4,7 @@ from appliance.domain.gateway import State
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation, has_run_out
 from appliance.domain.profile import Catalogue
-from appliance.protocol.gateway import state_of
+from appliance.planning.routing.gateway_state import state_of
 from appliance.supervisor.outside import Outside
 
 

@@ -21,6 +21,7 @@ from appliance.domain.operations import (
 )
 from appliance.planning.admission.preflight import BoxFacts, findings, refusal
 from appliance.planning.admission.run import run_findings
+from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.switch.actions import (
     Action,
     BeginRestore,
@@ -42,7 +43,6 @@ from appliance.planning.switch.boot_choice import Writes, writes_of
 from appliance.planning.switch.goals import goal_of, in_the_way_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
-from appliance.protocol.gateway import state_of
 from tests.fakes.disk import Disk
 from tests.fakes.world import World
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from appliance.domain.gateway import Standing, State
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import COMMAND_ENDED, Goal, Kind, Operation, Phase
+from appliance.planning.routing.gateway_state import standing_of, state_of
 from appliance.planning.status.gateway_phrases import drained, released, waiting
-from appliance.protocol.gateway import decode_state, encode_state, standing_of, state_of
+from appliance.protocol.gateway import decode_state, encode_state
 from tests.fakes.profiles import applied, catalogue
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder"))
