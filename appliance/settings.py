@@ -7,7 +7,7 @@ underscores: ``APPLIANCE_MEMORY__MARGIN=1GiB``. ``APPLIANCE_SETTINGS`` names ano
 import os
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -38,10 +38,11 @@ from appliance.adapters.toml.file import (
     parse_document,
     read_document,
 )
+from appliance.domain import paths
 from appliance.domain.errors import SettingsError
+from appliance.domain.names import SUPERVISOR_USER
 from appliance.settings_gateway import Gateway
 
-SETTINGS_FILE: Final = Path("/etc/appliance/appliance.toml")
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
 _NESTED: Final = "__"
@@ -105,46 +106,44 @@ class Settings(BaseSettings):
     )
 
     prefix: Location = Field(
-        default=Path("/opt/appliance/current"),
+        default=Path(paths.PREFIX),
         description="the installed release; only root may write here",
     )
     profiles_dir: Location = Field(
-        default=Path("/etc/appliance/profiles"), description="profiles, `NAME.toml`"
+        default=Path(paths.PROFILES_DIR), description="profiles, `NAME.toml`"
     )
     state_dir: Location = Field(
-        default=Path("/var/lib/appliance"),
+        default=Path(paths.STATE_DIR),
         description="the supervisor's: committed names, hold, history",
     )
     applied_dir: Location = Field(
-        default=Path("/var/lib/appliance-applied"),
+        default=Path(paths.APPLIED_DIR),
         description="root's record of what `appliance apply` installed",
     )
-    unit_dir: Location = Field(
-        default=Path("/etc/systemd/system"), description="where generated units go"
-    )
+    unit_dir: Location = Field(default=Path(paths.UNIT_DIR), description="where generated units go")
     polkit_rule: Location = Field(
-        default=Path("/etc/polkit-1/rules.d/50-appliance.rules"),
+        default=Path(paths.POLKIT_RULE),
         description="the generated rule with the exact names of the units",
     )
     control_socket: Location = Field(
-        default=Path("/run/appliance/control.sock"),
+        default=Path(paths.CONTROL_SOCKET),
         description="between the CLI and the supervisor; appliance-supervisor.socket names it too",
     )
     runtime_dir: Location = Field(
-        default=Path("/run/appliance-supervisor"),
+        default=Path(paths.SUPERVISOR_RUNTIME_DIR),
         description="the supervisor's: what must survive it, but no reboot",
     )
     lease_dir: Location = Field(
-        default=Path("/run/appliance-leases"), description="the locks that claims are held by"
+        default=Path(paths.LEASE_DIR), description="the locks that claims are held by"
     )
     gate_dir: Location = Field(
-        default=Path("/run/appliance-gate"), description="where the gate says why it refused"
+        default=Path(paths.GATE_DIR), description="where the gate says why it refused"
     )
     hf_home: Location = Field(
-        default=Path("/var/lib/huggingface"),
+        default=Path(paths.HF_HOME),
         description="the local Hugging Face cache that `hf:owner/name` is looked up in",
     )
-    daemon_user: User = Field(default="appliance", description="who the supervisor runs as")
+    daemon_user: User = Field(default=SUPERVISOR_USER, description="who the supervisor runs as")
     backend_user: User | None = Field(
         default=None,
         description="who all engines run as, unless a profile says; unset: each has a user of its own",
@@ -172,9 +171,32 @@ class Settings(BaseSettings):
     )
 
     @property
+    def gateway_socket(self) -> Path:
+        """Where the supervisor reaches the gateway."""
+        return self._beside_control_socket(paths.GATEWAY_SOCKET)
+
+    @property
+    def request_socket(self) -> Path:
+        """Where the gateway asks the supervisor for a switch."""
+        return self._beside_control_socket(paths.REQUEST_SOCKET)
+
+    @property
+    def jobs_socket(self) -> Path:
+        """Where the supervisor asks for jobs."""
+        return self._beside_control_socket(paths.JOBS_SOCKET)
+
+    @property
+    def needs_dir(self) -> Path:
+        """What the supervisor has seen each profile hold."""
+        return self.state_dir / paths.NEEDS
+
+    @property
     def reserved_ports(self) -> Mapping[int, str]:
         """Ports that no profile may use, and what to call their owner."""
         return {self.gateway.port: "the gateway", self.status_port: "the status API"}
+
+    def _beside_control_socket(self, default: str) -> Path:
+        return self.control_socket.with_name(PurePath(default).name)
 
 
 def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
@@ -190,7 +212,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
     """
     env = os.environ if env is None else env
     named = path or (Path(env[FILE_VARIABLE]) if env.get(FILE_VARIABLE) else None)
-    file = named or SETTINGS_FILE
+    file = named or Path(paths.SETTINGS_FILE)
     try:
         document = (
             parse_document(b"") if named is None and not file.exists() else read_document(file)

@@ -26,6 +26,7 @@ from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.model_headers import Fault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
+from appliance.domain.paths import RUN_DIR
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import GATE_MARGIN_BYTES
 from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
@@ -33,7 +34,7 @@ from appliance.planning.estimates.estimating import reference_of
 
 _log = logging.getLogger(__name__)
 
-RUN_REPORT: Final = Path("/run/appliance-run/last.json")
+RUN_REPORT: Final = Path(RUN_DIR, "last.json")
 _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20

@@ -20,8 +20,6 @@ from appliance.adapters.files.regular import read_small_file
 from appliance.domain.names import is_profile_name
 from appliance.domain.need import Peak, with_allowance
 
-NEEDS: Final = "needs"
-"""The directory below the state directory."""
 FORMAT: Final = 1
 _MOST_BYTES: Final = 64 << 10
 _MOST_MEMORY: Final = 1 << 50

@@ -5,9 +5,10 @@ import logging
 from pathlib import Path
 
 from appliance.adapters.files.durable import write_file
-from appliance.adapters.peak_files import NEEDS, encoded, read_peak
+from appliance.adapters.peak_files import encoded, read_peak
 from appliance.domain.errors import StoreError
 from appliance.domain.need import Peak
+from appliance.domain.paths import NEEDS
 
 _log = logging.getLogger(__name__)
 

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from appliance.adapters.files.regular import read_small_file
+from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 
 _DEFAULTS: Final = {
-    "control_socket": "/run/appliance/control.sock",
-    "state_dir": "/var/lib/appliance",
-    "applied_dir": "/var/lib/appliance-applied",
-    "unit_dir": "/etc/systemd/system",
-    "gate_dir": "/run/appliance-gate",
+    "control_socket": paths.CONTROL_SOCKET,
+    "state_dir": paths.STATE_DIR,
+    "applied_dir": paths.APPLIED_DIR,
+    "unit_dir": paths.UNIT_DIR,
+    "gate_dir": paths.GATE_DIR,
 }
 
 
@@ -36,7 +37,7 @@ class Places(NamedTuple):
 
 def settings_path() -> str:
     """The settings file."""
-    return os.environ.get("APPLIANCE_SETTINGS") or "/etc/appliance/appliance.toml"
+    return os.environ.get("APPLIANCE_SETTINGS") or paths.SETTINGS_FILE
 
 
 def find_places(*, socket: str | None = None) -> Places:

@@ -11,8 +11,9 @@ from typing import Final, Self
 
 from appliance.cli.failures import CliError
 from appliance.cli.json_fields import Json
+from appliance.domain.paths import RUN_DIR
 
-SOCKET: Final = "/run/appliance-run/socket"
+SOCKET: Final = f"{RUN_DIR}/socket"
 _STDIO: Final = (0, 1, 2)
 _CHUNK: Final = 65_536
 _PATIENCE_S: Final = 10.0

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from appliance.domain.paths import REQUEST_SOCKET, STATE_DIR
 from appliance.domain.profile import Endpoint
 
 
@@ -154,9 +155,9 @@ class Configuration:
     """Host names by which it may be asked without a key, beside this machine's own."""
     origins: tuple[str, ...] = ()
     """Web pages that may ask without a key, beside those of this machine."""
-    state_dir: str = "/var/lib/appliance"
+    state_dir: str = STATE_DIR
     """The supervisor's, where the keys are."""
-    request_socket: str = "/run/appliance/request.sock"
+    request_socket: str = REQUEST_SOCKET
     """Where the supervisor is asked for a switch."""
     log_level: str = "info"
 

@@ -16,6 +16,7 @@ _MAX_CHARACTERS: Final = 48
 HOLD_UNIT: Final = "appliance-hold.service"
 RUN_UNIT: Final = "appliance-run.service"
 """Runs one command of an operator in place of models (launch.run)."""
+APPLY_UNIT: Final = "appliance-apply.service"
 SUPERVISOR_UNIT: Final = "appliance-supervisor.service"
 SUPERVISOR_SOCKET_UNIT: Final = "appliance-supervisor.socket"
 """The control socket, for operators."""
@@ -23,16 +24,14 @@ REQUEST_SOCKET_UNIT: Final = "appliance-request.socket"
 """What the gateway may ask the supervisor for."""
 GATEWAY_UNIT: Final = "appliance-gateway.service"
 GATEWAY_SOCKET_UNIT: Final = "appliance-gateway.socket"
-REQUEST_SOCKET: Final = "request.sock"
-"""Its file, beside the control socket."""
-JOBS_SOCKET: Final = "jobs.sock"
-"""Where the supervisor asks for jobs, in the same place (launch.jobs)."""
 GATEWAY_USER: Final = "appliance-gateway"
 BACKEND_GROUP: Final = "appliance-backend"
 """Primary group of every engine, whoever its user is: of its sockets, and of model files that not
 everybody may read."""
-_SERVICE_USER: Final = "appliance"
-"""Every daemon's user is this, or begins with this and a dash."""
+SUPERVISOR_USER: Final = "appliance"
+"""Every other daemon's user begins with this and a dash."""
+OPERATORS_GROUP: Final = "appliance-operators"
+"""Who may ask the supervisor for everything, and have commands run."""
 _FIRST_DYNAMIC_UID: Final = 61184
 _LAST_DYNAMIC_UID: Final = 65519
 """systemd.exec(5), DynamicUser=: no person has one of these."""
@@ -65,7 +64,7 @@ def is_engine(uid: int, group: str) -> bool:
 
 def is_service(user: str, uid: int, group: str) -> bool:
     """Whether a process with this user and primary group is a service: no person is behind it."""
-    daemon = user == _SERVICE_USER or user.startswith(f"{_SERVICE_USER}-")
+    daemon = user == SUPERVISOR_USER or user.startswith(f"{SUPERVISOR_USER}-")
     return daemon or is_engine(uid, group)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.domain.spec import Gpus, Profile
 
 HF_SCHEME: Final = "hf:"
@@ -29,11 +30,11 @@ class Launch:
 class LaunchContext:
     """What of the box a launch depends on."""
 
-    prefix: str = "/opt/appliance/current"
+    prefix: str = PREFIX
     """The appliance's own tree, with ``bin/python``."""
-    hf_home: str = "/var/lib/huggingface"
+    hf_home: str = HF_HOME
     """The local Hugging Face cache; only read."""
-    cache_root: str = "/var/cache/appliance-backend"
+    cache_root: str = CACHE_DIR
     """Holds a directory for every profile, which its backend may write."""
     threads: int = 2
     """For an embedded engine whose profile does not say."""

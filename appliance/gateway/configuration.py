@@ -12,13 +12,12 @@ from appliance.adapters.applied.gateway_file import recover_configuration
 from appliance.adapters.applied.manifest import recover_manifest
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain.gateway import Configuration, Routed
+from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
 from appliance.planning.profiles.request_handling import routed
 from appliance.planning.units.gateway_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
 
 _log = logging.getLogger(__name__)
 
-_APPLIED_DIR: Final = "/var/lib/appliance-applied"
-_RUNTIME_DIR: Final = "/run/appliance-gateway"
 _MOST_KEY_BYTES: Final = 4096
 
 
@@ -36,8 +35,8 @@ class Places:
         """As the environment says."""
         credentials = environment.get("CREDENTIALS_DIRECTORY")
         return cls(
-            applied=Path(environment.get("APPLIANCE_APPLIED_DIR", _APPLIED_DIR)),
-            runtime=Path(environment.get("RUNTIME_DIRECTORY", _RUNTIME_DIR)),
+            applied=Path(environment.get("APPLIANCE_APPLIED_DIR", APPLIED_DIR)),
+            runtime=Path(environment.get("RUNTIME_DIRECTORY", GATEWAY_RUNTIME_DIR)),
             credentials=Path(credentials) if credentials else None,
         )
 

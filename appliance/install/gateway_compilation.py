@@ -7,10 +7,10 @@ from pathlib import Path
 from appliance.adapters.files.secret import certificate_problem, secret_problem
 from appliance.adapters.key_file import KEY_FILE, read_keys
 from appliance.domain.errors import StoreError
-from appliance.domain.names import REQUEST_SOCKET
+from appliance.domain.paths import SETTINGS_FILE
 from appliance.domain.profile import Catalogue
 from appliance.planning.units.gateway_drop_ins import GatewaySpec
-from appliance.settings import SETTINGS_FILE, Settings
+from appliance.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ def front(settings: Settings) -> Front:
     """
     wished = settings.gateway.compiled(
         state_dir=settings.state_dir,
-        request_socket=settings.control_socket.with_name(REQUEST_SOCKET),
+        request_socket=settings.request_socket,
         log_level=settings.log_level,
     )
     errors: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ def front(settings: Settings) -> Front:
             configuration=wished.on_loopback() if closed else wished,
             certificate="" if closed else certificate or "",
             certificate_key="" if closed else key or "",
-            source=str(SETTINGS_FILE),
+            source=SETTINGS_FILE,
         ),
         errors=errors,
         warnings=tuple(_warnings(settings, wanted=wished.keys_always)),

@@ -9,8 +9,9 @@ from appliance import __version__
 from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
+from appliance.domain.paths import CACHE_DIR
 from appliance.engines.rendering import LaunchContext
-from appliance.planning.units.backend_unit import CACHE_ROOT, problem
+from appliance.planning.units.backend_unit import problem
 from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.specs import spec_of
 from appliance.settings import Settings
@@ -64,7 +65,7 @@ def context_of(settings: Settings) -> LaunchContext:
     """What a launch depends on, here."""
     return LaunchContext(
         prefix=str(settings.prefix),
-        cache_root=CACHE_ROOT,
+        cache_root=CACHE_DIR,
         hf_home=str(settings.hf_home),
         threads=min(os.cpu_count() or 1, _MOST_THREADS),
     )
@@ -80,5 +81,5 @@ def layout_of(settings: Settings, systemd: int) -> Layout:
         margin_bytes=settings.memory.margin,
         lease_dir=str(settings.lease_dir),
         gate_dir=str(settings.gate_dir),
-        needs_dir=str(settings.state_dir / "needs"),
+        needs_dir=str(settings.needs_dir),
     )

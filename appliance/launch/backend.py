@@ -18,6 +18,7 @@ import os
 import sys
 import time
 
+from appliance.domain.paths import LEASE_DIR
 from appliance.launch import leases
 from appliance.launch.journal import ERROR, say
 from appliance.launch.options import EX_USAGE, Options, UsageError
@@ -52,9 +53,7 @@ class Backend:
     def __init__(self, options: Options) -> None:
         self._started_s = time.monotonic()
         self._name = options.text("name")
-        self._leases = leases.parse(
-            options.many("lease"), options.text("lease-dir", leases.DIRECTORY)
-        )
+        self._leases = leases.parse(options.many("lease"), options.text("lease-dir", LEASE_DIR))
         self._port = options.whole("port")
         self._socket = options.optional("socket")
         if (self._port is None) == (self._socket is None):

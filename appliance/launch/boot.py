@@ -20,7 +20,8 @@ import os
 import sys
 import time
 
-from appliance.domain.names import is_profile_name, unit_of
+from appliance.domain.names import HOLD_UNIT, is_profile_name, unit_of
+from appliance.domain.paths import STATE_DIR, UNIT_DIR
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
@@ -28,10 +29,6 @@ from appliance.launch.regular_files import Unreadable, read_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-STATE_DIRECTORY = "/var/lib/appliance"
-UNIT_DIRECTORY = "/etc/systemd/system"
-HOLD_UNIT = "appliance-hold.service"
 
 _FLAGS = ("state-dir", "unit-dir", "systemctl")
 _MAX_BYTES = 64 << 10
@@ -84,8 +81,8 @@ def main(argv: Sequence[str]) -> int:
     """Decide and become ``systemctl start``; returns when there is nothing to start."""
     try:
         options = Options(argv, _FLAGS)
-        state = options.text("state-dir", STATE_DIRECTORY)
-        unit_directory = options.text("unit-dir", UNIT_DIRECTORY)
+        state = options.text("state-dir", STATE_DIR)
+        unit_directory = options.text("unit-dir", UNIT_DIR)
         systemctl = options.text("systemctl", "/usr/bin/systemctl")
     except UsageError as error:
         say(ERROR, f"boot: {error}")

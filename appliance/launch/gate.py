@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 
 from appliance.domain.names import is_profile_name, unit_of
+from appliance.domain.paths import GATE_DIR, LEASE_DIR
 from appliance.launch import demand, gate_verdict, leases, needs, obstacles
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.options import EX_USAGE, Options, UsageError
@@ -68,12 +69,10 @@ class Gate:
         self._name = options.text("name")
         if not is_profile_name(self._name):
             raise UsageError(f"not a profile's name: {self._name}")
-        self._gate_dir = options.text("gate-dir", gate_verdict.DIRECTORY)
+        self._gate_dir = options.text("gate-dir", GATE_DIR)
         self._systemctl = options.text("systemctl", "/usr/bin/systemctl")
         self._announced_s = -_STATUS_EVERY_S
-        self._leases = leases.parse(
-            options.many("lease"), options.text("lease-dir", leases.DIRECTORY)
-        )
+        self._leases = leases.parse(options.many("lease"), options.text("lease-dir", LEASE_DIR))
         self._release = Release(
             self._leases,
             _want(options, own=unit_of(self._name)),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 
-DIRECTORY = "/run/appliance-gate"
 REFUSED = "refused"
 LATE = "late"
 ADMITTED = "admitted"

@@ -14,6 +14,8 @@ import os
 import socket
 import sys
 
+from appliance.domain.names import APPLY_UNIT, HOLD_UNIT, RUN_UNIT, profile_of
+from appliance.domain.paths import APPLIED_DIR, APPLIED_UNITS
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.manager import PRIVATE_SOCKET, RefusedError, queue_job
 from appliance.launch.options import EX_USAGE, Options, UsageError
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _METHODS = {START: "StartUnit", STOP: "StopUnit"}
-_STATIC = frozenset({"appliance-hold.service", "appliance-run.service", "appliance-apply.service"})
-_APPLIED = "/var/lib/appliance-applied/units"
-"""Root's copies of the units that it has installed, by their names."""
+_STATIC = frozenset({HOLD_UNIT, RUN_UNIT, APPLY_UNIT})
+_APPLIED = f"{APPLIED_DIR}/{APPLIED_UNITS}"
 _FLAGS = ("applied-units", "systemd", "listen-fd")
 """All of them for tests; the unit gives none."""
 _FIRST_FD = 3
@@ -59,8 +60,7 @@ def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
 
 
 def _is_applied(unit: str, directory: str) -> bool:
-    ours = unit.startswith("appliance-backend-") and unit.endswith(".service")
-    return ours and "/" not in unit and "\0" not in unit and os.path.isfile(f"{directory}/{unit}")
+    return profile_of(unit) is not None and os.path.isfile(f"{directory}/{unit}")
 
 
 def _serve(connection: socket.socket, options: Options) -> None:

@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DIRECTORY = "/run/appliance-leases"
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
 _TAKE_TIMEOUT_S = 0.2

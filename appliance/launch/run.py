@@ -34,6 +34,8 @@ import sys
 import time
 
 from appliance.domain.amounts import duration
+from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
+from appliance.domain.paths import LEASE_DIR, RUN_DIR
 from appliance.launch import demand, leases
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
@@ -50,10 +52,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DIRECTORY = "/run/appliance-run"
-OPERATORS = "appliance-operators"
-SUPERVISOR = "appliance"
-"""The user who writes the ticket."""
 _FLAGS = (
     *("directory", "lease-dir", "group", "ticket", "owner"),
     *("connect-s", "deadline-s", "grace-s"),
@@ -80,11 +78,11 @@ class Launcher:
     """One command, from its caller's connection to its end."""
 
     def __init__(self, options: Options) -> None:
-        self._directory = options.text("directory", DIRECTORY)
-        self._lease_dir = options.text("lease-dir", leases.DIRECTORY)
-        self._gid = grp.getgrnam(options.text("group", OPERATORS)).gr_gid
+        self._directory = options.text("directory", RUN_DIR)
+        self._lease_dir = options.text("lease-dir", LEASE_DIR)
+        self._gid = grp.getgrnam(options.text("group", OPERATORS_GROUP)).gr_gid
         self._ticket_path = options.text("ticket", run_ticket.FILE)
-        self._owner = pwd.getpwnam(options.text("owner", SUPERVISOR)).pw_uid
+        self._owner = pwd.getpwnam(options.text("owner", SUPERVISOR_USER)).pw_uid
         self._operation: int | None = None
         """The one that the supervisor has begun; None: it is not known yet."""
         self._ticket_sha256 = ""

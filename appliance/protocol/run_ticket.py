@@ -16,13 +16,14 @@ import hashlib
 import hmac
 import json
 
+from appliance.domain.paths import SUPERVISOR_RUNTIME_DIR
 from appliance.protocol.run_request import BadRequest, gpus_of, text_of, whole_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FILE = "/run/appliance-supervisor/run-ticket.json"
+FILE = f"{SUPERVISOR_RUNTIME_DIR}/run-ticket.json"
 MAX_BYTES = 16 << 10
 """Of the file."""
 _MOST = 2**63 - 1

@@ -31,7 +31,6 @@ from appliance.adapters.systemd.service_manager import SystemdUnits
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
     GATEWAY_USER,
-    JOBS_SOCKET,
     REQUEST_SOCKET_UNIT,
     SUPERVISOR_SOCKET_UNIT,
 )
@@ -72,9 +71,8 @@ async def run(settings: Settings) -> None:
         journal=settings.runtime_dir / "operation.json",
     )
     await store.open()
-    gateway = SocketGateway(settings.control_socket.with_name("gateway.sock"))
-    jobs = settings.control_socket.with_name(JOBS_SOCKET)
-    async with SystemdUnits(jobs, settings.unit_dir) as units:
+    gateway = SocketGateway(settings.gateway_socket)
+    async with SystemdUnits(settings.jobs_socket, settings.unit_dir) as units:
         outside = Outside(
             units=units,
             backend=HttpBackend(),

@@ -84,7 +84,15 @@ _HEAVY = frozenset(
 
 
 _SHARED = frozenset(
-    {"adapters", "adapters.gpus", "adapters.kernel", "domain", "domain.amounts", "domain.names"}
+    {
+        "adapters",
+        "adapters.gpus",
+        "adapters.kernel",
+        "domain",
+        "domain.amounts",
+        "domain.names",
+        "domain.paths",
+    }
 )
 """Of other rooms, what these programs share with them."""
 

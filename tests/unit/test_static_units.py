@@ -1,17 +1,19 @@
 """The static units: accepted by systemd, confined, and true to their promises."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from appliance.domain.names import JOBS_SOCKET, REQUEST_SOCKET, REQUEST_SOCKET_UNIT
-from appliance.planning.units.gateway_drop_ins import GATEWAY_SOCKET
+from appliance.domain import paths
+from appliance.domain.names import REQUEST_SOCKET_UNIT
 from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
-PREFIX = "/opt/appliance/current"
+OURS = re.compile(r"/(?:etc|opt|run|var)/(?:[a-z]+/)?appliance[a-z/.-]*")
+HOME_OF_ENGINES = "/var/lib/appliance-backend"
 RUN = "appliance-run.service"
 JOBS = "appliance-jobs.service"
 SERVICES = sorted(p.name for p in UNITS.glob("*.service"))
@@ -47,6 +49,15 @@ def test_the_set_of_files_is_complete() -> None:
     ]
 
 
+@pytest.mark.parametrize("file", sorted(UNITS.iterdir()), ids=lambda path: path.name)
+def test_static_files_name_the_default_paths(file: Path) -> None:
+    """Every path of ours in a static file is a default of the code's, or a directory above one."""
+    defaults = [v for name, v in vars(paths).items() if name.isupper() and isinstance(v, str)]
+    for found in OURS.findall(file.read_text()):
+        ours = found.startswith(f"{paths.PREFIX}/") or found == HOME_OF_ENGINES
+        assert ours or any(f"{d}/".startswith(f"{found}/") for d in defaults), found
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """The units for a prefix that exists here, so that systemd finds the interpreter."""
@@ -56,7 +67,7 @@ def installed(tmp_path: Path) -> Path:
     units = tmp_path / "units"
     units.mkdir()
     for file in [*UNITS.glob("*.service"), *UNITS.glob("*.socket"), *UNITS.glob("*.slice")]:
-        (units / file.name).write_text(file.read_text().replace(PREFIX, str(prefix)))
+        (units / file.name).write_text(file.read_text().replace(paths.PREFIX, str(prefix)))
     return units
 
 
@@ -119,7 +130,9 @@ def test_root_programs_run_isolated() -> None:
     """-I: neither the environment nor a working directory chooses what root imports."""
     for service in ("appliance-apply.service", "appliance-boot.service", JOBS, RUN):
         assert values(service, "User", "Service") == []
-        assert values(service, "ExecStart", "Service")[0].startswith(f"{PREFIX}/bin/python -I -m ")
+        assert values(service, "ExecStart", "Service")[0].startswith(
+            f"{paths.PREFIX}/bin/python -I -m "
+        )
 
 
 def test_a_command_gets_nothing_from_its_unit() -> None:
@@ -205,7 +218,7 @@ def test_the_gateway_hands_over_on_a_reload() -> None:
 def test_the_gateways_address_is_loopback_until_settings_say_otherwise() -> None:
     """And its other door is for the supervisor's user alone."""
     socket = "appliance-gateway.socket"
-    assert values(socket, "ListenStream", "Socket") == ["127.0.0.1:8010", GATEWAY_SOCKET]
+    assert values(socket, "ListenStream", "Socket") == ["127.0.0.1:8010", paths.GATEWAY_SOCKET]
     assert values(socket, "SocketMode", "Socket") == ["0600"]
     assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
     assert values(socket, "FreeBind", "Socket") == ["yes"]
@@ -223,7 +236,7 @@ def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> 
     assert values(request, "PartOf", "Unit") == ["appliance-supervisor.socket"]
     assert values(request, "Service", "Socket") == [SUPERVISOR]
     assert request == REQUEST_SOCKET_UNIT
-    assert values(request, "ListenStream", "Socket")[0].endswith(f"/{REQUEST_SOCKET}")
+    assert values(request, "ListenStream", "Socket") == [paths.REQUEST_SOCKET]
 
 
 def test_jobs_are_queued_for_the_supervisor_alone() -> None:
@@ -231,7 +244,7 @@ def test_jobs_are_queued_for_the_supervisor_alone() -> None:
     socket = JOBS.replace(".service", ".socket")
     assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
     assert values(socket, "SocketMode", "Socket") == ["0600"]
-    assert values(socket, "ListenStream", "Socket") == [f"/run/appliance/{JOBS_SOCKET}"]
+    assert values(socket, "ListenStream", "Socket") == [paths.JOBS_SOCKET]
     assert values(JOBS, "WantedBy", "Install") == []
 
 

@@ -16,7 +16,7 @@ from appliance.adapters.applied.documents import Recovered, copy_of, decoded, re
 from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.adapters.files.stamps import Stamp, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
-from appliance.domain.names import is_profile_name
+from appliance.domain.names import BACKEND_GROUP, is_profile_name
 from appliance.domain.need import Estimate
 from appliance.domain.profile import (
     Applied,
@@ -34,8 +34,6 @@ _FORMAT: Final = 1
 _MAX_BYTES: Final = 16 << 20
 _MAX_PROFILE_BYTES: Final = 1 << 20
 _Stamps = tuple[Stamp | None, Stamp | None]
-_SHARED_USER: Final = "appliance-backend"
-"""Who every engine ran as when the manifest did not say."""
 
 
 class ManifestProfiles:
@@ -148,7 +146,7 @@ def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
         locks_memory=entry.get("locks_memory") is True,
         assume_free=entry.get("assume_free") is True,
         handling=_handling(entry["handling"]) if "handling" in entry else Handling(),
-        user=_text(entry, "user") if "user" in entry else _SHARED_USER,
+        user=_text(entry, "user") if "user" in entry else BACKEND_GROUP,  # of all engines once
         files=_texts(entry.get("files", [])),
         places=_texts(entry.get("places", [])),
         programs=_texts(entry.get("programs", [])),

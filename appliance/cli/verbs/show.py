@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.peak_files import NEEDS, read_peak
+from appliance.adapters.peak_files import read_peak
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
@@ -18,6 +18,7 @@ from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.names import unit_of
+from appliance.domain.paths import NEEDS
 from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument

@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from appliance.domain.names import profile_of, unit_of
+from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
+from appliance.domain.paths import PROFILES_DIR
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
@@ -125,8 +126,8 @@ def plan_apply(
     *,
     broken: frozenset[str] = frozenset(),
     settled: frozenset[str] = frozenset(),
-    source: str = "/etc/appliance/profiles",
-    user: str = "appliance",
+    source: str = PROFILES_DIR,
+    user: str = SUPERVISOR_USER,
     gateway: GatewaySpec = _USUAL,
 ) -> ApplyPlan:
     """The plan that makes the box look like `specs`.

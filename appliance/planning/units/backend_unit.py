@@ -12,10 +12,10 @@ from typing import Final
 
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import HOLD_UNIT, unit_of
+from appliance.domain.paths import BACKEND_RUNTIME_DIR, CACHE_DIR, CLAIMED_DIR
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.units import sandbox
 from appliance.planning.units.commands import (
-    CLAIMED_DIR,
     Layout,
     UnitSpec,
     backend_argv,
@@ -34,7 +34,6 @@ from appliance.planning.units.text import (
     text_of,
 )
 
-CACHE_ROOT: Final = "/var/cache/appliance-backend"
 """Where CacheDirectory= puts a directory for every backend."""
 NO_CONFIG_HOME: Final = "/nonexistent"
 """A directory that nobody has (Debian Policy 9.2.3) and no backend can make."""
@@ -198,7 +197,7 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         *sandbox.NETWORK,
         *_files(spec),
         *sandbox.leases(applied.claim.leases(), layout.lease_dir, CLAIMED_DIR),
-        *sandbox.own_directory("/run/appliance-backend", applied.name),
+        *sandbox.own_directory(BACKEND_RUNTIME_DIR, applied.name),
         *sandbox.CONFINEMENT,
     )
 
@@ -224,7 +223,7 @@ def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
     homes = {
         # Homes are hidden, so programs that write to one get a place of their own.
         "HOME": f"/var/lib/{own}",
-        "XDG_CACHE_HOME": f"{CACHE_ROOT}/{spec.applied.name}",
+        "XDG_CACHE_HOME": f"{CACHE_DIR}/{spec.applied.name}",
         # The engine can write to its home: what it left there must not decide its next start.
         # llama-server reads llama.cpp/config.ini, Python the modules of the user.
         "XDG_CONFIG_HOME": NO_CONFIG_HOME,
@@ -238,7 +237,7 @@ def _files(spec: UnitSpec) -> sandbox.Entries:
     applied, patch = spec.applied, spec.patch
     socket = applied.endpoint.socket
     programs = [applied.binary, *applied.programs, *(patch.command[:1] if patch else ())]
-    outside = socket and not socket.startswith(f"/run/appliance-backend/{applied.name}/")
+    outside = socket and not socket.startswith(f"{BACKEND_RUNTIME_DIR}/{applied.name}/")
     return sandbox.files(
         read=sandbox.opened(applied),
         programs=programs,

@@ -3,17 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from json import dumps
-from typing import Final
 
+from appliance.domain import paths
 from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Gpus, Ordering, Override, Patch
-
-LEASE_DIR: Final = "/run/appliance-leases"
-CLAIMED_DIR: Final = "/run/appliance-claimed"
-"""Where an engine sees the lease files of its own claim, and no others."""
-GATE_DIR: Final = "/run/appliance-gate"
-NEEDS_DIR: Final = "/var/lib/appliance/needs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +30,7 @@ class UnitSpec:
 class Layout:
     """The box around the units."""
 
-    prefix: str = "/opt/appliance/current"
+    prefix: str = paths.PREFIX
     version: str
     systemd: int
     """Major version; 0 when unknown, which counts as oldest."""
@@ -45,9 +39,9 @@ class Layout:
     margin_bytes: int | None = None
     """VRAM the gate wants free beyond the need; None: its own default."""
 
-    lease_dir: str = LEASE_DIR
-    gate_dir: str = GATE_DIR
-    needs_dir: str = NEEDS_DIR
+    lease_dir: str = paths.LEASE_DIR
+    gate_dir: str = paths.GATE_DIR
+    needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
     """Where the supervisor leaves what it has seen each profile hold."""
 
     @property
@@ -73,8 +67,8 @@ def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         *_options({"--margin-bytes": layout.margin_bytes}),
         "--deadline-s",
         f"{applied.deadlines.release_s:g}",
-        *_directory("--lease-dir", layout.lease_dir, LEASE_DIR),
-        *_directory("--gate-dir", layout.gate_dir, GATE_DIR),
+        *_directory("--lease-dir", layout.lease_dir, paths.LEASE_DIR),
+        *_directory("--gate-dir", layout.gate_dir, paths.GATE_DIR),
     )
 
 
@@ -93,7 +87,7 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
     return (
         *_program(layout, "backend", applied.name),
         *_leases(leases),
-        *(("--lease-dir", CLAIMED_DIR) if leases else ()),
+        *(("--lease-dir", paths.CLAIMED_DIR) if leases else ()),
         *where,
         "--health",
         applied.health_path,

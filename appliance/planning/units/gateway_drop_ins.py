@@ -10,14 +10,13 @@ from typing import Final
 
 from appliance.domain.gateway import Configuration
 from appliance.domain.names import GATEWAY_SOCKET_UNIT, GATEWAY_UNIT
+from appliance.domain.paths import GATEWAY_SOCKET, SETTINGS_FILE
 from appliance.domain.profile import Catalogue
 from appliance.planning.units.text import Section, sealed, text_of
 
 SOCKET_DROP_IN: Final = f"{GATEWAY_SOCKET_UNIT}.d/50-applied.conf"
 SERVICE_DROP_IN: Final = f"{GATEWAY_UNIT}.d/50-applied.conf"
 GATEWAY_FILES: Final = frozenset({SOCKET_DROP_IN, SERVICE_DROP_IN})
-GATEWAY_SOCKET: Final = "/run/appliance/gateway.sock"
-"""Where the supervisor reaches the gateway."""
 CERTIFICATE: Final = "tls.crt"
 CERTIFICATE_KEY: Final = "tls.key"
 ENGINE_KEY: Final = "engine-key."
@@ -32,7 +31,7 @@ class GatewaySpec:
     certificate: str = ""
     """Path of the PEM file; empty: no TLS."""
     certificate_key: str = ""
-    source: str = "/etc/appliance/appliance.toml"
+    source: str = SETTINGS_FILE
     """Where it was written, for the header."""
 
 

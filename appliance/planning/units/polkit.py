@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from json import dumps
 from typing import Final
 
-from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
+from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_USER, unit_of
+from appliance.domain.paths import POLKIT_RULE
 from appliance.planning.units.text import sealed
 
-RULE_FILE: Final = "50-appliance.rules"
+RULE_FILE: Final = POLKIT_RULE.rpartition("/")[2]
 _VERBS: Final = ("reset-failed", "ref")
 _RULE: Final = """\
 var UNITS = {units};
@@ -28,7 +29,7 @@ polkit.addRule(function(action, subject) {{
 
 
 def polkit_rule(
-    profiles: Iterable[str], *, source: str, version: str, user: str = "appliance"
+    profiles: Iterable[str], *, source: str, version: str, user: str = SUPERVISOR_USER
 ) -> str:
     """The rule for `user` on the backends of `profiles`, the hold and the run.
 

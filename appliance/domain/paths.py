@@ -1,0 +1,49 @@
+"""Default paths of an installation.
+
+The settings can move some of them (`appliance.settings`). The static units, and the programs that
+read no settings, know these defaults alone.
+
+Imported before every start of a model: without `typing` and `pathlib`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+PREFIX: Final = "/opt/appliance/current"
+"""The installed release, a virtual environment."""
+SETTINGS_FILE: Final = "/etc/appliance/appliance.toml"
+PROFILES_DIR: Final = "/etc/appliance/profiles"
+UNIT_DIR: Final = "/etc/systemd/system"
+POLKIT_RULE: Final = "/etc/polkit-1/rules.d/50-appliance.rules"
+STATE_DIR: Final = "/var/lib/appliance"
+"""The supervisor's: committed names, hold, history, observed peaks."""
+NEEDS: Final = "needs"
+"""The directory of observed peaks below the state directory."""
+APPLIED_DIR: Final = "/var/lib/appliance-applied"
+"""What `appliance apply` compiled; only root writes it."""
+APPLIED_UNITS: Final = "units"
+"""The directory below it with root's copies of the units that are installed."""
+CACHE_DIR: Final = "/var/cache/appliance-backend"
+"""A directory for each profile, which its engine may write."""
+HF_HOME: Final = "/var/lib/huggingface"
+SOCKET_DIR: Final = "/run/appliance"
+CONTROL_SOCKET: Final = f"{SOCKET_DIR}/control.sock"
+GATEWAY_SOCKET: Final = f"{SOCKET_DIR}/gateway.sock"
+REQUEST_SOCKET: Final = f"{SOCKET_DIR}/request.sock"
+"""Where the gateway asks the supervisor; always beside the control socket."""
+JOBS_SOCKET: Final = f"{SOCKET_DIR}/jobs.sock"
+"""Where the supervisor asks for jobs (launch.jobs); always beside the control socket."""
+SUPERVISOR_RUNTIME_DIR: Final = "/run/appliance-supervisor"
+GATEWAY_RUNTIME_DIR: Final = "/run/appliance-gateway"
+BACKEND_RUNTIME_DIR: Final = "/run/appliance-backend"
+"""A directory for the socket of each profile that has one."""
+LEASE_DIR: Final = "/run/appliance-leases"
+CLAIMED_DIR: Final = "/run/appliance-claimed"
+"""Where an engine sees the lease files of its own claim, and no others."""
+GATE_DIR: Final = "/run/appliance-gate"
+"""The gate's last verdict about each profile."""
+RUN_DIR: Final = "/run/appliance-run"
+"""The socket and the report of the program that runs an operator's command (launch.run)."""
