@@ -11,6 +11,7 @@ from appliance import __version__
 from appliance.adapters.applied.manifest import edited_profiles, recover_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gate_verdicts import refusals_in
+from appliance.adapters.kernel.text_files import meminfo
 from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
 from appliance.cli.unit_states import Blocks, observed_from, show_units, unit_from
@@ -72,17 +73,11 @@ def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
 
 
 def _host_memory() -> dict[str, object]:
-    """Host RAM, as /proc/meminfo has it (proc(5)); the GPUs are the supervisor's to ask."""
-    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    fields = dict(line.partition(":")[::2] for line in lines)
-
-    def kibibytes(key: str) -> int:
-        words = fields.get(key, "").split()
-        return int(words[0]) * 1024 if words and words[0].isdigit() else 0
-
+    """Host RAM; the GPUs are the supervisor's to ask."""
+    total, available = meminfo()
     return {
-        "ram_total_bytes": kibibytes("MemTotal"),
-        "ram_available_bytes": kibibytes("MemAvailable"),
+        "ram_total_bytes": total,
+        "ram_available_bytes": available,
         "gpus": [],
         "gpu_state": None,
         "gpu_error": "not asked: the supervisor reads the GPUs",

@@ -48,10 +48,11 @@ def test_this_machine_has_memory() -> None:
 )
 def test_what_the_kernel_would_never_say_is_an_error(tmp_path: Path, text: str) -> None:
     """A table without the two figures is our error, not a foreign one."""
-    path = tmp_path / "meminfo"
+    path = tmp_path / "proc" / "meminfo"
+    path.parent.mkdir()
     path.write_text(text, "latin-1")
     with pytest.raises(ApplianceError, match="size of the memory"):
-        read_host_memory(path)
+        read_host_memory(f"{tmp_path}/")
 
 
 LOCKED = 4 << 20

@@ -86,7 +86,7 @@ def _collect(directory: str, found: set[int]) -> None:
             below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return  # no such group, the usual case
-    found.update(map(int, read(f"{directory}/cgroup.procs").split()))
+    found.update(map(int, read_all(f"{directory}/cgroup.procs").split()))
     for path in below:
         _collect(path, found)
 
