@@ -8,6 +8,7 @@ from typing import Final
 from appliance.domain.errors import UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
+from appliance.protocol.load_status import is_load_status
 
 _PROPERTIES: Final = (
     "Id",
@@ -108,6 +109,7 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
         has_job=properties.get("Job", "") not in {"", "0"},
         result=properties.get("Result") or "success",
         status_text=properties.get("StatusText", ""),
+        loading=is_load_status(properties.get("StatusText", "")),
         main_pid=_whole(properties.get("MainPID", "")),
         exit_status=_whole(properties.get("ExecMainStatus", "")),
         since_unix_s=float(_whole(properties.get("ActiveEnterTimestamp", "").removeprefix("@"))),

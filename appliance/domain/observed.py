@@ -28,6 +28,9 @@ class ObservedUnit:
     result: str = "success"
     """Result of the last run: success, exit-code, signal, timeout, exec-condition …"""
     status_text: str = ""
+    """What its launcher or engine says about itself, for people."""
+    loading: bool = False
+    """Its launcher says that the engine's process runs and is not ready (protocol.load_status)."""
     main_pid: int = 0
     """0: no main process."""
     exit_status: int = 0

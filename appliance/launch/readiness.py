@@ -17,6 +17,7 @@ from appliance.launch.endpoint import Endpoint
 from appliance.launch.journal import INFO, WARNING, say
 from appliance.launch.notify import barrier, extend, notify
 from appliance.launch.progress import Progress
+from appliance.protocol.load_status import load_status
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0
@@ -71,7 +72,7 @@ class Poller:
 
     def run(self) -> bool:
         """Whether the engine became ready; False: it ended before."""
-        notify("STATUS=loading", extend(self._no_progress_s))
+        notify(f"STATUS={load_status()}", extend(self._no_progress_s))
         next_sample_s = self._started_s + _SAMPLE_EVERY_S
         while not self._is_ready():
             now_s = time.monotonic()
@@ -112,10 +113,10 @@ class Poller:
         moved = self._progress.sample()
         quiet_s = time.monotonic() - self._progress.moved_at_s
         parts = [
-            f"loading: {size(self._progress.resident_bytes)} resident",
+            f"{size(self._progress.resident_bytes)} resident",
             f"{self._elapsed_s():.0f} s",
             f"no progress for {quiet_s:.0f} s" if quiet_s >= _QUIET_S else "",
             self._problem,
         ]
-        status = f"STATUS={', '.join(filter(None, parts))}"
-        notify(status, *([extend(self._no_progress_s)] if moved else []))
+        details = ", ".join(filter(None, parts))
+        notify(f"STATUS={load_status(details)}", *([extend(self._no_progress_s)] if moved else []))

@@ -224,5 +224,6 @@ class FakeSystemd:
                 main_pid=1 + len(self.starts),
                 has_job=True,
                 status_text="loading: 1 s",
+                loading=True,
             )
             slot.due_s = self.now_s + self.behaviour[name].load_s

@@ -123,5 +123,5 @@ def shown(unit: Unit) -> ObservedUnit:
         result=unit.result if told else "success",
         exit_status=unit.exit_status if told else 0,
         main_pid=int(unit.life is Life.WRAPPER or unit.runs),
-        status_text="loading" if unit.life is Life.LOADING else "",
+        loading=unit.life is Life.LOADING,
     )

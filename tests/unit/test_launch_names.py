@@ -92,6 +92,8 @@ _SHARED = frozenset(
         "domain.amounts",
         "domain.names",
         "domain.paths",
+        "protocol",
+        "protocol.load_status",
     }
 )
 """Of other rooms, what these programs share with them."""

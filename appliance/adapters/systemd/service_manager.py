@@ -32,6 +32,7 @@ from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.protocol.jobs import START, STOP
+from appliance.protocol.load_status import is_load_status
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
@@ -266,6 +267,7 @@ class SystemdUnits:
             if state is ActiveState.FAILED and _gave_up(details)
             else details.get("Result", "success"),
             status_text=details.get("StatusText", ""),
+            loading=is_load_status(details.get("StatusText", "")),
             main_pid=details.get("MainPID", 0),
             exit_status=details.get("ExecMainStatus", 0),
             since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,

@@ -181,7 +181,7 @@ def _start_phase(unit: ObservedUnit) -> Phase:
     """Where a start stands, from what systemd runs for it."""
     if unit.sub in {"dead", "failed", "condition"} or unit.active is ActiveState.DEACTIVATING:
         return Phase.RELEASE
-    return Phase.LOAD if unit.status_text.startswith("loading") else Phase.START
+    return Phase.LOAD if unit.loading else Phase.START
 
 
 _NO_STATUS: Final = {
