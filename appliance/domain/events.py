@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.domain.operations import Kind, Outcome, Phase
+from appliance.domain.operations import Cause, Kind, Outcome, Phase
 
 
 class PhaseState(StrEnum):
@@ -52,6 +52,8 @@ class Ended:
     kind: Kind
     target: tuple[str, ...]
     outcome: Outcome
+    cause: Cause | None
+    """As in `Finished`."""
     exit: int
     message: str
     serving: tuple[str, ...]

@@ -73,6 +73,15 @@ class Outcome(StrEnum):
     """A shutdown or a power cut ended it; the next boot follows the committed names."""
 
 
+class Cause(StrEnum):
+    """Why an operation goes back to what served before, or ends without what was asked for."""
+
+    FAILURE = "failure"
+    CANCELLED = "cancelled"
+    COMMAND_ENDED = "command-ended"
+    """The command of a run is over, which is no failure."""
+
+
 FOREVER: Final = "forever"
 HoldUntil = float | str | None
 """Unix seconds when a hold ends, `FOREVER`, or None: no hold."""
@@ -81,10 +90,6 @@ HoldUntil = float | str | None
 def has_run_out(hold: HoldUntil, now_unix_s: float) -> bool:
     """Whether a hold was timed and its time has passed."""
     return isinstance(hold, float) and hold <= now_unix_s
-
-
-COMMAND_ENDED: Final = "the command ended"
-"""How the reason of an operation begins that goes back because its command is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +131,20 @@ class Operation:
     drain_s: float | None = None
     """None: each profile's own deadline. 0: do not wait."""
     phase: Phase = Phase.PREFLIGHT
-    rolling_back: bool = False
+    cause: Cause | None = None
+    """Why it goes back to what served before; None: it does not."""
     reason: str = ""
-    """Why it is rolling back; empty while it is not."""
+    """The same for people; empty while it does not go back."""
+
+    @property
+    def rolling_back(self) -> bool:
+        """Whether it goes back to what served before."""
+        return self.cause is not None
 
     @property
     def ran(self) -> bool:
         """Whether it goes back because its command has ended, and not because it failed."""
-        return self.kind is Kind.RUN and self.reason.startswith(COMMAND_ENDED)
+        return self.cause is Cause.COMMAND_ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +164,8 @@ class Finished:
     outcome: Outcome
     message: str
     finished_unix_s: float
+    cause: Cause | None = None
+    """Why it was refused, failed or was rolled back; None: it was done, superseded or interrupted."""
     finished_s: float = 0.0
     """On the monotonic clock of the operation's boot; 0: in another boot, or not known."""
     phases_ms: Mapping[str, float] = field(default_factory=dict)

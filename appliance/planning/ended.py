@@ -31,6 +31,7 @@ def ended(
         kind=operation.kind,
         target=operation.target,
         outcome=finished.outcome,
+        cause=finished.cause,
         exit=_exit(finished, serves=bool(serving)),
         message=finished.message,
         serving=tuple(serving),

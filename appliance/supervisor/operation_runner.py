@@ -16,7 +16,15 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.gateway import State
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, Kind, Operation, Phase, RunCaller, has_run_out
+from appliance.domain.operations import (
+    Cause,
+    Finished,
+    Kind,
+    Operation,
+    Phase,
+    RunCaller,
+    has_run_out,
+)
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.preflight import Finding, Level, findings, refusal
 from appliance.planning.admission.run import run_findings
@@ -188,12 +196,12 @@ class Transaction:
                 await self._warm_up(name)
             case Commit():
                 await self._commit(observed)
-            case BeginRollback(reason, phase):
-                await self._begin_rollback(reason, phase or self.operation.phase)
+            case BeginRollback(reason, cause, phase):
+                await self._begin_rollback(reason, cause, phase or self.operation.phase)
             case BeginRestore(reason):
                 await self._enter(Phase.RUN, reason)
                 self._timer.end()
-                self._reverse(reason)
+                self._reverse(Cause.COMMAND_ENDED, reason)
             case Wait() | Finish():
                 pass  # the loop's own
             case never:
@@ -320,7 +328,7 @@ class Transaction:
                     await commitment.set_hold(until)
             raise
 
-    async def _begin_rollback(self, reason: str, failed: Phase) -> None:
+    async def _begin_rollback(self, reason: str, cause: Cause, failed: Phase) -> None:
         await self._enter(failed)
         _log.warning("operation %d rolls back: %s", self.operation.id, reason)
         self._timer.end(failed=reason)
@@ -330,13 +338,13 @@ class Transaction:
                     name, LINES_READ, since_unix_s=self.operation.began_unix_s
                 )
                 self._log_lines = excerpt(await tail)
-        self._reverse(reason)
+        self._reverse(cause, reason)
 
-    def _reverse(self, reason: str) -> None:
-        """From now on towards what served before."""
+    def _reverse(self, cause: Cause, reason: str) -> None:
+        """Work from now on towards what served before."""
         steps, self._steps = self._steps, Steps(held=True, drained=True)
         self._cleared.clear()
-        self.operation = reverse_operation(self.operation, steps, reason)
+        self.operation = reverse_operation(self.operation, steps, cause, reason)
         self._out.store.update(self.operation)
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
@@ -382,6 +390,7 @@ class Transaction:
             operation=self.operation,
             outcome=action.outcome,
             message=action.message,
+            cause=action.cause,
             finished_unix_s=self._out.clock.unix_s(),
             finished_s=self._out.clock.monotonic_s(),
             phases_ms=self._timer.milliseconds,

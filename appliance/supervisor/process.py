@@ -68,7 +68,7 @@ async def run(settings: Settings) -> None:
     store = SqliteStore(
         settings.state_dir / "state.sqlite",
         keep_rows=settings.keep_operations,
-        journal=settings.runtime_dir / "operation.json",
+        spool=settings.runtime_dir / "operation.json",
     )
     await store.open()
     gateway = SocketGateway(settings.gateway_socket)

@@ -11,6 +11,7 @@ from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.observed import Observed
 from appliance.domain.operations import (
+    Cause,
     Finished,
     HoldUntil,
     Kind,
@@ -41,7 +42,7 @@ from appliance.planning.switch.actions import (
 )
 from appliance.planning.switch.boot_choice import Writes, writes_of
 from appliance.planning.switch.goals import goal_of, in_the_way_of
-from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
+from appliance.planning.switch.next_action import next_action, reverse_operation
 from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
 from tests.fakes.disk import Disk
 from tests.fakes.world import World
@@ -184,7 +185,7 @@ class Hands:
         if what:
             self.touched.append(what)
 
-    def _do(self, operation: Operation, action: Action) -> bool:
+    def _do(self, operation: Operation, action: Action) -> bool:  # noqa: C901 - one case an action
         match action:
             case Check():
                 self._check(operation)
@@ -201,19 +202,24 @@ class Hands:
                 self._warm_up(name)
             case Commit():
                 self._commit(operation)
-            case BeginRollback(reason) | BeginRestore(reason):
-                self._effect()
-                self.operation = self.disk.row = reverse_operation(operation, self.steps, reason)
-                self.steps = Steps(held=True, drained=True)
+            case BeginRollback(reason, cause):
+                self._reverse(operation, cause, reason)
+            case BeginRestore(reason):
+                self._reverse(operation, Cause.COMMAND_ENDED, reason)
             case Wait(phase, _):
                 self._enter(phase)
                 return False
-            case Finish(outcome, message):
+            case Finish(outcome, message, cause):
                 self._effect()
-                self._close(operation, outcome, message)
+                self._close(operation, outcome, message, cause)
             case never:
                 assert_never(never)
         return True
+
+    def _reverse(self, operation: Operation, cause: Cause, reason: str) -> None:
+        self._effect()
+        self.operation = self.disk.row = reverse_operation(operation, self.steps, cause, reason)
+        self.steps = Steps(held=True, drained=True)
 
     def _queue(self, operation: Operation, action: Stop | Start | StartRun | StopRun) -> None:
         steps = self.steps
@@ -338,7 +344,9 @@ class Hands:
                 if unit.idle:
                     self.world.why_idle[name] = "a hold that was ended"
 
-    def _close(self, operation: Operation, outcome: Outcome, message: str) -> None:
+    def _close(
+        self, operation: Operation, outcome: Outcome, message: str, cause: Cause | None = None
+    ) -> None:
         if outcome is Outcome.REFUSED and self.touched:
             self.faults.append(f"refused ({message}) after {self.touched}")
         self.disk.reserved = Writes()
@@ -351,11 +359,11 @@ class Hands:
             )
         )
         self.operation = self.disk.row = None
-        self._answer_for(operation, outcome, message)
+        self._answer_for(operation, outcome, cause)
 
-    def _answer_for(self, operation: Operation, outcome: Outcome, message: str) -> None:
+    def _answer_for(self, operation: Operation, outcome: Outcome, cause: Cause | None) -> None:
         """What was asked for may leave a profile stopped; what was undone or unasked may not."""
-        unasked = operation.kind is Kind.REPAIR and message != CANCELLED
+        unasked = operation.kind is Kind.REPAIR and cause is not Cause.CANCELLED
         for name, why in list(self.world.why_idle.items()):
             went_back = outcome is Outcome.ROLLED_BACK or (
                 outcome is Outcome.DONE and operation.ran and operation.rollback

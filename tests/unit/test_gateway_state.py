@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Standing, State
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import COMMAND_ENDED, Goal, Kind, Operation, Phase
+from appliance.domain.operations import Cause, Goal, Kind, Operation, Phase
 from appliance.planning.routing.gateway_state import standing_of, state_of
 from appliance.planning.status.gateway_phrases import drained, released, waiting
 from appliance.protocol.gateway import decode_state, encode_state
@@ -61,11 +61,15 @@ def test_standing_of_a_unit(unit: ObservedUnit, standing: Standing) -> None:
         (replace(SWITCH, phase=Phase.HOLD), "aeon genesis", "genesis"),
         (SWITCH, "aeon genesis", "genesis"),
         (replace(SWITCH, phase=Phase.WARM_UP), "aeon genesis", "genesis"),
-        (replace(SWITCH, phase=Phase.STOP, rolling_back=True), "aeon genesis", "aeon"),
-        (replace(SWITCH, phase=Phase.STOP, rolling_back=True, rollback=False), "aeon genesis", ""),
+        (replace(SWITCH, phase=Phase.STOP, cause=Cause.FAILURE), "aeon genesis", "aeon"),
+        (
+            replace(SWITCH, phase=Phase.STOP, cause=Cause.FAILURE, rollback=False),
+            "aeon genesis",
+            "",
+        ),
         (replace(RUN, phase=Phase.DRAIN), "aeon", ""),
         (replace(RUN, phase=Phase.RUN), "", ""),
-        (replace(RUN, rolling_back=True, reason=COMMAND_ENDED, phase=Phase.STOP), "aeon", "aeon"),
+        (replace(RUN, cause=Cause.COMMAND_ENDED, phase=Phase.STOP), "aeon", "aeon"),
     ],
 )
 def test_requests_wait_for_what_an_operation_touches(

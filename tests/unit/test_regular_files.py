@@ -19,7 +19,7 @@ from appliance.adapters.host import read_run_report
 from appliance.adapters.key_file import read_keys
 from appliance.adapters.model_files.locate import snapshot
 from appliance.adapters.peak_files import read_peak
-from appliance.adapters.sqlite.operation_spool import Journal
+from appliance.adapters.sqlite.operation_spool import OperationSpool
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.cli.paths import find_places
 from appliance.domain.errors import StoreError
@@ -113,7 +113,7 @@ def test_odd_state_is_reported_as_damaged(
         pytest.param(read_run_report, id="run report"),
         pytest.param(lambda path: read_gate_words(_at(path, "a.json")).get("a"), id="gate"),
         pytest.param(lambda path: needs.read(str(path), "x"), id="peak, by the gate"),
-        pytest.param(lambda path: _journal(path).open, id="operation.json"),
+        pytest.param(lambda path: _spool(path).open, id="operation.json"),
         pytest.param(
             lambda path: FileCommitment(_at(path, "active")).committed() or None, id="committed"
         ),
@@ -191,7 +191,7 @@ def _at(path: Path, name: str) -> Path:
     return path.parent
 
 
-def _journal(path: Path) -> Journal:
-    journal = Journal(path)
-    journal.load()
-    return journal
+def _spool(path: Path) -> OperationSpool:
+    spool = OperationSpool(path)
+    spool.load()
+    return spool

@@ -9,7 +9,16 @@ from appliance.domain.claims import Claim, claim_on, gpu_indexes
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GpuState, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
-from appliance.domain.operations import FOREVER, Goal, Kind, Operation, Outcome, Phase, RunCaller
+from appliance.domain.operations import (
+    FOREVER,
+    Cause,
+    Goal,
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+    RunCaller,
+)
 from appliance.planning.admission.preflight import BoxFacts, Level
 from appliance.planning.admission.run import run_findings
 from appliance.planning.status.summary import summary
@@ -131,9 +140,9 @@ BACK = Steps(held=True, drained=True)
         (Phase.RUN, BEGUN, observed(), replace(DONE, operation=1), BeginRestore(OVER)),
         # What another operation's command did is no news of this one.
         (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), BeginRollback("the command's launcher has not said how it ended")),
-        (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, BeginRollback(CANCELLED)),
+        (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, BeginRollback(CANCELLED, Cause.CANCELLED)),
         (Phase.STOP, FORWARD, observed(IDLE, "aeon"), None, Finish(Outcome.SUPERSEDED, "aeon was started by hand meanwhile and stays")),
-        (Phase.PREFLIGHT, Steps(checked=True, failure="no GPU"), observed(), None, Finish(Outcome.REFUSED, "no GPU")),
+        (Phase.PREFLIGHT, Steps(checked=True, failure="no GPU"), observed(), None, Finish(Outcome.REFUSED, "no GPU", Cause.FAILURE)),
     ],
 )  # fmt: skip
 def test_the_next_step(
@@ -144,20 +153,21 @@ def test_the_next_step(
 
 
 @pytest.mark.parametrize(
-    ("reason", "steps", "seen", "action"),
+    ("cause", "steps", "seen", "action"),
     [
-        ("cancelled", BACK, observed(RUNS), StopRun()),
-        ("cancelled", replace(BACK, run_stopped=True), observed(ENDS), Wait(Phase.STOP, "the command is ending")),
-        (OVER, replace(BACK, committed=True), observed(), Finish(Outcome.DONE, f"{OVER}; genesis is serving again on :8022")),
-        ("cancelled", replace(BACK, committed=True), observed(), Finish(Outcome.ROLLED_BACK, "cancelled")),
-        (OVER, replace(BACK, failure="no answer"), observed(), Finish(Outcome.FAILED, f"{OVER}; going back failed: no answer")),
-        ("cancelled", replace(BACK, failure="no answer"), observed(), Finish(Outcome.FAILED, "cancelled; roll-back failed: no answer")),
-        (OVER, BACK, observed(IDLE, "aeon"), Finish(Outcome.SUPERSEDED, f"{OVER}; aeon was started by hand meanwhile and stays")),
+        (Cause.CANCELLED, BACK, observed(RUNS), StopRun()),
+        (Cause.CANCELLED, replace(BACK, run_stopped=True), observed(ENDS), Wait(Phase.STOP, "the command is ending")),
+        (Cause.COMMAND_ENDED, replace(BACK, committed=True), observed(), Finish(Outcome.DONE, f"{OVER}; genesis is serving again on :8022")),
+        (Cause.CANCELLED, replace(BACK, committed=True), observed(), Finish(Outcome.ROLLED_BACK, "cancelled", Cause.CANCELLED)),
+        (Cause.COMMAND_ENDED, replace(BACK, failure="no answer"), observed(), Finish(Outcome.FAILED, f"{OVER}; going back failed: no answer", Cause.FAILURE)),
+        (Cause.CANCELLED, replace(BACK, failure="no answer"), observed(), Finish(Outcome.FAILED, "cancelled; roll-back failed: no answer", Cause.FAILURE)),
+        (Cause.COMMAND_ENDED, BACK, observed(IDLE, "aeon"), Finish(Outcome.SUPERSEDED, f"{OVER}; aeon was started by hand meanwhile and stays")),
     ],
 )  # fmt: skip
-def test_the_way_back(reason: str, steps: Steps, seen: Observed, action: Action) -> None:
+def test_the_way_back(cause: Cause, steps: Steps, seen: Observed, action: Action) -> None:
     """Nothing comes back before the command is gone; its end is no failure."""
-    going_back = operation(phase=Phase.STOP, rolling_back=True, reason=reason)
+    reason = OVER if cause is Cause.COMMAND_ENDED else CANCELLED
+    going_back = operation(phase=Phase.STOP, cause=cause, reason=reason)
     assert next_action(going_back, steps, seen, BOX, {}) == action
 
 
@@ -167,7 +177,7 @@ def test_the_way_back(reason: str, steps: Steps, seen: Observed, action: Action)
 )
 def test_nothing_comes_back(changed: dict[str, object], message: str) -> None:
     """Where nothing served before, or nothing shall come back, the end is told alone."""
-    ended = operation(phase=Phase.STOP, rolling_back=True, reason=OVER, **changed)  # type: ignore[arg-type]
+    ended = operation(phase=Phase.STOP, cause=Cause.COMMAND_ENDED, reason=OVER, **changed)  # type: ignore[arg-type]
     action = next_action(ended, replace(BACK, committed=True), observed(), BOX, {})
     assert action == Finish(Outcome.DONE, message)
 

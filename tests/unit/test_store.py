@@ -1,5 +1,6 @@
 """Operations and marks in SQLite: kept over a death, never in the way of a switch."""
 
+import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator
@@ -10,7 +11,16 @@ import pytest
 
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.domain.errors import StoreError
-from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import (
+    FOREVER,
+    Cause,
+    Finished,
+    Goal,
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+)
 from appliance.domain.profile import Mark
 from appliance.ports import Store
 from tests.fakes.outside import FakeStore
@@ -55,7 +65,7 @@ def either(request: pytest.FixtureRequest, store: SqliteStore) -> Store:
 async def test_unfinished_operation_is_found_as_it_was(either: Store) -> None:
     """What a killed process left open comes back equal, with its last phase."""
     begun = await either.begin(OPERATION)
-    moved = replace(begun, phase=Phase.LOAD, rolling_back=True, reason="cancelled")
+    moved = replace(begun, phase=Phase.LOAD, cause=Cause.CANCELLED, reason="cancelled")
     either.update(moved)
     assert await either.unfinished() == moved
     assert await either.last() is None
@@ -179,8 +189,8 @@ async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
     tmp_path: Path,
 ) -> None:
     """What runs, and what ended, is known to the next process of this boot without any database."""
-    nowhere, journal = tmp_path / "full" / "state.sqlite", tmp_path / "operation.json"
-    first = SqliteStore(nowhere, keep_rows=20, journal=journal)
+    nowhere, spool = tmp_path / "full" / "state.sqlite", tmp_path / "operation.json"
+    first = SqliteStore(nowhere, keep_rows=20, spool=spool)
     await first.open()
     done = await first.begin(replace(OPERATION, kind=Kind.REPAIR))
     await first.finish(ended(done))
@@ -188,7 +198,7 @@ async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
     moved = replace(begun, phase=Phase.STOP)
     first.update(moved)
     await first.close()
-    second = SqliteStore(nowhere, keep_rows=20, journal=journal)
+    second = SqliteStore(nowhere, keep_rows=20, spool=spool)
     await second.open()
     assert await second.unfinished() == moved
     assert await second.last() == ended(done)
@@ -199,15 +209,15 @@ async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
 
 async def test_numbers_go_on_when_the_disk_is_full_at_a_start(tmp_path: Path) -> None:
     """A supervisor that cannot read the database gives no operation of this boot's number again."""
-    home, journal = tmp_path / "state", tmp_path / "operation.json"
+    home, spool = tmp_path / "state", tmp_path / "operation.json"
     home.mkdir()
-    first = SqliteStore(home / "state.sqlite", keep_rows=20, journal=journal)
+    first = SqliteStore(home / "state.sqlite", keep_rows=20, spool=spool)
     await first.open()
     done = await first.begin(OPERATION)
     await first.finish(ended(done))
     await first.close()
     home.rename(tmp_path / "away")
-    second = SqliteStore(home / "state.sqlite", keep_rows=20, journal=journal)
+    second = SqliteStore(home / "state.sqlite", keep_rows=20, spool=spool)
     await second.open()
     assert (await second.begin(OPERATION)).id == done.id + 1
     await second.close()
@@ -224,7 +234,7 @@ async def test_number_that_was_given_twice_overwrites_nothing(tmp_path: Path) ->
     await store.close()
     home.rename(away)
     blind = SqliteStore(
-        home / "state.sqlite", keep_rows=20, journal=tmp_path / "journal", retry_after_s=0.0
+        home / "state.sqlite", keep_rows=20, spool=tmp_path / "spool", retry_after_s=0.0
     )
     await blind.open()
     begun = await blind.begin(replace(OPERATION, began_unix_s=2000.0))
@@ -253,7 +263,7 @@ async def test_disk_with_room_again_gets_everything(tmp_path: Path) -> None:
     store = SqliteStore(
         home / "state.sqlite",
         keep_rows=20,
-        journal=tmp_path / "operation.json",
+        spool=tmp_path / "operation.json",
         retry_after_s=0.0,
     )
     await store.open()
@@ -275,11 +285,11 @@ async def test_disk_with_room_again_gets_everything(tmp_path: Path) -> None:
     "text",
     ["", "{", "[]", '{"open": {"id": "x"}, "waiting": []}', '{"open": {"id": 1}, "waiting": []}'],
 )
-async def test_damaged_journal_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+async def test_damaged_spool_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     """A supervisor starts on whatever an earlier one left half-written."""
-    journal = tmp_path / "operation.json"
-    journal.write_text(text)
-    store = SqliteStore(tmp_path / "state.sqlite", keep_rows=20, journal=journal)
+    spool = tmp_path / "operation.json"
+    spool.write_text(text)
+    store = SqliteStore(tmp_path / "state.sqlite", keep_rows=20, spool=spool)
     await store.open()
     assert await store.unfinished() is None
     assert await store.last() is None
@@ -307,7 +317,7 @@ async def test_operation_that_ended_on_a_full_disk_is_stored_without_another(
 ) -> None:
     """Whatever is asked of the store next brings it into the database, once that takes it."""
     path = tmp_path / "state.sqlite"
-    store = SqliteStore(path, keep_rows=20, journal=tmp_path / "operation.json", retry_after_s=0.0)
+    store = SqliteStore(path, keep_rows=20, spool=tmp_path / "operation.json", retry_after_s=0.0)
     await store.open()
     begun = await store.begin(OPERATION)
     other = sqlite3.connect(path)
@@ -320,25 +330,166 @@ async def test_operation_that_ended_on_a_full_disk_is_stored_without_another(
     await store.close()
 
 
-async def test_file_of_an_older_release_is_read_and_written(tmp_path: Path) -> None:
-    """Rows without the monotonic clock's stamps keep their times; new ones have both."""
-    path = tmp_path / "state.sqlite"
-    first = SqliteStore(path, keep_rows=20)
-    await first.open()
-    await first.finish(ended(await first.begin(OPERATION)))
-    await first.close()
+VERSION_1 = """
+CREATE TABLE operations (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, goal TEXT NOT NULL,
+  boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL,
+  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL,
+  rolling_back INTEGER NOT NULL, reason TEXT NOT NULL,
+  outcome TEXT, message TEXT, finished REAL, phases_ms TEXT, began_s REAL, finished_s REAL
+) STRICT;
+CREATE INDEX operations_began ON operations (began);
+CREATE TABLE marks (
+  name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
+) STRICT;
+INSERT INTO marks VALUES ('genesis', 'retired', 'ana', 1.0);
+PRAGMA user_version=1;
+"""
+GOAL_1 = '{"stop": ["aeon"], "start": ["genesis"], "restore": ["aeon"], "commit": null, "hold_until": null}'
+"""Of a row that an early release of version 1 wrote."""
+OVER_1 = "the command ended with status 0 after 5 s"
+
+
+def row_1(kind: Kind, *, reason: str) -> dict[str, object]:
+    """An open operation, as version 1 kept it."""
+    return {
+        "id": 7,
+        "kind": kind.value,
+        "target": '["genesis"]',
+        "goal": GOAL_1,
+        "boot_id": "boot-1",
+        "requested_by": "ana",
+        "began": 1000.0,
+        "rollback": 1,
+        "drain_s": None,
+        "phase": "stop",
+        "rolling_back": int(bool(reason)),
+        "reason": reason,
+    }
+
+
+def database_1(path: Path, row: dict[str, object], *, without: tuple[str, ...] = ()) -> None:
+    """A database of version 1 with one operation; early ones are `without` columns."""
+    db = sqlite3.connect(path)
+    db.executescript(VERSION_1)
+    for column in without:
+        db.execute(f"ALTER TABLE operations DROP COLUMN {column}")
+    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+    db.execute(f"INSERT INTO operations ({columns}) VALUES ({places})", row)  # noqa: S608
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("kept_in", ["database", "spool"])
+@pytest.mark.parametrize(
+    ("kind", "reason", "cause"),
+    [
+        (Kind.SWITCH, "", None),
+        (Kind.SWITCH, "cancelled", Cause.CANCELLED),
+        (Kind.SWITCH, "genesis did not start: no answer", Cause.FAILURE),
+        (Kind.RUN, OVER_1, Cause.COMMAND_ENDED),
+        (Kind.RUN, "cancelled", Cause.CANCELLED),
+        (Kind.RUN, "it was stopped", Cause.FAILURE),
+    ],
+)
+async def test_an_open_operation_of_the_version_before_goes_on(
+    tmp_path: Path, kept_in: str, kind: Kind, reason: str, cause: Cause | None
+) -> None:
+    """Version 1 told in a text alone why an operation goes back; from now on a column tells it."""
+    path, spool = tmp_path / "state.sqlite", tmp_path / "operation.json"
+    row = row_1(kind, reason=reason)
+    if kept_in == "database":
+        database_1(path, row)
+    else:
+        spool.write_text(json.dumps({"open": row, "waiting": [], "last_id": 9}))
+    store = SqliteStore(path, keep_rows=20, spool=spool)
+    await store.open()
+    operation = await store.unfinished()
+    assert operation is not None
+    assert (operation.cause, operation.rolling_back) == (cause, bool(reason))
+    assert (operation.reason, operation.goal.kept) == (reason, ())
+    again = await store.begin(OPERATION)
+    assert again.id == (8 if kept_in == "database" else 10)
+    await store.close()
+    later = SqliteStore(path, keep_rows=20, spool=spool)
+    await later.open()
+    assert await later.unfinished() == again
+    await later.close()
+
+
+@pytest.mark.parametrize("kept_in", ["database", "spool"])
+@pytest.mark.parametrize(
+    ("reason", "outcome", "message", "cause"),
+    [
+        ("", Outcome.DONE, "genesis is serving", None),
+        ("", Outcome.SUPERSEDED, "aeon was started by hand meanwhile and stays", None),
+        ("", Outcome.REFUSED, "cancelled", Cause.CANCELLED),
+        ("", Outcome.REFUSED, "no GPU", Cause.FAILURE),
+        ("cancelled", Outcome.ROLLED_BACK, "cancelled", Cause.CANCELLED),
+        ("no answer", Outcome.ROLLED_BACK, "no answer", Cause.FAILURE),
+        ("cancelled", Outcome.FAILED, "cancelled", Cause.CANCELLED),
+        ("cancelled", Outcome.FAILED, "cancelled; roll-back failed: no answer", Cause.FAILURE),
+        (OVER_1, Outcome.FAILED, f"{OVER_1}; going back failed: no answer", Cause.FAILURE),
+    ],
+)
+async def test_an_end_of_the_version_before_has_its_cause(  # noqa: PLR0917 - a table
+    tmp_path: Path, kept_in: str, reason: str, outcome: Outcome, message: str, cause: Cause | None
+) -> None:
+    """Operations that ended before an upgrade keep their times and say why they ended."""
+    path, spool = tmp_path / "state.sqlite", tmp_path / "operation.json"
+    row = row_1(Kind.RUN, reason=reason)
+    row |= {"outcome": outcome.value, "message": message, "finished": 1000.5, "phases_ms": "{}"}
+    if kept_in == "database":
+        database_1(path, row, without=("began_s", "finished_s"))
+    else:
+        spool.write_text(json.dumps({"open": None, "waiting": [row]}))
+    store = SqliteStore(path, keep_rows=20, spool=spool)
+    await store.open()
+    last = await store.last()
+    assert last is not None
+    assert (last.outcome, last.cause, last.message) == (outcome, cause, message)
+    assert (last.operation.began_s, last.finished_s, last.total_ms) == (0.0, 0.0, 500.0)
+    assert await store.finished(7) == last
+    assert (await store.marks() == {"genesis": Mark.RETIRED}) is (kept_in == "database")
+    await store.close()
     with sqlite3.connect(path) as db:
-        for column in ("began_s", "finished_s"):
-            db.execute(f"ALTER TABLE operations DROP COLUMN {column}")
-    second = SqliteStore(path, keep_rows=20)
-    await second.open()
-    old = await second.last()
-    assert old is not None
-    assert (old.operation.began_s, old.finished_s, old.total_ms) == (0.0, 0.0, 500.0)
-    begun = await second.begin(OPERATION)
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("SELECT finish_cause FROM operations").fetchall() == [(cause,)]
+    db.close()
+
+
+async def test_a_table_of_no_version_is_set_aside(tmp_path: Path) -> None:
+    """A file that says version 1 and is none is kept under another name, and the store works."""
+    path = tmp_path / "state.sqlite"
+    row = row_1(Kind.SWITCH, reason="")
+    del row["rolling_back"]
+    database_1(path, row, without=("rolling_back",))
+    store = SqliteStore(path, keep_rows=20)
+    await store.open()
+    assert (await store.begin(OPERATION)).id == 1
+    await store.close()
+    with sqlite3.connect(path.with_suffix(".damaged")) as db:
+        assert db.execute("SELECT id FROM operations").fetchall() == [(7,)]
+    db.close()
+
+
+async def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    """A downgrade in the middle of an operation is refused like one of the database."""
+    spool = tmp_path / "operation.json"
+    spool.write_text('{"version": 99, "open": null, "waiting": []}')
+    store = SqliteStore(tmp_path / "state.sqlite", keep_rows=20, spool=spool)
+    with pytest.raises(StoreError, match=r"operation.json .*newer appliance \(schema 99"):
+        await store.open()
+    assert spool.read_text() == '{"version": 99, "open": null, "waiting": []}'
+    await store.close()
+
+
+async def test_usual_time_spans_clocks(store: SqliteStore) -> None:
+    """The monotonic clock counts where both stamps are there, else the wall clock."""
+    await store.finish(ended(await store.begin(OPERATION)))
+    begun = await store.begin(OPERATION)
     new = replace(ended(begun), finished_unix_s=0.0, finished_s=10.7)
-    await second.finish(new)
-    assert await second.last() == new
+    await store.finish(new)
+    assert await store.last() == new
     assert new.total_ms == pytest.approx(700.0)
-    assert await second.usual_ms(OPERATION) == pytest.approx(600.0)
-    await second.close()
+    assert await store.usual_ms(OPERATION) == pytest.approx(600.0)

@@ -8,7 +8,16 @@ import pytest
 from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import (
+    FOREVER,
+    Cause,
+    Goal,
+    HoldUntil,
+    Kind,
+    Operation,
+    Outcome,
+    Phase,
+)
 from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.admission.preflight import (
     BoxFacts,
@@ -295,7 +304,7 @@ def test_a_roll_back_waits_for_a_rival_that_still_stops() -> None:
         transaction(FakeOutside(BOX), Kind.SWITCH, "genesis").operation,
         goal=Goal(stop=("aeon", "left"), restore=("left",)),
         phase=Phase.STOP,
-        rolling_back=True,
+        cause=Cause.CANCELLED,
         reason=CANCELLED,
     )
     stopping = ObservedUnit(active=ActiveState.DEACTIVATING, sub="stop-sigterm", main_pid=7)
@@ -329,7 +338,7 @@ def test_what_the_operation_started_again_it_may_stop() -> None:
     outside.serve("left")
     operation = transaction(outside, Kind.START, "left").operation
     for started, kept in ((frozenset({"left"}), ()), (frozenset[str](), ("left",))):
-        turned = reverse_operation(operation, Steps(started=started), "why")
+        turned = reverse_operation(operation, Steps(started=started), Cause.FAILURE, "why")
         assert (turned.goal.kept, turned.rolling_back, turned.reason) == (kept, True, "why")
 
 
@@ -364,7 +373,7 @@ def test_a_cancel_before_anything_was_touched_refuses() -> None:
     operation = transaction(FakeOutside(BOX, "aeon"), Kind.SWITCH, "genesis").operation
     steps = Steps(checked=True, cancelled=True)
     action = next_action(operation, steps, Observed(units={}), BOX, {})
-    assert action == Finish(Outcome.REFUSED, CANCELLED)
+    assert action == Finish(Outcome.REFUSED, CANCELLED, Cause.CANCELLED)
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
@@ -375,7 +384,11 @@ def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noq
     observed = Observed(units={"aeon": CRASHED})
     action = next_action(replace(repair, phase=Phase.LOAD), steps, observed, BOX, {})
     failed = "aeon did not start: the engine exited with status 1"
-    expected = BeginRollback(CANCELLED) if cancelled else Finish(Outcome.FAILED, failed)
+    expected = (
+        BeginRollback(CANCELLED, Cause.CANCELLED)
+        if cancelled
+        else Finish(Outcome.FAILED, failed, Cause.FAILURE)
+    )
     assert action == expected
 
 
@@ -425,7 +438,7 @@ def test_a_hold_by_hand_is_not_ended(
         transaction(FakeOutside(BOX), kind, "genesis").operation,
         goal=Goal(start=() if kind is Kind.STOP else ("genesis",), restore=("aeon",)),
         phase=Phase.RELEASE,
-        rolling_back=rolling_back,
+        cause=Cause.FAILURE if rolling_back else None,
     )
     steps = Steps(checked=True, started=frozenset({"genesis"} if started else ()))
     observed = Observed(units={"genesis": unit, "aeon": IDLE}, hold_active=True)
@@ -674,7 +687,7 @@ async def test_a_new_process_finishes_a_rollback() -> None:
     operation = replace(
         transaction(outside, Kind.SWITCH, "genesis").operation,
         goal=Goal(stop=("aeon",), start=("genesis",), restore=("aeon",), commit=("genesis",)),
-        rolling_back=True,
+        cause=Cause.CANCELLED,
         reason="cancelled",
         phase=Phase.STOP,
     )

@@ -1,12 +1,21 @@
-"""Operations as rows: JSON for what is a set, columns for what is asked about."""
+"""Codec of operations as rows: JSON for what is a set, columns for what is asked about.
+
+The database and the spool file both hold these rows, in the form of one schema version. Versions:
+
+1  `rolling_back` 0 or 1, and the reason's text told why; `began_s` and `finished_s` were added later
+2  `cause` and `finish_cause` (`appliance.domain.operations.Cause`); `rolling_back` is gone
+"""
 
 import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
-from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
+
+SCHEMA_VERSION: Final = 2
+Row = sqlite3.Row | Mapping[str, Any]
 
 
 def to_row(operation: Operation) -> dict[str, Any]:
@@ -22,7 +31,7 @@ def to_row(operation: Operation) -> dict[str, Any]:
         "rollback": int(operation.rollback),
         "drain_s": operation.drain_s,
         "phase": operation.phase.value,
-        "rolling_back": int(operation.rolling_back),
+        "cause": operation.cause,
         "reason": operation.reason,
     }
 
@@ -34,13 +43,11 @@ def to_finished_row(finished: Finished) -> dict[str, Any]:
         "id": finished.operation.id,
         "outcome": finished.outcome.value,
         "message": finished.message,
+        "finish_cause": finished.cause,
         "finished": finished.finished_unix_s,
         "finished_s": finished.finished_s,
         "phases_ms": json.dumps(dict(finished.phases_ms)),
     }
-
-
-Row = sqlite3.Row | Mapping[str, Any]
 
 
 def to_operation(row: Row) -> Operation:
@@ -53,11 +60,11 @@ def to_operation(row: Row) -> Operation:
         boot_id=row["boot_id"],
         requested_by=row["requested_by"],
         began_unix_s=row["began"],
-        began_s=_monotonic(row, "began_s"),
+        began_s=row["began_s"] or 0.0,
         rollback=bool(row["rollback"]),
         drain_s=row["drain_s"],
         phase=Phase(row["phase"]),
-        rolling_back=bool(row["rolling_back"]),
+        cause=_cause(row["cause"]),
         reason=row["reason"],
     )
 
@@ -68,25 +75,55 @@ def to_finished(row: Row) -> Finished:
         operation=to_operation(row),
         outcome=Outcome(row["outcome"]),
         message=row["message"],
+        cause=_cause(row["finish_cause"]),
         finished_unix_s=row["finished"],
-        finished_s=_monotonic(row, "finished_s"),
+        finished_s=row["finished_s"] or 0.0,
         phases_ms=json.loads(row["phases_ms"]),
     )
 
 
-def _monotonic(row: Row, column: str) -> float:
-    """Rows of older releases have none."""
-    return float((row[column] if column in row.keys() else None) or 0.0)  # noqa: SIM118 - a sqlite3.Row
+def _cause(value: str | None) -> Cause | None:
+    return None if value is None else Cause(value)
 
 
-def _goal(raw: dict[str, Any]) -> Goal:
+def _goal(raw: Mapping[str, Any]) -> Goal:
     commit = raw["commit"]
     return Goal(
         stop=tuple(raw["stop"]),
         start=tuple(raw["start"]),
         restore=tuple(raw["restore"]),
-        kept=tuple(raw.get("kept", ())),  # absent in rows of older releases
+        kept=tuple(raw.get("kept", ())),  # absent in old rows of version 1, like the claim
         commit=None if commit is None else tuple(commit),
         hold_until=raw["hold_until"],
-        claim=tuple(raw.get("claim", ())),  # likewise
+        claim=tuple(raw.get("claim", ())),
     )
+
+
+# --- version 1 -----------------------------------------------------------------------
+
+_CANCELLED_1: Final = "cancelled"
+_COMMAND_ENDED_1: Final = "the command ended"
+"""How the reason of a run began whose command was over."""
+_WITH_CAUSE: Final = frozenset({Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.REFUSED})
+
+
+def from_version_1(old: Row) -> dict[str, Any]:
+    """Return a row of version 1 in the form of this version. Raises like `to_operation`."""
+    row = dict(old)
+    row["cause"] = _cause_1(row["kind"], row["reason"]) if row.pop("rolling_back") else None
+    row.setdefault("began_s", None)
+    if row.get("outcome") is not None:
+        is_undone = row["outcome"] in _WITH_CAUSE
+        # Where going back failed, the message is longer than the reason.
+        is_cancelled = row["message"] == _CANCELLED_1
+        cause = Cause.CANCELLED if is_cancelled else Cause.FAILURE
+        row["finish_cause"] = cause if is_undone else None
+        row.setdefault("finished_s", None)
+    return row
+
+
+def _cause_1(kind: str, reason: str) -> Cause:
+    """What the text meant: nothing else told the cause."""
+    if kind == Kind.RUN and reason.startswith(_COMMAND_ENDED_1):
+        return Cause.COMMAND_ENDED
+    return Cause.CANCELLED if reason == _CANCELLED_1 else Cause.FAILURE

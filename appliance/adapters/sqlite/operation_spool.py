@@ -1,4 +1,4 @@
-"""What must not be lost while the state's disk is full: in a file in memory (tmpfs).
+"""Spool of operations in a file in memory (tmpfs), for what a full disk must not lose.
 
 The running operation only has to survive the death of the supervisor, not a reboot, so it is kept
 where no disk can refuse it. Finished operations wait here until the database takes them.
@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
+from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
+from appliance.domain.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 100
 _MOST_BYTES: Final = 4 << 20
 """Forty times what so many operations take."""
-Row = dict[str, Any]
+_UNSTATED: Final = 1
+"""Version of a file that states none."""
+SpooledRow = dict[str, Any]
 """Columns of an operation, its id among them (operation_rows)."""
 
 
 @dataclass(slots=True)
-class Journal:
+class OperationSpool:
     """The open operation and the ones that the database does not have yet.
 
     Args:
@@ -31,30 +35,46 @@ class Journal:
     """
 
     path: Path | None
-    open: Row | None = None
-    waiting: list[Row] = field(default_factory=list)
+    open: SpooledRow | None = None
+    waiting: list[SpooledRow] = field(default_factory=list)
     last_id: int = 0
-    """The highest number of an operation that it has kept."""
+    """The highest number of an operation that was kept here."""
     known: bool = False
     """Whether anything was written in this boot: then this is what is open, whatever a database says."""
 
     def load(self) -> None:
-        """Read what an earlier process left. A damaged file is as good as none."""
+        """Read what an earlier process left. A damaged file is as good as none.
+
+        Raises:
+            StoreError: a newer version wrote the file.
+        """
         if self.path is None:
             return
         try:
             document = json.loads(read_small_file(self.path, _MOST_BYTES))
-            rows = [document["open"] or {"id": 0}, *document["waiting"]]
-            if not all(isinstance(row["id"], int) for row in rows):
-                raise TypeError("an operation without a number")  # noqa: TRY301 - damaged too
-            self.last_id = max(int(document.get("last_id", 0)), *(row["id"] for row in rows))
-            self.open, self.waiting, self.known = document["open"], document["waiting"], True
+            version = int(document.get("version", _UNSTATED))
+            if version <= SCHEMA_VERSION:
+                self._take(document, version)
+                return
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _log.warning("%s is damaged: %s", self.path, error)
+            return
+        raise newer_error(self.path, version)
 
-    def keep(self, row: Row | None, *, finished: Sequence[Row] = ()) -> None:
+    def _take(self, document: dict[str, Any], version: int) -> None:
+        """Go by what a file says. Raises KeyError or TypeError for a damaged one."""
+        rows = [*([document["open"]] if document["open"] else []), *document["waiting"]]
+        if not all(isinstance(row["id"], int) for row in rows):
+            raise TypeError("an operation without a number")
+        if version == _UNSTATED:
+            rows = [from_version_1(row) for row in rows]
+        self.last_id = max([int(document.get("last_id", 0)), *(row["id"] for row in rows)])
+        self.open = rows.pop(0) if document["open"] else None
+        self.waiting, self.known = rows, True
+
+    def keep(self, row: SpooledRow | None, *, finished: Sequence[SpooledRow] = ()) -> None:
         """Replace the open operation, and add finished ones for the database to take."""
         self.open, self.known = row, True
         self.waiting = [*self.waiting, *finished][-_MOST_WAITING:]
@@ -63,15 +83,28 @@ class Journal:
         self._write()
 
     def taken(self) -> None:
-        """The database has what was waiting."""
+        """Forget what was waiting: the database has it."""
         self.waiting = []
         self._write()
 
     def _write(self) -> None:
         if self.path is None:
             return
-        document = {"open": self.open, "waiting": self.waiting, "last_id": self.last_id}
+        document = {
+            "version": SCHEMA_VERSION,
+            "open": self.open,
+            "waiting": self.waiting,
+            "last_id": self.last_id,
+        }
         try:
             replace_volatile(self.path, self.path.with_suffix(".new"), json.dumps(document))
         except OSError as error:
             _log.warning("the running operation is not kept in %s: %s", self.path, error)
+
+
+def newer_error(path: Path, version: int) -> StoreError:
+    """The refusal of a file that a newer version of the appliance has written."""
+    return StoreError(
+        f"{path} was written by a newer appliance (schema {version}, this one knows"
+        f" {SCHEMA_VERSION}): install that version again"
+    )

@@ -1,7 +1,7 @@
 """Operations and marks in SQLite.
 
 A switch never fails because of this file: an unreadable one is set aside and begun anew. While a
-disk is full or failing, operations are kept in a journal in memory (`adapters.sqlite.operation_spool`) until the
+disk is full or failing, operations are kept in a file in memory (`adapters.sqlite.operation_spool`) until the
 database takes them. What a boot follows is in the commitment's own files, so rows are written
 without waiting for the disk (WAL, synchronous=NORMAL): they only have to survive the death of
 this process.
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-import stat
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,29 +25,14 @@ from appliance.adapters.sqlite.operation_rows import (
     to_operation,
     to_row,
 )
-from appliance.adapters.sqlite.operation_spool import Journal
+from appliance.adapters.sqlite.operation_spool import OperationSpool
+from appliance.adapters.sqlite.schema import open_database, put_row, set_odd_aside
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome
 from appliance.domain.profile import Mark
 
 _log = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 1
-_SCHEMA: Final = """
-CREATE TABLE operations (
-  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, goal TEXT NOT NULL,
-  boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL,
-  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL,
-  rolling_back INTEGER NOT NULL, reason TEXT NOT NULL,
-  outcome TEXT, message TEXT, finished REAL, phases_ms TEXT, began_s REAL, finished_s REAL
-) STRICT;
-CREATE INDEX operations_began ON operations (began);
-CREATE TABLE marks (
-  name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
-) STRICT;
-"""
-_ADDED: Final = ("began_s", "finished_s")
-"""Columns that files of older releases lack. Those releases do without: no new schema version."""
 _MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
@@ -63,7 +47,7 @@ class SqliteStore:
     Args:
         path: The database.
         keep_rows: Finished operations to keep.
-        journal: A file that survives this process but no reboot; None: no such place.
+        spool: A file that survives this process but no reboot; None: no such place.
         retry_after_s: Pause before a file that could not be opened is tried again.
     """
 
@@ -72,13 +56,13 @@ class SqliteStore:
         path: Path,
         *,
         keep_rows: int,
-        journal: Path | None = None,
+        spool: Path | None = None,
         retry_after_s: float = _RETRY_AFTER_S,
     ) -> None:
         self._path = path
         self._keep_rows = keep_rows
         self._retry_after_s = retry_after_s
-        self._journal = Journal(journal)
+        self._spool = OperationSpool(spool)
         self._last_id = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._db: sqlite3.Connection | None = None
@@ -115,9 +99,9 @@ class SqliteStore:
         self._thread.submit(self._try, lambda _db: self._keep(operation))
 
     def _keep(self, operation: Operation) -> None:
-        """Write the open operation to the journal, and to the database if that takes it."""
+        """Write the open operation to the spool, and to the database if that takes it."""
         row = {"id": operation.id, **to_row(operation)}
-        self._journal.keep(row)
+        self._spool.keep(row)
         self._try(lambda db: _put(db, row))
 
     async def finish(self, finished: Finished) -> None:
@@ -126,7 +110,7 @@ class SqliteStore:
         outdated = finished.operation.id - self._keep_rows
 
         def write(db: sqlite3.Connection) -> None:
-            self._journal.keep(None, finished=[row])
+            self._spool.keep(None, finished=[row])
             self._store_waiting(db)
             db.execute("DELETE FROM operations WHERE id <= ?", (outdated,))
 
@@ -134,18 +118,18 @@ class SqliteStore:
 
     def _store_waiting(self, db: sqlite3.Connection) -> None:
         """Hand finished operations to the database. Raises sqlite3.Error when it refuses."""
-        if self._journal.waiting and self._retry_at_s is None:
-            for row in self._journal.waiting:
+        if self._spool.waiting and self._retry_at_s is None:
+            for row in self._spool.waiting:
                 _put(db, row)
-            self._journal.taken()
+            self._spool.taken()
 
     async def unfinished(self) -> Operation | None:
         """The operation that an earlier process left open."""
         sql = "SELECT * FROM operations WHERE outcome IS NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Operation | None:
-            known = self._journal.known
-            row = self._journal.open if known else db.execute(sql).fetchone()
+            known = self._spool.known
+            row = self._spool.open if known else db.execute(sql).fetchone()
             return None if row is None else to_operation(row)
 
         return await self._run(read, None)
@@ -155,7 +139,7 @@ class SqliteStore:
         sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Finished | None:
-            waiting = self._journal.waiting  # newer than anything that the database has
+            waiting = self._spool.waiting  # newer than anything that the database has
             row = waiting[-1] if waiting else db.execute(sql).fetchone()
             return None if row is None else to_finished(row)
 
@@ -166,7 +150,7 @@ class SqliteStore:
         sql = "SELECT * FROM operations WHERE id=? AND outcome IS NOT NULL"
 
         def read(db: sqlite3.Connection) -> Finished | None:
-            waiting = (row for row in self._journal.waiting if row["id"] == operation_id)
+            waiting = (row for row in self._spool.waiting if row["id"] == operation_id)
             row = next(waiting, None) or db.execute(sql, (operation_id,)).fetchone()
             return None if row is None else to_finished(row)
 
@@ -194,7 +178,7 @@ class SqliteStore:
 
         def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
             found: dict[str, list[float]] = {}
-            waiting = [row for row in self._journal.waiting if row["kind"] == Kind.REPAIR]
+            waiting = [row for row in self._spool.waiting if row["kind"] == Kind.REPAIR]
             for row in (*db.execute(sql, (Kind.REPAIR.value, since_unix_s)), *waiting):
                 for name in to_operation(row).target:
                     found.setdefault(name, []).append(row["began"])
@@ -232,7 +216,7 @@ class SqliteStore:
 
     def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
         """`_try`, after what is waiting for a disk with room."""
-        if self._journal.waiting and time.monotonic() >= self._offer_at_s:
+        if self._spool.waiting and time.monotonic() >= self._offer_at_s:
             self._offer_at_s = time.monotonic() + self._retry_after_s
             self._try(self._store_waiting)
         return self._try(job)
@@ -257,27 +241,27 @@ class SqliteStore:
             self._retry_at_s = None
         except (sqlite3.Error, OSError) as error:
             _log.error("no state is kept: %s: %s", self._path, error)
-            self._db = _opened(Path(":memory:"))
+            self._db = open_database(Path(":memory:"))
             self._retry_at_s = time.monotonic() + self._retry_after_s
-        if not self._journal.known:
-            self._journal.load()
-        self._last_id = max(self._last_id, self._journal.last_id)
+        if not self._spool.known:
+            self._spool.load()
+        self._last_id = max(self._last_id, self._spool.last_id)
         if self._retry_at_s is None:
             self._try(self._store_waiting)
 
     def _opened_or_anew(self) -> sqlite3.Connection:
-        _set_odd_aside(self._path)
+        set_odd_aside(self._path)
         # SQLite's own further files take the mode of this one.
         self._path.touch(mode=_MODE)
         self._path.chmod(_MODE)
         try:
-            return _opened(self._path)
+            return open_database(self._path)
         except sqlite3.OperationalError:
             raise  # a full or failing disk: the file may be sound
         except sqlite3.DatabaseError as error:
             _log.warning("%s cannot be used (%s): set aside, begun anew", self._path, error)
         self._path.replace(self._path.with_suffix(".damaged"))
-        return _opened(self._path)
+        return open_database(self._path)
 
     def _close(self) -> None:
         db, self._db = self._db, None
@@ -300,46 +284,4 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
         if row.get("outcome") is None:
             return
         row = {**row, "id": _highest_id(db) + 1}
-    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
-    sql = f"INSERT OR REPLACE INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
-    db.execute(sql, dict(row))
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """A connection to a file of this schema. Raises `StoreError` for a newer one."""
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
-    try:
-        db.row_factory = sqlite3.Row
-        version = _checked_version(db, path)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        if version == 0:
-            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;")
-        known = {row["name"] for row in db.execute("PRAGMA table_info(operations)")}
-        for column in _ADDED:
-            if column not in known:
-                db.execute(f"ALTER TABLE operations ADD COLUMN {column} REAL")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _set_odd_aside(path: Path) -> None:
-    """Rename what is no file where SQLite expects one: a pipe would keep it waiting. Raises OSError."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        file = path.with_name(f"{path.name}{suffix}")
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(file.stat().st_mode):
-                _log.warning("%s is no file: set aside, begun anew", file)
-                file.replace(file.with_name(f"{file.name}.damaged"))
-
-
-def _checked_version(db: sqlite3.Connection, path: Path) -> int:
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} was written by a newer appliance (schema {version}, this one knows"
-            f" {SCHEMA_VERSION}): install that version again"
-        )
-    return int(version)
+    put_row(db, row)

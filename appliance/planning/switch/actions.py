@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from appliance.domain.operations import Outcome, Phase
+from appliance.domain.operations import Cause, Outcome, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,7 @@ class BeginRollback:
     """Begin the roll-back."""
 
     reason: str
+    cause: Cause = Cause.FAILURE
     phase: Phase | None = None
     """Where it failed, when that is further than anybody saw; None: in the present phase."""
 
@@ -110,6 +111,8 @@ class Finish:
 
     outcome: Outcome
     message: str
+    cause: Cause | None = None
+    """As in `Finished`."""
 
 
 Action = (

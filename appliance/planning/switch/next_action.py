@@ -17,7 +17,7 @@ from typing import Final
 
 from appliance.domain.claims import Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
-from appliance.domain.operations import PHASE_ORDER, Kind, Operation, Outcome, Phase
+from appliance.domain.operations import PHASE_ORDER, Cause, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
 from appliance.planning.endings import has_ended, why_down
 from appliance.planning.switch.actions import (
@@ -76,7 +76,7 @@ def next_action(
     )
 
 
-def reverse_operation(operation: Operation, steps: Steps, reason: str) -> Operation:
+def reverse_operation(operation: Operation, steps: Steps, cause: Cause, reason: str) -> Operation:
     """Return the row of an operation that from now on restores what served before.
 
     What the operation has started itself it may also stop.
@@ -85,7 +85,7 @@ def reverse_operation(operation: Operation, steps: Steps, reason: str) -> Operat
     return replace(
         operation,
         goal=replace(operation.goal, kept=kept),
-        rolling_back=True,
+        cause=cause,
         reason=reason,
         phase=Phase.STOP,
     )
@@ -201,34 +201,34 @@ def _failure(
     """How a failure changes the course; None: nothing failed."""
     untouched = _is_untouched(operation)
     if untouched and steps.failure:
-        return Finish(Outcome.REFUSED, steps.failure)
+        return Finish(Outcome.REFUSED, steps.failure, Cause.FAILURE)
     rival = _rival(operation, steps, observed, catalogue) or _hold(operation, steps, observed)
     if rival and (steps.checked or not untouched):
         ended = f"{operation.reason}; " if operation.ran else ""
         return Finish(Outcome.SUPERSEDED, f"{ended}{rival} was started by hand meanwhile and stays")
-    reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     if steps.cancelled and not operation.rolling_back:
-        reason = CANCELLED
-    if not reason:
-        return None
-    if untouched:
-        return Finish(Outcome.REFUSED, reason)
-    return _turn(operation, steps, observed, reason)
+        if untouched:
+            return Finish(Outcome.REFUSED, CANCELLED, Cause.CANCELLED)
+        return BeginRollback(CANCELLED, Cause.CANCELLED)
+    reason = steps.failure or _start_failure(operation, steps, observed, refusals)
+    return _after_failure(operation, steps, observed, reason) if reason else None
 
 
-def _turn(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
-    """What follows a failure of something that has been touched."""
-    if operation.kind is Kind.REPAIR and not steps.cancelled:
-        return Finish(Outcome.FAILED, reason)  # systemd tries on, and after it the next repair
-    if not operation.rolling_back:
-        return BeginRollback(reason, _failed_phase(operation, steps, observed))
-    way = "going back" if operation.ran else "roll-back"
-    return Finish(Outcome.FAILED, f"{operation.reason}; {way} failed: {reason}")
+def _after_failure(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
+    """What follows the failure of an operation that has touched something."""
+    if operation.rolling_back:
+        way = "going back" if operation.ran else "roll-back"
+        message = f"{operation.reason}; {way} failed: {reason}"
+        return Finish(Outcome.FAILED, message, Cause.FAILURE)
+    if operation.kind is Kind.REPAIR:
+        # systemd tries on, and after it the next repair
+        return Finish(Outcome.FAILED, reason, Cause.FAILURE)
+    return BeginRollback(reason, phase=_failed_phase(operation, steps, observed))
 
 
 def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
     """The start of an engine that came and went between two looks; None: no such thing."""
-    if steps.failure or steps.cancelled or _is_reached(Phase.START, operation.phase):
+    if steps.failure or _is_reached(Phase.START, operation.phase):
         return None
     units = map(observed.unit, steps.started)
     return Phase.START if any(has_ended(u) for u in units if not u.serving) else None
@@ -287,8 +287,8 @@ def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
         return Finish(Outcome.DONE, f"{operation.reason}{served}")
     if operation.rolling_back:
         if not goal.restore or not operation.rollback:
-            return Finish(Outcome.FAILED, operation.reason)
-        return Finish(Outcome.ROLLED_BACK, operation.reason)
+            return Finish(Outcome.FAILED, operation.reason, operation.cause)
+        return Finish(Outcome.ROLLED_BACK, operation.reason, operation.cause)
     if goal.start:
         return Finish(Outcome.DONE, _serving(goal.start, catalogue))
     if goal.hold_until is not None:

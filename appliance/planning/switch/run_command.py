@@ -11,7 +11,7 @@ idle again            it is over, or was not begun: what was stopped comes back
 """
 
 from appliance.domain.observed import Observed, ObservedUnit, RunReport
-from appliance.domain.operations import COMMAND_ENDED, Kind, Operation, Phase
+from appliance.domain.operations import Kind, Operation, Phase
 from appliance.planning.endings import ENDED_BY
 from appliance.planning.switch.actions import (
     Action,
@@ -59,7 +59,9 @@ def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -
     if report is None or report.operation not in {None, operation.id}:
         return BeginRollback("the command's launcher has not said how it ended")
     return (
-        BeginRestore(f"{COMMAND_ENDED} {report.text}") if report.ran else BeginRollback(report.text)
+        BeginRestore(f"the command ended {report.text}")
+        if report.ran
+        else BeginRollback(report.text)
     )
 
 
