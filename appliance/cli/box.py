@@ -4,11 +4,12 @@ from argparse import Namespace
 from typing import cast
 
 from appliance.cli.control_client import ask
-from appliance.cli.failures import CliError, NotAMemberError, UnreachableError
+from appliance.cli.failures import NotAMemberError, UnreachableError
 from appliance.cli.paths import Places, find_places
+from appliance.domain.errors import UnknownProfileError
 from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import no_such_profile
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import Verb
 
 
 def places_of(arguments: Namespace) -> Places:
@@ -36,9 +37,9 @@ def row_of(document: StatusDocument, name: str) -> ProfileRow:
     """The row of profile `name`.
 
     Raises:
-        CliError: there is no such profile.
+        UnknownProfileError: there is no such profile.
     """
     rows = {row["name"]: row for row in document["profiles"]}
     if name not in rows:
-        raise CliError(no_such_profile(name, rows), Exit.NO_SUCH_PROFILE)
+        raise UnknownProfileError(no_such_profile(name, rows))
     return rows[name]

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from appliance.adapters.applied.manifest import read_manifest
-from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
+from appliance.domain.errors import UnknownProfileError
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.wording import no_such_profile
-from appliance.protocol.control import Exit
 
 
 def catalogue_of(places: Places) -> Catalogue:
@@ -23,10 +22,10 @@ def applied_of(places: Places, name: str) -> Applied:
     """Profile `name` as it is applied.
 
     Raises:
-        CliError: there is no such profile.
+        UnknownProfileError: there is no such profile.
         StoreError: the manifest is damaged.
     """
     catalogue = catalogue_of(places)
     if name not in catalogue:
-        raise CliError(no_such_profile(name, catalogue), Exit.NO_SUCH_PROFILE)
+        raise UnknownProfileError(no_such_profile(name, catalogue))
     return catalogue[name]

@@ -10,8 +10,8 @@ from typing import Final, Self
 
 from appliance import __version__
 from appliance.cli.failures import CliError, NotAMemberError, UnreachableError
-from appliance.cli.json_fields import Json, text_in
 from appliance.protocol.control import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.protocol.json_fields import Json, text_in
 
 GREETING_S: Final = 5.0
 """systemd keeps the socket open while the supervisor is dead, so connecting proves nothing."""

@@ -18,6 +18,7 @@ from appliance.domain.errors import (
     ProfileError,
     SettingsError,
     UnitError,
+    UnknownProfileError,
 )
 from appliance.protocol.control import Exit
 
@@ -65,6 +66,8 @@ def _status_of(error: ApplianceError) -> int:
     match error:
         case CliError():
             return error.status
+        case UnknownProfileError():
+            return int(Exit.NO_SUCH_PROFILE)
         case PermissionDeniedError():
             return int(Exit.PERMISSION)
         case ProfileError() | SettingsError():

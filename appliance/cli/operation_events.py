@@ -4,9 +4,9 @@ import json
 
 from appliance.cli.control_client import Conversation
 from appliance.cli.failures import UnreachableError
-from appliance.cli.json_fields import Json, number_in, text_in
 from appliance.cli.progress_lines import Progress
 from appliance.cli.terminal import Terminal
+from appliance.protocol.json_fields import Json, number_in, text_in
 
 
 class Story:

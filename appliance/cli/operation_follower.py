@@ -6,11 +6,11 @@ from typing import Final
 
 from appliance.cli.control_client import Conversation, closing_status
 from appliance.cli.failures import CliError, TimedOutError, UnreachableError
-from appliance.cli.json_fields import Json, number_in, object_in, text_in, texts_in
 from appliance.cli.progress_lines import FRAME_S, Progress, SilentProgress, progress_on
 from appliance.cli.terminal import Streams
 from appliance.planning.wording import duration, joined
 from appliance.protocol.control import Exit
+from appliance.protocol.json_fields import Json, number_in, object_in, text_in, texts_in
 
 
 def follower_of(

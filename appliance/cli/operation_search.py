@@ -9,8 +9,8 @@ from typing import Final
 
 from appliance.cli.control_client import GREETING_S, Conversation
 from appliance.cli.failures import UnreachableError
-from appliance.cli.json_fields import Json, number_in, text_in
 from appliance.protocol.control import Verb
+from appliance.protocol.json_fields import Json, number_in, text_in
 
 PATIENCE_S: Final = 15.0
 """For systemd to start the supervisor again."""

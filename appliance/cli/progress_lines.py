@@ -7,9 +7,9 @@ when a phase ends, so that a log stays readable.
 import time
 from typing import Final, Protocol
 
-from appliance.cli.json_fields import Json, number_in, text_in, texts_in
 from appliance.cli.terminal import Style, Terminal
 from appliance.planning.wording import duration, joined
+from appliance.protocol.json_fields import Json, number_in, text_in, texts_in
 
 FRAME_S: Final = 0.1
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Final, Self
 
 from appliance.cli.failures import CliError
-from appliance.cli.json_fields import Json
 from appliance.domain.paths import RUN_DIR
+from appliance.protocol.json_fields import Json
 
 SOCKET: Final = f"{RUN_DIR}/socket"
 _STDIO: Final = (0, 1, 2)

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from appliance.cli.json_fields import Json, number_in, objects_in, text_in, texts_in
 from appliance.cli.terminal import Style, Terminal
 from appliance.cli.traffic_lines import no_gateway, traffic
 from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import age, duration, joined, size, size_of_total
+from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
 
 _GLYPHS: Final = {
     "serving": "●",

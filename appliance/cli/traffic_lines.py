@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from appliance.cli.json_fields import Json, number_in, object_in, objects_in, text_in
 from appliance.planning.status.document import StatusDocument
+from appliance.protocol.json_fields import Json, number_in, object_in, objects_in, text_in
 
 
 def traffic(document: StatusDocument, name: str) -> str:

@@ -30,3 +30,15 @@ class StoreError(ApplianceError):
 
 class PermissionDeniedError(ApplianceError):
     """The caller may not do this."""
+
+
+class BadRequestError(ApplianceError):
+    """A request on one of our sockets makes no sense to this version."""
+
+
+class BusyError(ApplianceError):
+    """Another operation runs, or people hold the box: ask again later."""
+
+
+class UnknownProfileError(ApplianceError):
+    """No such profile is applied."""

@@ -26,10 +26,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from appliance.adapters.unix_server import Bounds, serve_unix
 from appliance.domain.gateway import State
 from appliance.gateway.meter import Meter
 from appliance.protocol.gateway import decode_names, decode_state
+from appliance.protocol.unix_server import Bounds, serve_unix
 
 _log = logging.getLogger(__name__)
 

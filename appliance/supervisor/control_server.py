@@ -25,9 +25,14 @@ from functools import partial
 from typing import Any, Final
 
 import appliance
-from appliance.adapters.unix_server import Bounds, peer_of, serve_unix, until_left
 from appliance.domain.claims import NOTHING, Claim, claim_on
-from appliance.domain.errors import ApplianceError, PermissionDeniedError
+from appliance.domain.errors import (
+    ApplianceError,
+    BadRequestError,
+    BusyError,
+    PermissionDeniedError,
+    UnknownProfileError,
+)
 from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
 from appliance.domain.names import is_engine
 from appliance.domain.operations import FOREVER, Goal, HoldUntil, Kind, Outcome
@@ -36,14 +41,12 @@ from appliance.planning.admission.preflight import Level
 from appliance.planning.switch.next_action import CANCELLED
 from appliance.planning.wording import joined, short
 from appliance.protocol.control import MAX_REQUEST_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
-from appliance.supervisor.bad_request import BadRequestError
+from appliance.protocol.unix_server import Bounds, peer_of, serve_unix, until_left
 from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.ownership import (
-    BusyError,
     Request,
     Running,
     Supervisor,
-    UnknownProfileError,
 )
 
 _log = logging.getLogger(__name__)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from appliance.adapters.key_file import StoredKey
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.gateway import Key
 from appliance.planning.wording import closest
 from appliance.protocol.control import Exit
-from appliance.supervisor.bad_request import BadRequestError
 
 _log = logging.getLogger(__name__)
 

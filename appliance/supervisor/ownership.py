@@ -9,11 +9,16 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from appliance.domain.claims import NOTHING, Claim
-from appliance.domain.errors import ApplianceError, PermissionDeniedError, StoreError
+from appliance.domain.errors import (
+    BusyError,
+    PermissionDeniedError,
+    StoreError,
+    UnknownProfileError,
+)
 from appliance.domain.events import Accepted, Ended
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
@@ -32,18 +37,6 @@ from appliance.supervisor.outside import Outside
 from appliance.supervisor.reconciler import Reconciler
 
 _log = logging.getLogger(__name__)
-
-
-class BusyError(ApplianceError):
-    """Another operation runs."""
-
-
-class UnknownProfileError(ApplianceError):
-    """No such profile is applied. `name` is the one that was asked for."""
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(no_such_profile(name, known))
-        self.name = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +278,7 @@ class Supervisor:
         self._refresh()
         for name in names:
             if name not in self._catalogue:
-                raise UnknownProfileError(name, self._catalogue)
+                raise UnknownProfileError(no_such_profile(name, self._catalogue))
 
     def _check_on_request(self, names: Sequence[str]) -> None:
         for name in names:

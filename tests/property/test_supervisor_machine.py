@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.domain.claims import claim_on
+from appliance.domain.errors import BusyError
 from appliance.domain.operations import FOREVER, Kind
 from appliance.planning.switch.goals import in_the_way, in_the_way_of
-from appliance.supervisor.ownership import BusyError, Request, Supervisor
+from appliance.supervisor.ownership import Request, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.gateway.keys import KeyRing
-from appliance.supervisor.bad_request import BadRequestError
 from appliance.supervisor.inference_keys import KeyDesk, Message, NoSuchKeyError
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from appliance.domain.claims import claim_on
+from appliance.domain.errors import BusyError, UnknownProfileError
 from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
@@ -14,10 +15,8 @@ from appliance.planning.admission.preflight import Presence, ProfileFacts, refus
 from appliance.planning.switch.boot_choice import Writes
 from appliance.planning.switch.goals import goal_of
 from appliance.supervisor.ownership import (
-    BusyError,
     Request,
     Supervisor,
-    UnknownProfileError,
 )
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.unix_server import Bounds, Converse, peer_of, serve_unix, until_left
+from appliance.protocol.unix_server import (
+    ASSURED,
+    Bounds,
+    ConnectionQuota,
+    Converse,
+    peer_of,
+    serve_unix,
+    until_left,
+)
 
 REFUSAL = b"full\n"
 BOUNDS = Bounds(line_bytes=1024, per_user=2, total=4)
@@ -104,3 +112,45 @@ async def test_a_client_that_left_is_noticed(tmp_path: Path) -> None:
                 await left.wait()
         client.close()
         await left.wait()
+
+
+# --- shares of the places -----------------------------------------------------------
+
+ROOT, ANA, BOB = 0, 1000, 1001
+
+
+def taken(quota: ConnectionQuota, uid: int) -> int:
+    """Connections that a user gets who asks without an end."""
+    count = 0
+    while count < 1000 and quota.admit(uid):
+        count += 1
+    return count
+
+
+def test_a_user_has_a_cap_and_a_place_comes_back() -> None:
+    """Connections beyond `per_user` are refused until one of that user's connections has ended."""
+    quota = ConnectionQuota(per_user=64, total=256)
+    assert taken(quota, ANA) == 64
+    assert quota.leave(ANA) == 63
+    assert quota.admit(ANA)
+    assert not quota.admit(ANA)
+
+
+def test_a_newcomer_is_served_beside_many_greedy_users() -> None:
+    """However many users take all they can get, others have a few connections each, and so has root."""
+    quota = ConnectionQuota(per_user=64, total=256)
+    greedy = [taken(quota, uid) for uid in range(2000, 2010)]
+    assert greedy[:3] == [64, 64, 32]
+    assert set(greedy[3:]) == {ASSURED}
+    assert quota.admit(BOB)
+    assert taken(quota, ROOT) >= 32
+
+
+def test_root_takes_every_place_and_gives_it_back() -> None:
+    """Root may take every place, and the places that root leaves are free for every user."""
+    quota = ConnectionQuota(per_user=2, total=16)
+    assert taken(quota, ROOT) == 16
+    assert not quota.admit(ANA)
+    for left in range(15, -1, -1):
+        assert quota.leave(ROOT) == left
+    assert taken(quota, ANA) == 2

@@ -22,6 +22,7 @@ from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.domain.errors import UnknownProfileError
 from appliance.domain.names import is_profile_name
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs, renderable
@@ -68,7 +69,7 @@ def _profile_path(settings: Settings, name: str) -> Path:
     path = settings.profiles_dir / f"{name}{SUFFIX}"
     if not is_profile_name(name) or not path.exists():
         known = [p.stem for p in settings.profiles_dir.glob(f"*{SUFFIX}")]
-        raise CliError(no_such_profile(name, known), Exit.NO_SUCH_PROFILE)
+        raise UnknownProfileError(no_such_profile(name, known))
     return path
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from appliance.cli.box import places_of
 from appliance.cli.control_client import Conversation, closing_status
 from appliance.cli.failures import CliError
-from appliance.cli.json_fields import Json, number_in, objects_in, text_in, texts_in
 from appliance.cli.terminal import Streams, Terminal
 from appliance.protocol.control import Exit, Verb
+from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
 
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from appliance.cli.box import places_of
 from appliance.cli.control_client import Conversation, closing_status
 from appliance.cli.failures import CliError, UnreachableError
-from appliance.cli.json_fields import Json, object_in, objects_in, text_in, texts_in
 from appliance.cli.operation_follower import Follower, conclude, follower_of
 from appliance.cli.paths import Places
 from appliance.cli.terminal import Streams, Style, Terminal
@@ -14,6 +13,7 @@ from appliance.domain.errors import StoreError
 from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit, Verb
+from appliance.protocol.json_fields import Json, object_in, objects_in, text_in, texts_in
 
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 

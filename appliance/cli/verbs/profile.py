@@ -11,9 +11,8 @@ from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import SUFFIX, load_profile
 from appliance.adapters.systemd.systemctl import Systemctl
-from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams
-from appliance.domain.errors import ProfileError
+from appliance.domain.errors import ProfileError, UnknownProfileError
 from appliance.domain.names import unit_of
 from appliance.install.profile_specs import Loaded, context_of, layout_of, load_specs, renderable
 from appliance.planning.profiles.compilation import Source
@@ -68,7 +67,7 @@ def _checked(
             )
         else:
             known = {*specs, *installed.errors}
-            raise CliError(no_such_profile(target, known), Exit.NO_SUCH_PROFILE)
+            raise UnknownProfileError(no_such_profile(target, known))
 
 
 def _file(path: Path, settings: Settings, layout: Layout) -> Checked:

@@ -9,12 +9,12 @@ from typing import Final
 from appliance.cli.box import places_of
 from appliance.cli.control_client import Conversation, closing_status
 from appliance.cli.failures import CliError, UnreachableError
-from appliance.cli.json_fields import number_in, text_in
 from appliance.cli.operation_events import Story
 from appliance.cli.progress_lines import FRAME_S, SilentProgress, progress_on
 from appliance.cli.run_caller import SOCKET, HungUp, Launched, passing_on
 from appliance.cli.terminal import Streams, Terminal
 from appliance.protocol.control import Exit, Verb
+from appliance.protocol.json_fields import number_in, text_in
 
 _KNOCK_S: Final = 0.02
 """Between two looks whether the launcher listens."""

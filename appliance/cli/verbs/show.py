@@ -13,7 +13,6 @@ from appliance.adapters.peak_files import read_peak
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
-from appliance.cli.json_fields import number_in, objects_in, text_in
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
@@ -24,6 +23,7 @@ from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument
 from appliance.planning.wording import duration, size
 from appliance.protocol.control import Exit
+from appliance.protocol.json_fields import number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
 """Of a unit or a profile."""

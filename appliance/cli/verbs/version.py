@@ -7,9 +7,9 @@ from appliance import __version__
 from appliance.cli.box import places_of
 from appliance.cli.control_client import ask
 from appliance.cli.failures import CliError
-from appliance.cli.json_fields import object_in, text_in
 from appliance.cli.terminal import Streams
 from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.protocol.json_fields import object_in, text_in
 
 
 def run(arguments: Namespace, streams: Streams) -> int:

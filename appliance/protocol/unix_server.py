@@ -1,4 +1,19 @@
-"""Server on a unix socket that belongs to systemd, with bounds on what its clients may take."""
+"""Server on a unix socket that belongs to systemd, with bounds on what its clients may take.
+
+Its connections are shared out among the users who may connect:
+
+=================================  ==================================================
+a user has, of this socket         one more is admitted while
+=================================  ==================================================
+fewer than `ASSURED`               any place is free that is not root's
+fewer than `per_user`              more places are free than are kept for the former
+`per_user`                         never
+root, as many as it likes          any place is free
+=================================  ==================================================
+
+So one user who takes as many places as possible leaves room for the others, and all users together
+leave room for root.
+"""
 
 import asyncio
 import logging
@@ -6,11 +21,10 @@ import select
 import socket
 import struct
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-from appliance.protocol.connection_quota import ConnectionQuota
+from typing import Any, Final, NamedTuple
 
 _log = logging.getLogger(__name__)
 
@@ -18,6 +32,9 @@ _LAST_BYTES_S: Final = 30.0
 """For a client to take what was written to it before the end."""
 _LOOK_AGAIN_S: Final = 1.0
 _CHUNK_BYTES: Final = 4096
+ASSURED: Final = 4
+"""Enough for a person: a status, an operation that is followed, a look at its log."""
+_ROOT: Final = 0
 
 Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -34,12 +51,19 @@ class Bounds:
     """Connections of all."""
 
 
-def peer_of(writer: asyncio.StreamWriter) -> tuple[int, int, int]:
-    """Process, user and group at the other end when it connected (SO_PEERCRED, unix(7))."""
+class Peer(NamedTuple):
+    """Credentials of the process at the other end, as the kernel recorded them at connect time."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(writer: asyncio.StreamWriter) -> Peer:
+    """Return the credentials of the peer (SO_PEERCRED, unix(7))."""
     connection = writer.get_extra_info("socket")
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, gid = struct.unpack("3i", raw)
-    return pid, uid, gid
+    return Peer(*struct.unpack("3i", raw))
 
 
 async def serve_unix(
@@ -65,6 +89,40 @@ async def serve_unix(
         await server.serve_forever()
 
 
+class ConnectionQuota:
+    """The open connections by user id.
+
+    Args:
+        per_user: The most of one user.
+        total: The most of all; an eighth is kept for root, a quarter for users with few.
+    """
+
+    def __init__(self, *, per_user: int, total: int) -> None:
+        self._per_user = per_user
+        self._total = total
+        self._open: Counter[int] = Counter()
+
+    def admit(self, uid: int) -> bool:
+        """Count one more connection of a user; False: no place is free for it."""
+        free = self._total - self._open.total()
+        mine = self._open[uid]
+        if uid != _ROOT:
+            free -= self._total // 8
+            free -= self._total // 4 if mine >= ASSURED else 0
+        if free <= 0 or (uid != _ROOT and mine >= self._per_user):
+            return False
+        self._open[uid] += 1
+        return True
+
+    def leave(self, uid: int) -> int:
+        """Count one connection less; return how many the user still has."""
+        self._open[uid] -= 1
+        left = self._open[uid]
+        if left == 0:
+            del self._open[uid]
+        return left
+
+
 class _Admission:
     """Conversations for which there is a place."""
 
@@ -78,7 +136,7 @@ class _Admission:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Talk to a new client, or send it away."""
-        _, uid, _ = peer_of(writer)
+        uid = peer_of(writer).uid
         if not self._quota.admit(uid):
             if uid not in self._refused:
                 _log.warning("uid %d has too many connections: further ones are refused", uid)
