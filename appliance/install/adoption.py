@@ -24,14 +24,14 @@ from appliance.planning.units.drift import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """What became of the hand edits."""
+    """Outcome of an adoption of hand edits."""
 
     settled: frozenset[str] = frozenset()
     """Files that may be overwritten now."""
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By profile: what was set there."""
+    """By profile: the settings written there."""
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By file: why nothing of it was adopted."""
+    """By file: reasons why nothing of it was adopted."""
     originals: Mapping[Path, str] = field(default_factory=dict)
     """The text of each profile that was changed."""
 
@@ -44,7 +44,7 @@ def adopt(
     profiles_dir: Path,
     dry_run: bool,
 ) -> Adopted:
-    """Keep every hand edit that a profile can express, wholly or not at all per profile.
+    """Write every hand edit that a profile can express into it, wholly or not at all per profile.
 
     Raises:
         StoreError: a profile cannot be read or written.
@@ -82,30 +82,30 @@ def adopt(
     )
 
 
-def take_back(what: Adopted, errors: Mapping[str, str]) -> Adopted:
-    """`what` without the profiles that are not valid any more; their old text is put back.
+def revert_invalid(outcome: Adopted, errors: Mapping[str, str]) -> Adopted:
+    """Restore the profiles that an adoption made invalid; returns the adoption without them.
 
     Raises:
         StoreError: a profile cannot be written.
     """
-    bad = what.settings.keys() & errors.keys()
-    for path, text in what.originals.items():
+    bad = outcome.settings.keys() & errors.keys()
+    for path, text in outcome.originals.items():
         if path.stem in bad:
             write_file(path, text, like=path.stat())
-    files = {file for file in what.settled if owner_of(file) in bad}
+    files = {file for file in outcome.settled if owner_of(file) in bad}
     reasons = {file: (errors[owner_of(file) or ""],) for file in files}
     return Adopted(
-        settled=what.settled - files,
-        settings={name: s for name, s in what.settings.items() if name not in bad},
-        refused=dict(what.refused) | reasons,
-        originals={p: text for p, text in what.originals.items() if p.stem not in bad},
+        settled=outcome.settled - files,
+        settings={name: s for name, s in outcome.settings.items() if name not in bad},
+        refused=dict(outcome.refused) | reasons,
+        originals={p: text for p, text in outcome.originals.items() if p.stem not in bad},
     )
 
 
 def _adoption(
     spec: UnitSpec, drifts: Sequence[Drift], installed: Installed, layout: Layout
 ) -> Adoption:
-    """What the unit's own edit and its drop-ins, in systemd's order, come to."""
+    """Return the sum of the unit's own edit and its drop-ins, in systemd's order."""
     unit = unit_of(spec.applied.name)
     base = installed.last_written.get(unit) or render([spec], [], layout)[unit]
     edited = installed.files.get(unit) or base
@@ -116,7 +116,7 @@ def _adoption(
 
 
 def _written(found: Adoption, path: Path, text: str) -> Adoption:
-    """`found` once it is in the profile; refused when the profile cannot take it."""
+    """Write `found` into the profile; returns it, or a refusal when the profile cannot hold it."""
     try:
         changed = adopted(text, found, path.name)
     except ProfileError as error:

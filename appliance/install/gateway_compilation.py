@@ -1,4 +1,4 @@
-"""What `appliance apply` makes of the gateway's settings, and what it refuses."""
+"""Compilation of the gateway's settings: what `appliance apply` installs, and what it refuses."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,44 +14,45 @@ from appliance.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
-    """The gateway as it may be installed."""
+class CompiledGateway:
+    """Gateway settings as they may be installed."""
 
     spec: GatewaySpec
     errors: tuple[str, ...] = ()
-    """Why other machines are not served although the settings say so."""
+    """Reasons why other machines are not served although the settings say so."""
     warnings: tuple[str, ...] = ()
 
 
-def front(settings: Settings) -> Front:
-    """What the settings may become on this box now: beyond loopback only with keys.
+def compile_gateway(settings: Settings) -> CompiledGateway:
+    """Compile the gateway's settings for this box as it is now.
 
-    A certificate that cannot be used closes what lies beyond loopback too: never in the clear.
+    Beyond loopback it listens only when a key exists, and never in the clear: a certificate that
+    cannot be used closes those addresses too.
     """
-    wished = settings.gateway.compiled(
+    wanted = settings.gateway.compiled(
         state_dir=settings.state_dir,
         request_socket=settings.request_socket,
         log_level=settings.log_level,
     )
     errors: tuple[str, ...] = ()
-    if beyond := wished.beyond_loopback():
+    if beyond := wanted.beyond_loopback():
         errors = tuple(_obstacles(settings, beyond[0]))
     certificate, key = settings.gateway.tls_certificate, settings.gateway.tls_key
     closed = bool(errors)
-    return Front(
+    return CompiledGateway(
         spec=GatewaySpec(
-            configuration=wished.on_loopback() if closed else wished,
+            configuration=wanted.on_loopback() if closed else wanted,
             certificate="" if closed else certificate or "",
             certificate_key="" if closed else key or "",
             source=SETTINGS_FILE,
         ),
         errors=errors,
-        warnings=tuple(_warnings(settings, wanted=wished.keys_always)),
+        warnings=tuple(_warnings(settings, needed=wanted.keys_always)),
     )
 
 
 def engine_key_warnings(catalogue: Catalogue) -> Iterator[str]:
-    """A sentence for each profile whose engine's key cannot be handed over."""
+    """Yield a sentence for each profile whose engine's key cannot be handed over."""
     for name, applied in sorted(catalogue.items()):
         file = applied.handling.engine_key_file
         if file is not None and (problem := secret_problem(Path(file))):
@@ -71,8 +72,8 @@ def _obstacles(settings: Settings, place: str) -> Iterator[str]:
         yield f"the gateway stays on this machine: {problem}"
 
 
-def _warnings(settings: Settings, *, wanted: bool) -> Iterator[str]:
-    if wanted and not _any_key(settings):
+def _warnings(settings: Settings, *, needed: bool) -> Iterator[str]:
+    if needed and not _any_key(settings):
         yield 'nobody can use the gateway: gateway.require_keys is "always", and there is no key yet'
     key = settings.gateway.tls_key
     if key is not None and Path(key).exists() and (problem := secret_problem(Path(key))):

@@ -1,7 +1,7 @@
-"""The profiles of a box, as what their units are made from."""
+"""Profiles of a box, loaded and compiled to the specs of their units."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,19 +17,16 @@ from appliance.planning.units.specs import spec_of
 from appliance.settings import Settings
 
 _MOST_THREADS: Final = 8
-"""More help no small model."""
+"""Of an embedded engine: more do not speed up a small model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The profiles directory, compiled."""
+    """Compiled profiles, and the errors of those that cannot be compiled."""
 
     specs: tuple[UnitSpec, ...]
     errors: Mapping[str, str] = field(default_factory=dict)
     """Messages by profile name (the stem of the file)."""
-
-
-Load = Callable[[], Loaded]
 
 
 def load_specs(settings: Settings) -> Loaded:
@@ -53,7 +50,7 @@ def load_specs(settings: Settings) -> Loaded:
 
 
 def renderable(loaded: Loaded, layout: Layout) -> Loaded:
-    """`loaded` with the profiles that no unit can be made from among the errors."""
+    """Return `loaded` with the profiles that no unit can be made from moved to the errors."""
     problems = {s.applied.name: text for s in loaded.specs if (text := problem(s, layout))}
     return Loaded(
         specs=tuple(s for s in loaded.specs if s.applied.name not in problems),
@@ -62,7 +59,7 @@ def renderable(loaded: Loaded, layout: Layout) -> Loaded:
 
 
 def context_of(settings: Settings) -> LaunchContext:
-    """What a launch depends on, here."""
+    """Return what a launch depends on, on this box."""
     return LaunchContext(
         prefix=str(settings.prefix),
         cache_root=CACHE_DIR,
@@ -72,7 +69,7 @@ def context_of(settings: Settings) -> LaunchContext:
 
 
 def layout_of(settings: Settings, systemd: int) -> Layout:
-    """What units are rendered for, here; `systemd`: its major version, 0 when unknown."""
+    """Return what units are rendered for; `systemd`: its major version, 0 when unknown."""
     return Layout(
         prefix=str(settings.prefix),
         version=__version__,

@@ -11,8 +11,9 @@ from typing import Any, Final, cast
 
 from appliance import __version__
 from appliance.adapters.key_file import FileKeys
+from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.status_screens import show_status
-from appliance.cli.terminal import Terminal
+from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.gateway import EngineLoad, Key
 from appliance.domain.memory import (
     DeviceMemory,
@@ -27,7 +28,7 @@ from appliance.domain.need import Estimate, Peak
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Applied, Mark, Need
-from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.apply import ApplyOptions
 from appliance.settings import load_settings
 from appliance.supervisor.memory_sampler import LedgerKeeper
 from appliance.supervisor.ownership import Request, Supervisor
@@ -96,12 +97,16 @@ def apply(settings: Path, manager: FakeManager, *words: str) -> Output:
         dry_run="--dry-run" in words,
         adopt="--adopt-changes" in words,
         discard="--discard" in words,
+    )
+    status = apply_profiles(
+        load_settings(settings, {}),
+        options,
+        Streams(out=Terminal(out), err=Terminal(err)),
         as_json="--json" in words,
+        manager=manager,
+        euid=0,
     )
-    status = run_apply(
-        load_settings(settings, {}), options, manager=manager, euid=0, out=out, err=err
-    )
-    return Output(status=int(status), out=out.getvalue(), err=err.getvalue())
+    return Output(status=status, out=out.getvalue(), err=err.getvalue())
 
 
 def add_key(state: Path) -> None:

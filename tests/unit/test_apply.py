@@ -14,6 +14,8 @@ import pytest
 from appliance.adapters.applied.documents import copy_of
 from appliance.adapters.applied.gateway_file import GATEWAY_FILE
 from appliance.adapters.applied.manifest import MANIFEST, read_manifest
+from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.names import unit_of
 from appliance.install.apply import ApplyOptions, run_apply
 from appliance.install.profile_specs import layout_of, load_specs
@@ -82,9 +84,14 @@ class Box:
         """One apply; its texts are in `out` and `err`."""
         self.manager.calls.clear()
         out, err = io.StringIO(), io.StringIO()
-        options = ApplyOptions(dry_run=dry_run, adopt=adopt, discard=discard, as_json=as_json)
-        status = run_apply(
-            self.settings, options, manager=self.manager, euid=euid, out=out, err=err
+        options = ApplyOptions(dry_run=dry_run, adopt=adopt, discard=discard)
+        status = apply_profiles(
+            self.settings,
+            options,
+            Streams(out=Terminal(out), err=Terminal(err)),
+            as_json=as_json,
+            manager=self.manager,
+            euid=euid,
         )
         self.out, self.err = out.getvalue(), err.getvalue()
         return status
@@ -115,6 +122,17 @@ def test_the_first_apply_installs_everything(box: Box) -> None:
     copies = {p.name for p in (box.settings.applied_dir / "units").iterdir()}
     assert copies == {unit_of("a"), unit_of("b"), "50-appliance.rules"}
     assert box.unit("a").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_use_case_returns_a_report_and_prints_nothing(
+    box: Box, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What became of an apply is in its report; only the command writes to its streams."""
+    box.profile("a")
+    report = run_apply(box.settings, ApplyOptions(), manager=box.manager, euid=0)
+    assert list(report.plan.catalogue) == ["a"]
+    assert report.reloaded
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_second_apply_touches_nothing(box: Box) -> None:

@@ -8,8 +8,10 @@ import pytest
 from appliance.adapters.applied.gateway_file import recover_configuration
 from appliance.adapters.files.secret import certificate_problem, secret_problem
 from appliance.adapters.key_file import FileKeys
+from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.gateway import Configuration, Key
-from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.apply import ApplyOptions
 from appliance.planning.units.gateway_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
 from appliance.protocol.control import Exit
 from appliance.settings import load_settings
@@ -52,13 +54,13 @@ class Box:
         file.write_text("\n".join([*lines, "[gateway]", gateway]))
         self.manager.calls.clear()
         out, err = io.StringIO(), io.StringIO()
-        status = run_apply(
+        status = apply_profiles(
             load_settings(file, {}),
-            ApplyOptions(as_json=as_json, **options),
+            ApplyOptions(**options),
+            Streams(out=Terminal(out), err=Terminal(err)),
+            as_json=as_json,
             manager=self.manager,
             euid=0,
-            out=out,
-            err=err,
         )
         self.out, self.err = out.getvalue(), err.getvalue()
         return status

@@ -2,17 +2,15 @@
 
 from argparse import Namespace
 
+from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams
-from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.apply import ApplyOptions
 from appliance.settings import load_settings
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
     """Install units for the profiles, or say what would change."""
     options = ApplyOptions(
-        dry_run=arguments.dry_run,
-        adopt=arguments.adopt_changes,
-        discard=arguments.discard,
-        as_json=arguments.json,
+        dry_run=arguments.dry_run, adopt=arguments.adopt_changes, discard=arguments.discard
     )
-    return int(run_apply(load_settings(), options, out=streams.out.stream, err=streams.err.stream))
+    return apply_profiles(load_settings(), options, streams, as_json=arguments.json)

@@ -20,11 +20,12 @@ from typing import Final
 from appliance.adapters.files.durable import read_regular, write_file
 from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.domain.errors import UnknownProfileError
 from appliance.domain.names import is_profile_name
-from appliance.install.apply import ApplyOptions, run_apply
+from appliance.install.apply import ApplyOptions
 from appliance.install.profile_specs import layout_of, load_specs, renderable
 from appliance.planning.wording import no_such_profile
 from appliance.protocol.control import Exit
@@ -55,14 +56,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
         if read_regular(path) != before:
             raise _kept(copy, f"{path} was changed by somebody else meanwhile")
         write_file(path, after, like=path.stat())
-    return int(
-        run_apply(
-            settings,
-            ApplyOptions(as_json=arguments.json),
-            out=streams.out.stream,
-            err=streams.err.stream,
-        )
-    )
+    return apply_profiles(settings, ApplyOptions(), streams, as_json=arguments.json)
 
 
 def _profile_path(settings: Settings, name: str) -> Path:

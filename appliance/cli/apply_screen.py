@@ -1,39 +1,67 @@
-"""What an apply did, or would do, for people and for programs."""
+"""Screen and JSON document of an apply: what changed, or would, and its exit status."""
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.planning.units.apply_plan import Action, ApplyPlan, Step
+from appliance.adapters.systemd.unit_store import ApplyBusyError
+from appliance.cli.terminal import Streams
+from appliance.domain.errors import ApplianceError, PermissionDeniedError
+from appliance.install.apply import (
+    ApplyOptions,
+    ApplyReport,
+    NoProfilesDirectoryError,
+    ServiceManager,
+    run_apply,
+)
+from appliance.planning.units.apply_plan import Action, Step
 from appliance.planning.units.drift import Drift, Kind
 from appliance.protocol.control import Exit
+from appliance.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyReport:
-    """The outcome of one apply."""
+def apply_profiles(
+    settings: Settings,
+    options: ApplyOptions,
+    streams: Streams,
+    *,
+    as_json: bool = False,
+    manager: ServiceManager | None = None,
+    euid: int | None = None,
+) -> int:
+    """Apply, show what became of it, and return the exit status."""
+    out, err = streams.out.stream, streams.err.stream
+    try:
+        report = run_apply(settings, options, manager=manager, euid=euid)
+    except ApplianceError as error:
+        err.write(f"{error}\n")
+        return _status_of_error(error)
+    err.writelines(f"{message}\n" for message in (*report.warnings, *report.errors))
+    out.write(json.dumps(as_document(report)) + "\n" if as_json else as_text(report))
+    if not report.plan.catalogue and not report.errors and not as_json:
+        where = settings.profiles_dir
+        out.write(f"no profile in {where} yet: put one there, then appliance apply\n")
+    return exit_status(report)
 
-    plan: ApplyPlan
-    errors: tuple[str, ...] = ()
-    """What is wrong with profiles, a complete message each."""
-    warnings: tuple[str, ...] = ()
-    """What was wrong and has been put right."""
-    adopted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By profile: what a hand edit became there."""
-    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By file: why its hand edit cannot be adopted."""
-    reloaded: bool = False
-    dry_run: bool = False
-    gateway_changed: bool = False
-    """The gateway is configured otherwise than before."""
 
-    @property
-    def exit(self) -> Exit:
-        """78 for a wrong profile, 1 for hand edits that are left, else 0."""
-        if self.errors:
+def _status_of_error(error: ApplianceError) -> int:
+    match error:
+        case PermissionDeniedError():
+            return Exit.PERMISSION
+        case NoProfilesDirectoryError():
             return Exit.CONFIG
-        left = any(d.kind is not Kind.SHARED for d in self.plan.drift)
-        return Exit.FAILED if left else Exit.OK
+        case ApplyBusyError():
+            return Exit.BUSY
+        case _:
+            return Exit.FAILED
+
+
+def exit_status(report: ApplyReport) -> Exit:
+    """78 for a wrong profile, 1 for hand edits that are left, else 0."""
+    if report.errors:
+        return Exit.CONFIG
+    left = any(d.kind is not Kind.SHARED for d in report.plan.drift)
+    return Exit.FAILED if left else Exit.OK
 
 
 _WHAT: Final[Mapping[Kind, str]] = {
@@ -46,7 +74,7 @@ _WHAT: Final[Mapping[Kind, str]] = {
 
 
 def as_text(report: ApplyReport) -> str:
-    """The report in lines; profile errors are not part of it."""
+    """Return the report in lines; profile errors are not part of it."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
@@ -100,7 +128,7 @@ def _summary(report: ApplyReport) -> str:
 
 
 def as_document(report: ApplyReport) -> Mapping[str, object]:
-    """The report as JSON values."""
+    """Return the report as JSON values."""
     plan = report.plan
     return {
         "dry_run": report.dry_run,
@@ -124,5 +152,5 @@ def as_document(report: ApplyReport) -> Mapping[str, object]:
         "restart": list(plan.restart),
         "gateway_changed": report.gateway_changed,
         "reloaded": report.reloaded,
-        "exit": int(report.exit),
+        "exit": int(exit_status(report)),
     }
