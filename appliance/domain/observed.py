@@ -53,6 +53,26 @@ class ObservedUnit:
         return self.active is ActiveState.ACTIVATING and self.sub.startswith("auto-restart")
 
     @property
+    def ended_cleanly(self) -> bool:
+        """Whether its process ended by itself in a way that systemd calls clean.
+
+        systemd restarts nothing that was stopped, so that what waits for its restart was not. Clean are
+        status 0 and SIGHUP, SIGINT, SIGTERM, SIGPIPE; before READY systemd calls them "protocol".
+        """
+        return self.result == "protocol" or (self.result == "success" and self.waits_to_restart)
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether systemd says that its main process failed or was killed."""
+        return self.result in {"exit-code", "signal", "core-dump"}
+
+    @property
+    def engine_ended(self) -> bool:
+        """Whether an engine ran and ended without having been stopped; a gate's failure is none."""
+        failed = self.exit_status != 0 and self.result not in {"success", "exec-condition"}
+        return failed or self.ended_cleanly
+
+    @property
     def serving(self) -> bool:
         """Up, by its own readiness notification."""
         return self.active in {ActiveState.ACTIVE, ActiveState.RELOADING}

@@ -28,7 +28,6 @@ from appliance.domain.operations import (
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.admission.preflight import Finding, Level, findings, refusal
 from appliance.planning.admission.run import run_findings
-from appliance.planning.ended import ended
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (
     Action,
@@ -48,6 +47,7 @@ from appliance.planning.switch.actions import (
     WarmUp,
 )
 from appliance.planning.switch.boot_choice import Writes, writes_of
+from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.next_action import next_action, reverse_operation
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.supervisor.event_feed import Feed
@@ -400,7 +400,7 @@ class Transaction:
             self._out.tickets.revoke()
         await self._out.store.finish(finished)
         self.feed.publish(
-            ended(
+            closing_event(
                 finished,
                 serving=observed.serving(),
                 committed=self._out.commitment.committed(),

@@ -25,9 +25,9 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission.findings import refuse
 from appliance.planning.admission.preflight import Finding
-from appliance.planning.ended import ended
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.boot_choice import writes_of
+from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Profiles
@@ -225,7 +225,7 @@ class Supervisor:
             return None
         observed = await self._out.units.observe(self._catalogue)
         committed = self._out.commitment.committed()
-        return ended(finished, serving=observed.serving(), committed=committed)
+        return closing_event(finished, serving=observed.serving(), committed=committed)
 
     def cancel(self) -> Transaction | None:
         """Roll the running operation back; None: none runs, or it is too late."""

@@ -23,7 +23,7 @@ JOURNAL: Final = "/run/appliance-supervisor/operation.json"
 NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
 """What a refusal has to say: who, or how much of what is missing."""
 NAMES_AN_ENDING: Final = re.compile(
-    r"exited with status \d+|ended by itself|killed by|crashed|no progress|failed too often|want of memory"
+    r"exited with status \d+|ended by itself|killed by|no progress|failed too often|ran out of memory"
 )
 ENDED_BY_SOMEBODY: Final = re.compile(
     r"^stopped by hand$|, then stopped$|: cancelled$|^not started since the supervisor began$"

@@ -51,8 +51,8 @@ def wait_restarting(fleet: Fleet) -> None:
         ("TERM", "ended by itself with status 0"),
         ("HUP", "ended by itself with signal 1"),
         ("USR2", "exited with status 1"),
-        ("KILL", "killed by a signal"),
-        ("ABRT", "killed by a signal"),
+        ("KILL", "was killed by signal 9"),
+        ("ABRT", "was killed by signal 6"),
     ],
 )
 def test_an_engine_that_ends_by_itself_is_started_again(

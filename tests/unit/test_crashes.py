@@ -3,8 +3,7 @@
 import pytest
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.planning.down import ending
-from appliance.planning.endings import clean_end, has_ended, why_down
+from appliance.planning.status.outcome_text import end_text, start_failure_text
 from appliance.planning.status.summary import crashes
 
 STATUS_0 = ObservedUnit(active=ActiveState.ACTIVATING, sub="auto-restart")
@@ -38,11 +37,11 @@ def test_a_clean_end_that_nobody_asked_for_is_a_crash(
     unit: ObservedUnit, words: str | None
 ) -> None:
     """What waits for its restart was not stopped: its end is told, and not called a stop."""
-    assert clean_end(unit) == words
-    assert has_ended(unit) is (words is not None or unit is STATUS_3)
+    assert unit.ended_cleanly is (words is not None)
+    assert unit.engine_ended is (words is not None or unit is STATUS_3)
     if words is not None:
-        assert ending(unit) == words
-        assert why_down(unit, "an old refusal") == f"the engine {words}"
+        assert end_text(unit) == words
+        assert start_failure_text(unit, "an old refusal") == f"the engine {words}"
 
 
 def test_a_crash_is_told_once() -> None:

@@ -132,7 +132,7 @@ def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) ->
             status({"genesis": RESTARTING, "embedder": UP}, "genesis"),
             "degraded",
             1,
-            "genesis is committed but restarting (killed by a signal)",
+            "genesis is committed but restarting (was killed by signal 9)",
         ),
         (status({"genesis": LOADING}, "genesis"), "nothing", 3, "appliance wait genesis"),
         (status({"genesis": STOPPED}, "genesis"), "nothing", 3, "(stopped by hand)"),
@@ -325,7 +325,7 @@ def test_an_empty_box_says_how_to_begin() -> None:
         (status({}, "genesis", last_operation={**STOP, "kind": "start"}), "not started since"),
         (
             status({"genesis": ObservedUnit(result="timeout")}, "genesis"),
-            "showed no progress in time, then stopped",
+            "made no progress until the deadline, then stopped",
         ),
         (
             status(
@@ -340,7 +340,7 @@ def test_an_empty_box_says_how_to_begin() -> None:
                 "genesis",
                 refusals={"aeon": "held by ana"},
             ),
-            "evicted by aeon, which the gate refused",
+            "evicted by aeon, which was refused by the gate",
         ),
         (status({"genesis": STOPPED, "aeon": UP}, "genesis"), None),
         (status({"genesis": STOPPED}, "genesis", hold=FOREVER), None),
@@ -354,7 +354,7 @@ def test_an_empty_box_says_how_to_begin() -> None:
         (status({"genesis": ObservedUnit(loaded=False)}), "its unit is missing"),
         (status({}, refusals={"genesis": "gpu-all is held by aeon"}), "gpu-all is held by aeon"),
         (status({"genesis": UP}, refusals={"genesis": "an old one"}), None),
-        (status({"genesis": ObservedUnit(result="exec-condition")}), "the gate refused it"),
+        (status({"genesis": ObservedUnit(result="exec-condition")}), "was refused by the gate"),
         (
             status(
                 {"genesis": ObservedUnit(active=ActiveState.FAILED, result="protocol")},

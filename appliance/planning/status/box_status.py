@@ -24,7 +24,6 @@ from appliance.domain.names import RUN_UNIT, is_profile_name
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
-from appliance.planning.down import ending, lost, why_stopped
 from appliance.planning.status.document import (
     ENDED_BADLY,
     GatewayRow,
@@ -37,6 +36,7 @@ from appliance.planning.status.document import (
     SupervisorRow,
     Verdict,
 )
+from appliance.planning.status.outcome_text import end_text, rival_end_text, stop_text
 from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.switch.goals import in_the_way
 from appliance.planning.switch.repair import evicted_in_vain
@@ -253,8 +253,8 @@ def _why_missed(
 ) -> str | None:
     """Why a committed profile that nothing keeps from running is stopped; `rival` evicted it."""
     if rival is not None:
-        return f"evicted by {rival}, which {lost(observed.unit(rival))}"
-    return why_stopped(name, observed.unit(name), last, watched=watched, held=held)
+        return f"evicted by {rival}, which {rival_end_text(observed.unit(rival))}"
+    return stop_text(name, observed.unit(name), last, watched=watched, held=held)
 
 
 def _claim_words(claim: Claim) -> list[str]:
@@ -272,7 +272,7 @@ def _note(
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
     if state in ENDED_BADLY:
-        return refusal or ending(unit)
+        return refusal or end_text(unit)
     if state == "stopped" and missed:
         return missed
     if changed:

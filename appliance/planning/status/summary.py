@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
-from appliance.planning.down import ending
-from appliance.planning.endings import has_ended
+from appliance.planning.status.outcome_text import end_text
 
 
 def described(operation: Operation) -> str:
@@ -33,9 +32,9 @@ def summary(observed: Observed, committed: Sequence[str], operation: Operation |
 def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
     """A sentence for every engine that has ended by itself between two looks, sorted by profile."""
     return tuple(
-        f"{name} crashed ({ending(unit)}): systemd starts it again"
+        f"{name} crashed ({end_text(unit)}): systemd starts it again"
         for name, unit in sorted(after.units.items())
-        if unit.waits_to_restart and has_ended(unit) and not before.unit(name).waits_to_restart
+        if unit.waits_to_restart and unit.engine_ended and not before.unit(name).waits_to_restart
     )
 
 

@@ -19,7 +19,7 @@ from appliance.domain.claims import Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
 from appliance.domain.operations import PHASE_ORDER, Cause, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Catalogue
-from appliance.planning.endings import has_ended, why_down
+from appliance.planning.status.outcome_text import start_failure_text
 from appliance.planning.switch.actions import (
     Action,
     BeginRollback,
@@ -231,7 +231,7 @@ def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Pha
     if steps.failure or _is_reached(Phase.START, operation.phase):
         return None
     units = map(observed.unit, steps.started)
-    return Phase.START if any(has_ended(u) for u in units if not u.serving) else None
+    return Phase.START if any(u.engine_ended for u in units if not u.serving) else None
 
 
 def _is_reached(phase: Phase, present: Phase) -> bool:
@@ -246,7 +246,7 @@ def _start_failure(
         if name not in steps.started or unit.serving:
             continue
         if unit.waits_to_restart or not _is_coming_up(unit):
-            return f"{name} did not start: {why_down(unit, refusals.get(name, ''))}"
+            return f"{name} did not start: {start_failure_text(unit, refusals.get(name, ''))}"
     return ""
 
 

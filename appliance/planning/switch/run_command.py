@@ -12,7 +12,7 @@ idle again            it is over, or was not begun: what was stopped comes back
 
 from appliance.domain.observed import Observed, ObservedUnit, RunReport
 from appliance.domain.operations import Kind, Operation, Phase
-from appliance.planning.endings import ENDED_BY
+from appliance.planning.status.outcome_text import end_text
 from appliance.planning.switch.actions import (
     Action,
     BeginRestore,
@@ -54,8 +54,8 @@ def run_command(
 
 def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
     # A launcher that ended badly left no report; what is there is an earlier one's.
-    if unit.result in ENDED_BY:
-        return BeginRollback(f"the command's launcher {ENDED_BY[unit.result]} {unit.exit_status}")
+    if unit.ended_badly:
+        return BeginRollback(f"the command's launcher {end_text(unit)}")
     if report is None or report.operation not in {None, operation.id}:
         return BeginRollback("the command's launcher has not said how it ended")
     return (

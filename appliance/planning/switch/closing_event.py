@@ -1,4 +1,4 @@
-"""What is told about an operation that is over."""
+"""Closing event of an operation, and the exit status that follows from how it ended."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from appliance.domain.operations import Finished, Goal, Kind, Outcome
 from appliance.protocol.control import Exit
 
 
-def ended(
+def closing_event(
     finished: Finished,
     *,
     serving: Sequence[str],
     committed: Sequence[str],
     log: Sequence[str] = (),
 ) -> Ended:
-    """The closing event of an operation.
+    """Return the event that closes the conversation about an operation.
 
     Args:
         finished: Its row.

@@ -1,0 +1,91 @@
+"""Texts for people about how a unit, a start or an operation ended."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from appliance.domain.observed import ActiveState, ObservedUnit
+from appliance.domain.operations import Kind, Outcome
+
+_ENDED: Final[Mapping[str, str]] = {
+    "core-dump": "was killed by {signal}",
+    "exec-condition": "was refused by the gate",
+    "exit-code": "exited with status {status}",
+    "oom-kill": "ran out of memory",
+    "signal": "was killed by {signal}",
+    "start-limit-hit": "failed too often",
+    "success": "was stopped by hand",
+    "timeout": "made no progress until the deadline",
+    "watchdog": "stopped answering its watchdog",
+}
+"""By systemd's result of a run (Result of systemd.service(5)), to follow what has ended."""
+_BY_GATE: Final = frozenset({"exec-condition", "exit-code", "success"})
+"""Results of a run that the gate ended, if no engine has left an exit status."""
+_BY_SILENT_GATE: Final = frozenset({"core-dump", "exit-code", "signal"})
+"""Results of a run whose gate failed, likewise."""
+_OF_ENGINE: Final = frozenset(
+    {"core-dump", "exit-code", "oom-kill", "signal", "timeout", "watchdog"}
+)
+_BY_HAND: Final = "stopped by hand"
+_STOPPING: Final = frozenset({Kind.STOP, Kind.HOLD})
+_NO_FAILURE: Final = frozenset({Outcome.DONE, Outcome.SUPERSEDED, Outcome.INTERRUPTED})
+
+
+def end_text(unit: ObservedUnit) -> str:
+    """How a unit ended, to follow its name: ``exited with status 3``."""
+    status = unit.exit_status
+    if unit.ended_cleanly:
+        return f"ended by itself with {f'signal {status}' if status else 'status 0'}"
+    text = _ENDED.get(unit.result, f"ended with {unit.result}")
+    return text.format(status=status, signal=f"signal {status}" if status else "a signal")
+
+
+def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
+    """Why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
+    said = f" ({unit.status_text})" if unit.status_text else ""
+    if not unit.exit_status and not unit.ended_cleanly:
+        if refusal and unit.result in _BY_GATE:
+            return refusal
+        if unit.result in _BY_SILENT_GATE:
+            return f"the gate ended without a verdict{said}"
+    is_engine = unit.ended_cleanly or unit.result in _OF_ENGINE
+    return f"{'the engine' if is_engine else 'it'} {end_text(unit)}{said}"
+
+
+def rival_end_text(rival: ObservedUnit) -> str:
+    """How a rival was lost that had evicted another profile, to follow its name and ``which``."""
+    return end_text(rival) if rival.active is ActiveState.FAILED else "was refused by the gate"
+
+
+def stop_text(
+    name: str,
+    unit: ObservedUnit,
+    last: Mapping[str, object] | None,
+    *,
+    watched: bool,
+    held: bool = False,
+) -> str | None:
+    """Why a committed profile that nothing keeps from running is stopped; None: not known.
+
+    systemd forgets a stopped unit once nobody watches it, so what the last operation did to it
+    and what the supervisor has seen have to be put together.
+
+    Args:
+        name: The profile.
+        unit: Its unit.
+        last: The row of the last operation; None: there was none.
+        watched: The supervisor watches the unit.
+        held: A hold that is over has stopped it: only a repair that failed since explains it.
+    """
+    target = None if last is None else last.get("target")
+    if last is not None and isinstance(target, (list, tuple)) and (not target or name in target):
+        if last.get("outcome") not in _NO_FAILURE:
+            return f"{last.get('kind')} {last.get('outcome')}: {last.get('message')}"
+        if last.get("kind") in _STOPPING and not held:
+            return _BY_HAND
+    if held:
+        return None
+    if unit.result != "success":
+        return f"{end_text(unit)}, then stopped"
+    if unit.since_unix_s > 0:
+        return _BY_HAND
+    return "not started since the supervisor began" if watched else None
