@@ -7,6 +7,7 @@ subject       what is pinned, in ``stored/SUBJECT``
 ``changes``   its report, and the lines that differ, after each of many changes
 ``status``    the status document and its screen, for a box in each of many states
 ``cli``       status, stdout and stderr of every verb, as text and with ``--json``
+``cli-…``     the same of the verbs of root
 ============  ==========================================================================
 
 `appliance_code` is the only module here that imports the program, so that pins outlive moves and

@@ -12,6 +12,8 @@ from typing import Any, Final, cast
 from appliance import __version__
 from appliance.adapters.key_file import FileKeys
 from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.grammar import VERBS as _VERBS
+from appliance.cli.main import main
 from appliance.cli.status_screens import show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.gateway import EngineLoad, Key
@@ -30,8 +32,9 @@ from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation
 from appliance.domain.profile import Applied, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.settings import load_settings
+from appliance.supervisor.control_server import ControlServer
 from appliance.supervisor.memory_sampler import LedgerKeeper
-from appliance.supervisor.ownership import Request, Supervisor
+from appliance.supervisor.ownership import Request, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.outside import FakeOutside
@@ -41,6 +44,7 @@ from tests.fakes.service_manager import FakeManager
 __all__ = [
     "FOREVER",
     "SHARED_THREADS",
+    "VERBS",
     "VERSION",
     "ActiveState",
     "Applied",
@@ -69,12 +73,15 @@ __all__ = [
     "Supervised",
     "add_key",
     "apply",
+    "phase_of",
+    "run_cli",
     "screen",
     "supervised",
     "unit_of",
 ]
 
 VERSION: Final = __version__
+VERBS: Final = frozenset(verb.name for verb in _VERBS)
 SHARED_THREADS: Final = min(os.cpu_count() or 1, 8)
 """Threads of an embedded engine whose profile does not say: this machine's."""
 _LOOK_EVERY_S: Final = 2.0
@@ -117,15 +124,33 @@ def add_key(state: Path) -> None:
 # --- a box with a supervisor --------------------------------------------------------------
 
 
+class AskedSupervisor(Supervisor):
+    """A supervisor that remembers being asked what runs."""
+
+    was_asked = False
+
+    def current(self) -> Running | None:
+        """As every supervisor."""
+        self.was_asked = True
+        return super().current()
+
+
+def phase_of(supervisor: Supervisor) -> Phase | None:
+    """Where the running operation is; None: none runs. It is not asked for it."""
+    running = Supervisor.current(supervisor)
+    return None if running is None else running.transaction.operation.phase
+
+
 @dataclass(slots=True, kw_only=True)
 class Supervised:
     """A supervisor on a box in virtual time, with all that its process runs beside it."""
 
     outside: FakeOutside
     profiles: FakeProfiles
-    supervisor: Supervisor
+    supervisor: AskedSupervisor
     stalls: StallWatch
     status: BoxStatus
+    server: ControlServer
     gateway_damage: str | None = None
 
     async def document(self) -> dict[str, Any]:
@@ -134,16 +159,34 @@ class Supervised:
 
 
 @asynccontextmanager
-async def supervised(outside: FakeOutside, profiles: FakeProfiles) -> AsyncIterator[Supervised]:
-    """A running supervisor on `outside`; time passes only in `FakeUnits.drive`."""
+async def supervised(
+    outside: FakeOutside, profiles: FakeProfiles, keys: Path = Path("/nonexistent")
+) -> AsyncIterator[Supervised]:
+    """A running supervisor on `outside`; time passes only in `FakeUnits.drive`.
+
+    Args:
+        outside: The box.
+        profiles: What is applied.
+        keys: Directory for inference keys.
+    """
     outside.units.is_driven = True
     ports = outside.ports()
-    supervisor = Supervisor(ports, profiles, look_every_s=_LOOK_EVERY_S, on_look=lambda _line: None)
+    supervisor = AskedSupervisor(
+        ports, profiles, look_every_s=_LOOK_EVERY_S, on_look=lambda _line: None
+    )
     ledger = LedgerKeeper(ports, supervisor.last_look, every_s=_SAMPLE_EVERY_S)
     stalls = StallWatch(ports, supervisor.last_look)
     status = BoxStatus(supervisor, ledger, ports, lambda: box.gateway_damage, stalls.stalls)
+    server = ControlServer(
+        supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=outside.clock.unix_s
+    )
     box = Supervised(
-        outside=outside, profiles=profiles, supervisor=supervisor, stalls=stalls, status=status
+        outside=outside,
+        profiles=profiles,
+        supervisor=supervisor,
+        stalls=stalls,
+        status=status,
+        server=server,
     )
     tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(ledger.run())]
     try:
@@ -159,3 +202,11 @@ def screen(document: Mapping[str, Any], now_unix_s: float) -> str:
     out = io.StringIO()
     show_status(cast("Any", document), Terminal(stream=out), now=now_unix_s)
     return out.getvalue()
+
+
+def run_cli(*words: str) -> int:
+    """Run the command ``appliance`` in this process, on `sys.stdout` and `sys.stderr`."""
+    try:
+        return main(words)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else -1

@@ -1,0 +1,466 @@
+"""Scripts for the command line: commands, and what is done to the box between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.pins.appliance_code import ActiveState, ObservedUnit, Phase
+from tests.pins.town import Town
+
+Step = str | Callable[[Town], None]
+"""A command without the program's name, or something done to the box.
+
+Before a command ``~`` means: as text alone. ``<`` means: only the last line of each stream counts, because
+how many came before depends on the machine.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Commands one after another on one box."""
+
+    steps: tuple[Step, ...]
+    committed: tuple[str, ...] = ("aeon",)
+
+
+SCRIPTS: Final[dict[str, Script]] = {}
+AS_ROOT: Final = {"apply", "edit"}
+"""Scripts whose commands tell others that they are not root."""
+
+
+def _script(name: str, *steps: Step, committed: tuple[str, ...] = ("aeon",)) -> None:
+    SCRIPTS[name] = Script(steps, committed)
+
+
+def _cold(*names: str) -> Step:
+    """These do not answer their first request."""
+    return lambda town: town.outside.backend.cold.update(names)
+
+
+def _warm(town: Town) -> None:
+    town.outside.backend.cold.clear()
+
+
+def _standing_in(phase: Phase | None, *, until_asked: bool = False) -> Step:
+    """Operations come to this phase and stay there, until somebody asks what runs."""
+
+    def stand(town: Town) -> None:
+        async def change() -> None:
+            town.stands_in, town.goes_on_when_asked = phase, until_asked
+            town.box.supervisor.was_asked = False
+            await town.rest()
+
+        town.within(change())
+
+    return stand
+
+
+def _supervisor_ends(town: Town) -> None:
+    town.end()
+    town.files.systemd_says(
+        aeon="ActiveState=active SubState=running MainPID=42",
+        supervisor="ActiveState=inactive",
+    )
+
+
+def _no_systemd(town: Town) -> None:
+    town.files.program("systemctl", "echo no bus >&2; exit 1")
+
+
+def _gives(name: str, unit: ObservedUnit) -> Step:
+    def give(town: Town) -> None:
+        town.outside.systemd.slots[name].unit = unit
+
+    return give
+
+
+def _disk_full(town: Town) -> None:
+    town.outside.commitment.full = True
+
+
+def _no_gateway(town: Town) -> None:
+    town.outside.gateway.away = True
+
+
+def _refused(name: str) -> Step:
+    def refuse(town: Town) -> None:
+        town.outside.systemd.behaviour[name].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
+
+    return refuse
+
+
+def _nothing_applied(town: Town) -> None:
+    town.profiles.applied = {}
+    town.files.install()
+
+
+def _file(path: str, text: str) -> Step:
+    def write(town: Town) -> None:
+        (town.files.root / path).write_text(text)
+
+    return write
+
+
+_COMMAND: Final = """\
+description = "a test"
+engine = "command"
+port = {port}
+gpus = []
+
+[command]
+argv = ["/usr/bin/true", "--port", "{{port}}"]
+"""
+_FAILED: Final = ObservedUnit(
+    active=ActiveState.FAILED, sub="failed", result="exit-code", exit_status=3
+)
+
+# --- operations -----------------------------------------------------------------------------
+
+_script(
+    "switch",
+    "switch genesis",
+    "switch genesis",
+    "switch aeon --no-wait",
+    "switch genesis --drain 5s",
+    "switch aeon --now",
+    "switch genesis --dry-run",
+    "switch mini",
+    _no_gateway,
+    "switch genesis",
+)
+_script(
+    "switch that fails",
+    "switch genisis",
+    "switch",
+    "switch genesis --drain never",
+    "switch genesis --timeout soon",
+    "switch genesis --nwo",
+    _cold("genesis"),
+    "switch genesis",
+    "switch genesis --no-rollback",
+    "start",
+    _cold("aeon"),
+    "switch genesis",
+    _warm,
+    _refused("genesis"),
+    "switch genesis",
+    _disk_full,
+    "switch genesis --dry-run",
+    "switch genesis",
+    "mark genesis retired",
+    "switch genesis",
+)
+_script(
+    "switch while another runs",
+    _standing_in(Phase.LOAD),
+    "<switch genesis --timeout 1s",
+    "switch genesis --no-wait",
+    "switch aeon",
+    "start mini",
+    "hold",
+    "run -- true",
+    "~status",
+    _standing_in(Phase.LOAD, until_asked=True),
+    "wait",
+    "wait",
+)
+_script(
+    "start",
+    "start mini",
+    "start mini embedder",
+    "start genesis",
+    "start nobody",
+    "start mini nobody",
+    "stop",
+    "start",
+    "start --dry-run",
+)
+_script("start that fails", _cold("mini"), "start mini", _refused("mini"), "start mini")
+_script(
+    "stop",
+    "stop mini",
+    "stop nobody",
+    "stop aeon --drain 1m",
+    "stop",
+    "start",
+    "stop --now",
+    lambda town: setattr(town.outside.systemd.behaviour["aeon"], "stops_badly", True),
+    "start",
+    "stop aeon",
+)
+_script(
+    "restart",
+    "restart",
+    "restart aeon --now",
+    "restart mini",
+    "restart nobody",
+    _cold("aeon"),
+    "restart aeon",
+)
+_script(
+    "hold",
+    "hold",
+    "hold",
+    "start",
+    "hold --for 2h --drain 0s",
+    "~status",
+    "switch genesis",
+    "hold --for ever",
+    _disk_full,
+    "hold",
+)
+_script(
+    "cancel",
+    "cancel",
+    _standing_in(Phase.LOAD, until_asked=True),
+    "switch genesis --no-wait",
+    "cancel",
+    _cold("aeon"),
+    _standing_in(Phase.LOAD, until_asked=True),
+    "switch genesis --no-wait",
+    "cancel",
+)
+_script(
+    "mark",
+    "mark genesis live",
+    "mark mini retired",
+    "mark aeon retired",
+    "mark nobody live",
+    "mark aeon lvie",
+    "mark aeon",
+    "~list",
+    "~list --all",
+)
+_script(
+    "wait",
+    "wait",
+    "wait --for serving",
+    "~wait --for idle",
+    "~wait aeon",
+    "~wait mini --for idle",
+    "wait nobody",
+    "wait genesis --timeout 1ms",
+    "wait aeon --for idle --timeout 1ms",
+    "wait --for ever",
+    _gives("mini", _FAILED),
+    "wait mini",
+    _supervisor_ends,
+    "~wait",
+    "~wait aeon --timeout 1ms",
+)
+_script("wait for nothing", "wait --for serving", committed=())
+
+
+def _ending(**how: int) -> Step:
+    """The next command is launched and ends like this."""
+    return lambda town: town.launch(**how)
+
+
+def _never_begun(town: Town) -> None:
+    town.outside.systemd.command.problem = "gpu-0 is held by process 4121 (python3)"
+
+
+_script(
+    "run",
+    _ending(exit=0),
+    "run -- python3 train.py",
+    _ending(exit=7),
+    "run --gpus 0,1 --drain 5s python3",
+    _ending(signal=15),
+    "run -- python3",
+    "stop",
+    _ending(exit=0),
+    "run -- python3",
+    "start",
+    _ending(exit=0),
+    _cold("aeon"),
+    "run -- python3",
+    _warm,
+    _never_begun,
+    "run -- python3",
+    "run",
+    "run --gpus x -- true",
+)
+
+# --- what is there --------------------------------------------------------------------------
+
+_script(
+    "status",
+    "status",
+    "status aeon",
+    "status genesis",
+    "status nobody",
+    "status --for",
+    "stop",
+    "~status",
+    _gives("mini", _FAILED),
+    "status mini",
+    _nothing_applied,
+    "status",
+)
+_script(
+    "list",
+    "~list",
+    "~ls",
+    "mark mini retired",
+    "~list --all",
+    "list --mark live",
+    "list --mark retired",
+    "list --mark no",
+    _nothing_applied,
+    "list",
+)
+_script(
+    "show",
+    _file("units/appliance-backend-aeon.service", "[Unit]\nDescription=aeon"),
+    _file("aeon.toml", "# its profile\n"),
+    "show aeon",
+    "show mini",
+    "show aeon --unit",
+    "show aeon --config",
+    "show mini --unit",
+    "show nobody",
+    "show",
+    "show aeon --unit --config",
+)
+_script(
+    "logs",
+    lambda town: town.files.program("journalctl", 'echo journalctl "$@"'),
+    "logs",
+    "logs aeon",
+    "logs aeon --since 10m -f",
+    "logs -n 5",
+    "logs nobody",
+    "logs -n x",
+)
+_script(
+    "version",
+    "version",
+    "version now",
+    _supervisor_ends,
+    "version",
+)
+_script(
+    "key",
+    "key ls",
+    "key add phone",
+    "key add laptop --may-switch --profiles aeon,genesis",
+    "key ls",
+    "key rm phone",
+    "key rm phone",
+    "key ls",
+    "key add",
+    "key ls phone",
+    "key rm laptop --may-switch",
+    "key add x --profiles nobody",
+    "key add x --profiles aeon,",
+    "key change",
+    _file("state/keys.json", "{"),
+    "key ls",
+)
+_script(
+    "completion",
+    "completion csh",
+)
+_script(
+    "grammar",
+    "swich genesis",
+    "status --jsn",
+)
+
+# --- without the supervisor, and with damage ------------------------------------------------
+
+_script(
+    "supervisor away",
+    _supervisor_ends,
+    "status",
+    "status aeon",
+    "list",
+    "show aeon",
+    "switch genesis",
+    "switch nobody",
+    "start",
+    "start aeon mini",
+    "stop aeon",
+    "restart aeon --now",
+    "hold",
+    "cancel",
+    "mark aeon live",
+    "key ls",
+    "run -- true",
+    _file("applied/manifest.json", "x"),
+    "status",
+    _file("applied/manifest.json.copy", "x"),
+    "status",
+    "switch genesis",
+    _no_systemd,
+    "status",
+)
+_script(
+    "settings",
+    "config path",
+    "config validate",
+    "config show",
+    "config change",
+    _file("appliance.toml", 'log_levle = "debug"\n[gateway]\nport = 80\n'),
+    "config validate",
+    "config show",
+    "profile validate",
+    "switch genesis",
+    _file("appliance.toml", "control_socket =\n"),
+    "config validate",
+    "status",
+    "switch genesis",
+)
+_script(
+    "profile",
+    "profile validate",
+    _file("profiles/a.toml", _COMMAND.format(port=9000)),
+    _file("profiles/b.toml", _COMMAND.format(port=9001)),
+    "profile validate",
+    "profile validate a",
+    "~profile render a",
+    "profile render nobody",
+    _file("profiles/b.toml", _COMMAND.format(port=9001).replace("gpus", "gpsu")),
+    "profile validate",
+    "profile validate b",
+    "profile render b",
+    "profile check",
+)
+_script(
+    "apply",
+    "apply --dry-run",
+    _file("profiles/a.toml", _COMMAND.format(port=9000)),
+    "apply --dry-run",
+    "apply",
+    "apply",
+    _file("profiles/a.toml", _COMMAND.format(port=8010)),
+    "apply",
+    "apply --discard --adopt-changes",
+    lambda town: (town.files.root / "profiles" / "a.toml").unlink(),
+    lambda town: (town.files.root / "profiles").rmdir(),
+    "apply",
+)
+
+
+def _editor(script: str) -> Step:
+    def set_up(town: Town) -> None:
+        town.files.program("an-editor", script)
+        town.more_environment |= {"EDITOR": "an-editor", "TMPDIR": str(town.files.root)}
+
+    return set_up
+
+
+_script(
+    "edit",
+    _file("profiles/a.toml", _COMMAND.format(port=9000)),
+    _editor("sed -i s/a.test/another/ $1"),
+    "edit a",
+    "edit nobody",
+    _editor("true"),
+    "edit a",
+    _editor("exit 3"),
+    "edit a",
+    _editor("sed -i s/port/prot/ $1"),
+    "edit a",
+)

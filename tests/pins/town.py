@@ -1,0 +1,234 @@
+"""A box with a supervisor behind a real control socket, and the command line on it.
+
+The supervisor lives in a thread of its own. Its time passes only while an operation runs, and stands still
+in the phase that a script names, so that no event depends on how fast this machine is.
+"""
+
+import asyncio
+import io
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Final
+
+from tests.fakes.cli_box import CliBox
+from tests.fakes.profiles import FakeProfiles
+from tests.pins.appliance_code import (
+    VERSION,
+    Applied,
+    FakeOutside,
+    Output,
+    Phase,
+    Supervised,
+    phase_of,
+    run_cli,
+    supervised,
+)
+from tests.pins.box_states import settle
+from tests.pins.normal import RAM_DISK, normal
+from tests.pins.statuses import StillLoop, utc
+
+_STEP_S: Final = 0.25
+_PATIENCE_S: Final = 50.0
+_KEY: Final = re.compile(r"apl_([0-9a-f]{8})_[0-9a-f]{48}")
+_CLOCK_TIMES: Final = re.compile(r"since \w{3} \d\d:\d\d")
+"""Of what a person's clock says, which is this machine's."""
+_OF_PROGRAMS: Final = frozenset({"logs", "run"})
+"""Verbs that become another program, or let one have the real standard streams."""
+_MEMORY: Final = (
+    (re.compile(r"RAM [\d.]+ of [\d.]+ GiB"), "RAM <of this machine>"),
+    (re.compile(r'("ram_(?:total|available)_bytes": )\d+'), r'\1"<of this machine>"'),
+)
+"""As the command line finds it where no supervisor tells."""
+_RELOADED: Final = re.compile(r'("reloaded": )(?:true|false)')
+"""Whether systemd runs here."""
+_COPY: Final = re.compile(r"appliance-edit-\w+")
+
+
+class Town:
+    """A box below `root` with its supervisor in a thread."""
+
+    def __init__(self, root: Path, profiles: Mapping[str, Applied], *committed: str) -> None:
+        self.files = CliBox(root)
+        self.files.install(*profiles.values(), committed="\n".join(committed))
+        (root / "rules").mkdir()
+        self.files.program("systemctl", "case $1 in --version) echo systemd 252;; esac")
+        self.more_environment = {
+            "APPLIANCE_POLKIT_RULE": str(root / "rules" / "rules"),
+            "APPLIANCE_RUN_SOCKET": str(root / "run.sock"),
+        }
+        self.stands_in: Phase | None = None
+        """Time stands still in this phase."""
+        self.goes_on_when_asked = False
+        """It goes on once somebody has asked what runs."""
+        self.outside = FakeOutside(profiles, *committed)
+        self.outside.serve(*committed)
+        self.profiles = FakeProfiles(profiles)
+        self._ids: dict[str, str] = {}
+        self._loop = StillLoop()
+        self._ready = threading.Event()
+        self._end = asyncio.Event()
+        self._box: Supervised | None = None
+        self._thread = threading.Thread(target=self._live)
+
+    # --- the supervisor's thread ------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the supervisor."""
+        self._thread.start()
+        assert self._ready.wait(_PATIENCE_S)
+
+    def end(self) -> None:
+        """End it; what the command line asks then is answered by nobody."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(_PATIENCE_S)
+        self.files.socket.unlink(missing_ok=True)
+
+    def within(self, awaited: Awaitable[None]) -> None:
+        """Have it done in the supervisor's thread."""
+
+        async def do() -> None:
+            await awaited
+
+        asyncio.run_coroutine_threadsafe(do(), self._loop).result(_PATIENCE_S)
+
+    @property
+    def box(self) -> Supervised:
+        """The supervisor and its box."""
+        assert self._box is not None
+        return self._box
+
+    def _live(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        state = self.files.root / "state"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self.files.socket))
+        listener.listen()
+        listener.settimeout(0)
+        with listener:
+            async with supervised(self.outside, self.profiles, state) as self._box:
+                tasks = [
+                    asyncio.create_task(self._box.server.serve(listener)),
+                    asyncio.create_task(self._flow()),
+                ]
+                await settle()
+                self._ready.set()
+                await self._end.wait()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _flow(self) -> None:
+        """Let time pass while an operation runs."""
+        units = self.outside.units
+        while True:
+            if self._rests():
+                await asyncio.to_thread(threading.Event().wait, 0.002)
+                continue
+            # What was asked for a moment ago has all its turns before time passes for it.
+            await settle()
+            if not self._rests():
+                units.drive(units.systemd.now_s + _STEP_S)
+
+    def _rests(self) -> bool:
+        """Whether no operation runs, or it is where time stands still."""
+        phase = phase_of(self.box.supervisor)
+        asked = self.goes_on_when_asked and self.box.supervisor.was_asked
+        return phase is None or (phase is self.stands_in and not asked)
+
+    async def rest(self) -> None:
+        """Wait until that is so."""
+        while not self._rests():
+            await settle()
+        await settle()
+
+    def launch(self, **ended: int) -> None:
+        """Be the launcher of the next command, which ends like this; what it claims is free."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self.more_environment["APPLIANCE_RUN_SOCKET"])
+        listener.listen()
+        self.stands_in = Phase.RUN
+        threading.Thread(target=self._launch, args=(listener, ended), daemon=True).start()
+
+    def _launch(self, listener: socket.socket, ended: Mapping[str, int]) -> None:
+        with listener:
+            connection, _ = listener.accept()
+            Path(self.more_environment["APPLIANCE_RUN_SOCKET"]).unlink()
+        with connection, connection.makefile("rw") as lines:
+            assert json.loads(lines.readline())["argv"]
+            for event, answer in (({"event": "ready"}, {"go": True}), ({"event": "ended"}, None)):
+                lines.write(json.dumps({**event, **({} if answer else ended)}) + "\n")
+                lines.flush()
+                assert answer is None or json.loads(lines.readline()) == answer
+        self.stands_in = None
+
+    # --- the command line -------------------------------------------------------------------
+
+    def run(self, *words: str) -> Output:
+        """Run a command; what it says is normalised."""
+        if words[0] in _OF_PROGRAMS:
+            ended = self.files.run(*words, **self.more_environment)
+            done = Output(status=ended.status, out=ended.out, err=ended.err)
+        else:
+            done = self._in_process(*words)
+        if self._thread.is_alive():
+            self.within(self.rest())
+        found = _KEY.search(done.out)
+        if found:
+            self._ids[found[1]] = f"<id {len(self._ids)}>"
+        return Output(status=done.status, out=self._normal(done.out), err=self._normal(done.err))
+
+    def _in_process(self, *words: str) -> Output:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        before, stdin, temporary = dict(os.environ), sys.stdin, tempfile.tempdir
+        os.environ |= {**self.files.environment, **self.more_environment}
+        sys.stdin, tempfile.tempdir = io.StringIO(), None
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                status = run_cli(*words)
+        finally:
+            sys.stdin, tempfile.tempdir = stdin, temporary
+            os.environ.clear()
+            os.environ.update(before)
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            assert isinstance(stream.buffer, io.BytesIO)
+            texts.append(stream.buffer.getvalue().decode())
+        return Output(status=status, out=texts[0], err=texts[1])
+
+    def _normal(self, text: str) -> str:
+        text = _COPY.sub("<copy>", _KEY.sub("<key>", text))
+        text = _RELOADED.sub(r'\1"<as systemd runs here>"', text)
+        for figure, name in () if self._thread.is_alive() else _MEMORY:
+            text = figure.sub(name, text)
+        text = _CLOCK_TIMES.sub("since <when>", text)
+        host = socket.gethostname()
+        text = text.replace(f'"host": {json.dumps(host)}', '"host": "host"')
+        text = re.sub(rf"^{re.escape(host)} ·", "host ·", text, flags=re.MULTILINE)
+        text = re.sub(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])", "<version>", text)
+        return normal(text, self.files.root, self._ids)
+
+
+@contextmanager
+def town(make: Callable[[Path], Mapping[str, Applied]], *committed: str) -> Iterator[Town]:
+    """A box with a supervisor that runs."""
+    with utc(), tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
+        root = Path(folder)
+        made = Town(root, make(root), *committed)
+        made.begin()
+        try:
+            yield made
+        finally:
+            made.end()
