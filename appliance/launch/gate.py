@@ -118,7 +118,7 @@ class Gate:
         if waited_s - self._announced_s < _STATUS_EVERY_S:
             return
         self._announced_s = waited_s
-        from appliance.launch.notify import extend, notify  # noqa: PLC0415
+        from appliance.protocol.sd_notify import extend, notify  # noqa: PLC0415
 
         notify(f"STATUS={text}", extend(_EXTENSION_S))
 
@@ -129,7 +129,7 @@ class Gate:
         reason = f"{obstacle.explain()}{waited}"
         self._reset_failed()
         self._leave(verdict, reason)
-        from appliance.launch.notify import notify  # noqa: PLC0415
+        from appliance.protocol.sd_notify import notify  # noqa: PLC0415
 
         notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
         say(ERROR, f"{self._name} {verdict}: {reason}")

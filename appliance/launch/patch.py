@@ -16,8 +16,8 @@ import sys
 import time
 
 from appliance.adapters.kernel.processes import control_group
-from appliance.launch.notify import extend, notify
 from appliance.launch.progress import Progress
+from appliance.protocol.sd_notify import extend, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from appliance.adapters.kernel.processes import control_group
 from appliance.domain.amounts import size
 from appliance.launch.endpoint import Endpoint
 from appliance.launch.journal import INFO, WARNING, say
-from appliance.launch.notify import barrier, extend, notify
 from appliance.launch.progress import Progress
 from appliance.protocol.load_status import load_status
+from appliance.protocol.sd_notify import barrier, extend, notify
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0

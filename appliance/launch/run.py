@@ -40,13 +40,13 @@ from appliance.launch import demand, leases
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.link import Link, callers
-from appliance.launch.notify import extend, notify
 from appliance.launch.obstacles import lease_sentence
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
 from appliance.protocol import run_ticket
 from appliance.protocol.run_request import BadRequest, Request
+from appliance.protocol.sd_notify import extend, notify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -160,3 +160,14 @@ def test_static_units_are_all_there() -> None:
     """The table has every unit in units/, and no other."""
     shipped = {p.name for p in (ROOT / "units").iterdir() if p.suffix != ".conf"}
     assert first_words("units.md", "Static") == shipped
+
+
+def test_modules_that_hide_a_dependency_exist() -> None:
+    """Each module in the table of dependencies is in the tree: `adapters/x.py`, or a package."""
+    text = (DOCS / "dependencies.md").read_text().partition("## To work on it")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named = [
+        name for row in rows for name in re.findall(r"`([a-z_/]+(?:\.py)?)`", row) if "/" in name
+    ]
+    assert named
+    assert [name for name in named if not (ROOT / "appliance" / name).exists()] == []

@@ -1,13 +1,15 @@
-"""What systemd hands to a service, and what a service tells systemd (sd_notify(3))."""
+"""Messages of a daemon to systemd (sd_notify(3)), and the sockets that systemd hands to it."""
 
 import logging
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import sdnotify
+
+from appliance.protocol.sd_notify import extend, notify
 
 _log = logging.getLogger(__name__)
 
@@ -16,7 +18,7 @@ _FEED_EVERY_S: Final = 1.0
 
 
 class Readiness:
-    """Tells systemd how the daemon is. Silent when systemd does not listen."""
+    """Sender of the supervisor's state; sends nothing when systemd does not listen."""
 
     def __init__(self) -> None:
         # The library leaks a socket when there is nobody to talk to.
@@ -25,11 +27,11 @@ class Readiness:
         self._fed_s = 0.0
 
     def ready(self) -> None:
-        """The daemon answers now."""
+        """Announce that the daemon serves."""
         self._send("READY=1")
 
     def alive(self, status: str) -> None:
-        """Feed the watchdog, and say what `systemctl status` shows."""
+        """Feed the watchdog, and set the text that `systemctl status` shows."""
         news = status != self._last
         now_s = time.monotonic()
         if not news and now_s - self._fed_s < _FEED_EVERY_S:
@@ -38,7 +40,7 @@ class Readiness:
         self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
 
     def stopping(self) -> None:
-        """The daemon ends on purpose."""
+        """Announce an intended end."""
         self._send("STOPPING=1\nSTATUS=stopping; models keep running")
 
     def _send(self, state: str) -> None:
@@ -47,66 +49,61 @@ class Readiness:
 
 
 class Notices:
-    """As `Readiness`, for a service that leaves sockets with systemd and changes processes.
+    """Sender of the gateway's state, sockets and changes of its main process.
 
-    systemd listens to a service's main process alone: until `ready` says that this is the one,
-    everything waits.
+    systemd takes messages of a service's main process alone: until `ready` says that this process
+    is that one, messages are kept.
     """
 
     def __init__(self) -> None:
-        # "@" stands for the NUL of an abstract address.
-        self._address = os.environ.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        self._listens = bool(os.environ.get("NOTIFY_SOCKET"))
+        """Whether systemd takes messages of this process."""
         self._last = ""
         self._main = False
-        self._due: list[tuple[str, tuple[int, ...]]] = []
+        self._due: list[tuple[Sequence[str], Sequence[int]]] = []
 
     def ready(self, status: str) -> None:
-        """The service answers now, and this is its main process."""
+        """Announce that the service serves, and that this is its main process."""
         self._main = True
-        for text, descriptors in self._due:
-            self._send(text, *descriptors)
+        for assignments, descriptors in self._due:
+            self._send(*assignments, descriptors=descriptors)
         self._due.clear()
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send("READY=1", f"STATUS={status}")
 
     def alive(self, status: str) -> None:
-        """Feed the watchdog, and say what `systemctl status` shows."""
+        """Feed the watchdog, and set the text that `systemctl status` shows."""
         news = status != self._last
         self._last = status
-        self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
+        self._send("WATCHDOG=1", *([f"STATUS={status}"] if news else []))
 
     def stopping(self, status: str, within_s: float) -> None:
-        """The service ends on purpose, and takes so long for it."""
-        self._send(f"STOPPING=1\nSTATUS={status}\nEXTEND_TIMEOUT_USEC={round(within_s * 1e6)}")
+        """Announce an intended end, which takes at most `within_s`."""
+        self._send("STOPPING=1", f"STATUS={status}", extend(within_s))
 
     def hand_over(self, pid: int) -> None:
-        """Another process of this service is its main one from now on, and listened to."""
-        self._send(f"MAINPID={pid}\nREADY=1")
-        self._address = ""
+        """Make another process of this service its main one; this one sends nothing any more."""
+        self._send(f"MAINPID={pid}", "READY=1")
+        self._listens = False
 
     def keep(self, listener: socket.socket, name: str) -> None:
         """Leave a socket with systemd, which gives it to the next process (FDSTORE=1)."""
-        self._send(f"FDSTORE=1\nFDNAME={name}", listener.fileno())
+        self._send("FDSTORE=1", f"FDNAME={name}", descriptors=[listener.fileno()])
 
     def drop(self, name: str) -> None:
         """Have systemd close what was left under a name; nothing was is fine."""
-        self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
+        self._send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
-    def _send(self, text: str, *descriptors: int) -> None:
-        if not self._address:
+    def _send(self, *assignments: str, descriptors: Sequence[int] = ()) -> None:
+        if not self._listens:
             return
         if not self._main:
-            self._due.append((text, descriptors))
-            return
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
-                to.connect(self._address)
-                socket.send_fds(to, [text.encode()], list(descriptors))
-        except OSError as error:
-            _log.warning("systemd was not told (%s)", error)
+            self._due.append((assignments, descriptors))
+        elif not notify(*assignments, descriptors=descriptors):
+            _log.warning("systemd did not take the message %s", assignments[0])
 
 
 def named_sockets() -> Mapping[str, socket.socket]:
-    """The listening socket of each .socket unit, by the unit's name (sd_listen_fds(3)).
+    """Return the listening socket of each .socket unit, by the unit's name (sd_listen_fds(3)).
 
     Empty in a process that was started by hand.
     """
@@ -115,14 +112,14 @@ def named_sockets() -> Mapping[str, socket.socket]:
 
 
 def inherited_sockets() -> list[socket.socket]:
-    """All that systemd hands over: those of our .socket units, and those left with it."""
+    """Return all sockets that systemd hands over: of .socket units, and from the descriptor store."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     return adopted_sockets(range(_FIRST_FD, _FIRST_FD + int(os.environ.get("LISTEN_FDS", "0"))))
 
 
 def adopted_sockets(descriptors: Iterable[int]) -> list[socket.socket]:
-    """Sockets by their numbers; no program that is started later inherits them."""
+    """Return sockets by their numbers, set so that programs started later do not inherit them."""
     found = [socket.socket(fileno=number) for number in descriptors]
     for listener in found:
         listener.set_inheritable(False)

@@ -1,8 +1,8 @@
-"""The service notification protocol of sd_notify(3).
+"""Client of systemd's notification socket, sd_notify(3), for messages and descriptors.
 
-Not the `sdnotify` package: these programs are standard library only, and it cannot send the
-file descriptor that a barrier needs. `socket` is imported late: a gate that admits at once
-sends nothing and saves 4 ms.
+The supervisor sends its state with the package `sdnotify`. That package cannot send the file
+descriptors of a barrier or of the descriptor store, and the launch programs import the standard
+library alone. `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
     """Send assignments such as ``STATUS=…`` to the service manager as one message.
 
     Returns:
-        Whether it was sent; False also when no manager listens. Never raises: a message that
-        is lost costs a status line, an exception would cost the model.
+        Whether the message was sent; False also when no manager listens. Never raises: a lost
+        message costs a status line, an exception would cost the model.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
@@ -44,16 +44,16 @@ def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
 
 
 def extend(seconds: float) -> str:
-    """The assignment that moves the start time-out to `seconds` from now."""
+    """Return the assignment that moves the start time-out to `seconds` from now."""
     return f"EXTEND_TIMEOUT_USEC={round(seconds * _US)}"
 
 
 def barrier() -> bool:
-    """Wait until the manager has read everything sent before.
+    """Wait until the manager has read everything sent before; False: it did not in time.
 
-    It finds out which unit a message is from by its sender's control group, so a sender that
-    is gone before its message is read has said nothing. The manager closes the descriptor
-    that comes with ``BARRIER=1`` when it gets there.
+    systemd attributes a message to a unit by the control group of its sender, so the message of
+    a sender that has ended before it is read is lost. The manager closes the descriptor that
+    comes with ``BARRIER=1`` when it reads that message.
     """
     import select  # noqa: PLC0415
 
