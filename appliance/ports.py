@@ -9,11 +9,11 @@ from typing import Protocol
 from appliance.domain.claims import Claim
 from appliance.domain.gateway import EngineLoad, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.switch.boot_choice import Writes
 
 
@@ -273,11 +273,11 @@ class Store(Protocol):
 class Peaks(Protocol):
     """The most that each backend was seen to hold. Keeping it may fail, and blocks nothing."""
 
-    def peak(self, name: str) -> Peak | None:
+    def peak(self, name: str) -> ObservedPeak | None:
         """What was recorded for profile `name`; None: nothing that can be used."""
         ...
 
-    async def record(self, name: str, peak: Peak) -> bool:
+    async def record(self, name: str, peak: ObservedPeak) -> bool:
         """Replace it; False: it could not be kept."""
         ...
 

@@ -28,9 +28,9 @@ from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.paths import RUN_DIR
 from appliance.domain.profile import Applied
-from appliance.planning.admission.findings import GATE_MARGIN_BYTES
 from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
+from appliance.planning.memory.requirement import MARGIN_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class LinuxHost:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
         self._run_report = run_report
-        self._margin_bytes = GATE_MARGIN_BYTES if margin_bytes is None else margin_bytes
+        self._margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
         self._models = ModelChecks()
 
     async def facts(self, applied: Applied) -> ProfileFacts:
@@ -76,8 +76,7 @@ class LinuxHost:
         gpus = await _gpus(with_holders=True) if with_gpus else GpuMemory()
         return BoxFacts(
             ram_total_bytes=ram.total_bytes,
-            gpu_total_bytes=gpus.totals(),
-            gpu_holders={d.index: d.holders for d in gpus.devices if d.holders is not None},
+            ram_available_bytes=ram.available_bytes,
             gpu_error=gpus.reason,
             gpu_state=gpus.state,
             devices={d.index: d for d in gpus.devices},

@@ -1,14 +1,14 @@
-"""Keeps the most that each backend was seen to hold; `peak_files` says in what form."""
+"""Keeps the most that each backend was seen to hold; `planning.memory.peak` has the form."""
 
 import asyncio
 import logging
 from pathlib import Path
 
 from appliance.adapters.files.durable import write_file
-from appliance.adapters.peak_files import encoded, read_peak
+from appliance.adapters.peak_files import read_peak
 from appliance.domain.errors import StoreError
-from appliance.domain.need import Peak
 from appliance.domain.paths import NEEDS
+from appliance.planning.memory.peak import ObservedPeak, encoded
 
 _log = logging.getLogger(__name__)
 
@@ -24,11 +24,11 @@ class FilePeaks:
         self._directory = state_dir / NEEDS
         self._failing = False
 
-    def peak(self, name: str) -> Peak | None:
+    def peak(self, name: str) -> ObservedPeak | None:
         """What was recorded for profile `name`; None: nothing that can be used."""
         return read_peak(self._directory, name)
 
-    async def record(self, name: str, peak: Peak) -> bool:
+    async def record(self, name: str, peak: ObservedPeak) -> bool:
         """Replace it durably; False: it could not be kept. Never raises."""
         try:
             await asyncio.to_thread(self._write, name, peak)
@@ -42,6 +42,6 @@ class FilePeaks:
         self._failing = False
         return True
 
-    def _write(self, name: str, peak: Peak) -> None:
+    def _write(self, name: str, peak: ObservedPeak) -> None:
         self._directory.mkdir(mode=0o755, exist_ok=True)
         write_file(self._directory / f"{name}.json", encoded(peak))

@@ -48,6 +48,8 @@ class Holder:
     user: str
     unit: str
     """systemd unit; empty for none."""
+    compute: bool = True
+    """False: it only draws (an X server, a desktop)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,16 @@ class DeviceMemory:
     """None: not asked for, or the driver has no such list."""
 
     @property
+    def error_kind(self) -> str:
+        """Its state if it does not work; empty: it works."""
+        return "" if self.state is GpuState.OK else self.state
+
+    @property
+    def processes(self) -> Sequence[Holder] | None:
+        """The holders."""
+        return self.holders
+
+    @property
     def unattributed_bytes(self) -> int | None:
         """Used bytes that no listed process accounts for; None: not asked, or not told."""
         if self.holders is None or any(h.held_bytes is None for h in self.holders):
@@ -91,10 +103,6 @@ class GpuMemory:
     """The worst of what follows from it for the machine; a GPU's own is in `devices`."""
     reason: str | None = None
     """Why not all of them can be read, as a sentence; None: they were read."""
-
-    def totals(self) -> dict[int, int]:
-        """Total bytes by index, of those that work."""
-        return {d.index: d.total_bytes for d in self.devices if d.state is GpuState.OK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

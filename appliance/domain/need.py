@@ -11,14 +11,8 @@ source           where the figure comes from, best first
 ===============  ===========================================================================
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
-
-ALLOWANCE_SHARE: Final = 0.05
-ALLOWANCE_BYTES: Final = 512 << 20
-"""Added to an observed peak, whichever of the two is more: no two runs are alike."""
 
 
 class Source(StrEnum):
@@ -43,21 +37,3 @@ class Estimate:
     """What stays in, or goes through, main memory while it runs."""
     notes: tuple[str, ...] = ()
     """What the figure leaves out or rounds up, a phrase each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
-    """The most that a backend was seen to hold."""
-
-    fingerprint: str
-    """Of the configuration that ran (`Applied.fingerprint`); another one tells nothing."""
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by the UUID of the GPU."""
-    ram_bytes: int | None = None
-    """Resident memory of all its processes together; None: not seen."""
-    seen_unix_s: float = 0.0
-
-
-def with_allowance(peak_bytes: int) -> int:
-    """What to keep free for a backend that was seen to hold `peak_bytes`."""
-    return peak_bytes + max(int(peak_bytes * ALLOWANCE_SHARE), ALLOWANCE_BYTES)

@@ -17,16 +17,19 @@ import sys
 
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.paths import GATE_DIR, LEASE_DIR
-from appliance.launch import demand, gate_verdict, leases, needs, obstacles
+from appliance.launch import gate_verdict, leases, obstacles
 from appliance.launch.journal import ERROR, WARNING, say
 from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
+from appliance.planning.memory import arguments, peak
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from appliance.launch.obstacles import Obstacle
+    from appliance.planning.memory.requirement import MemoryRequirement
 
 ADMITTED = 0
 REFUSED = 75
@@ -36,23 +39,15 @@ _FLAGS = (
     "name",
     "lease",
     "rival",
-    "gpus",
-    "vram-bytes",
-    "vram-fraction",
-    "vram-estimate",
-    "vram-least",
-    "vram-split",
-    "ram-bytes",
+    *arguments.FLAGS,
     "observed",
     "fingerprint",
-    "margin-bytes",
     "deadline-s",
     # For tests; the rendered units leave these at their defaults.
     "lease-dir",
     "gate-dir",
     "systemctl",
 )
-_SWITCHES = ("assume-free",)
 _DEADLINE_S = 60.0
 _STATUS_EVERY_S = 0.25
 _MAX_STATUS_CHARACTERS = 1000
@@ -75,7 +70,7 @@ class Gate:
         self._leases = leases.parse(options.many("lease"), options.text("lease-dir", LEASE_DIR))
         self._release = Release(
             self._leases,
-            _want(options, own=unit_of(self._name)),
+            requirement_from(options, own=unit_of(self._name)),
             deadline_s=options.seconds("deadline-s", _DEADLINE_S),
             on_progress=self._announce,
         )
@@ -170,23 +165,27 @@ class Gate:
             say(WARNING, f"systemctl reset-failed: {error}")
 
 
-def _want(options: Options, *, own: str) -> demand.Want:
-    margin = options.whole("margin-bytes")
+def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
+    """Return what the command line asks for, with what was seen. Raises `UsageError`."""
     observed = options.optional("observed")
-    return demand.Want(
-        ram=options.whole("ram-bytes"),
-        vram=options.whole("vram-bytes"),
-        fraction=_fraction(options.optional("vram-fraction")),
-        estimate=options.whole("vram-estimate"),
-        least=options.whole("vram-least"),
-        seen=needs.read(observed, options.text("fingerprint", "")) if observed else None,
-        gpus=_gpus(options.optional("gpus")),
-        split=_split(options.optional("vram-split")),
-        margin=demand.MARGIN_BYTES if margin is None else margin,
-        rivals=_rivals(options.many("rival")),
-        own=own,
-        assume_free=options.has("assume-free"),
-    )
+    try:
+        return arguments.parsed(
+            options,
+            peak=_peak(observed, options.text("fingerprint", "")) if observed else None,
+            rivals=_rivals(options.many("rival")),
+            own=own,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _peak(path: str, fingerprint: str) -> peak.ObservedPeak | None:
+    """Return what was seen of the configuration `fingerprint`; None: nothing to be believed."""
+    try:
+        found = peak.decoded(read_text(path, peak.MOST_FILE_BYTES) or "")
+    except Unreadable:
+        return None
+    return None if found is None else found.of(fingerprint)
 
 
 def _rivals(names: Sequence[str]) -> frozenset[str]:
@@ -196,46 +195,10 @@ def _rivals(names: Sequence[str]) -> frozenset[str]:
     return obstacles.rival_units(names)
 
 
-def _fraction(text: str | None) -> float | None:
-    if text is None:
-        return None
-    number = _number(text)
-    if not 0.0 < number <= 1.0:
-        raise UsageError(f"--vram-fraction is no share of a GPU: {text}")
-    return number
-
-
-def _split(text: str | None) -> tuple[float, ...]:
-    """Weights in ``3,1``; empty for none."""
-    weights = tuple(map(_number, text.split(","))) if text else ()
-    if not all(0.0 <= weight < float("inf") for weight in weights):
-        raise UsageError(f"--vram-split is no list of weights: {text}")
-    return weights
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return -1.0
-
-
-def _gpus(text: str | None) -> tuple[int, ...] | None:
-    """NVML indexes in ``0,1``, in the order given; None for ``all``; empty for no GPU."""
-    if text == "all":
-        return None
-    if not text:
-        return ()
-    words = text.split(",")
-    if not all(w.isascii() and w.isdigit() for w in words):
-        raise UsageError(f"--gpus is neither all nor a list of indexes: {text}")
-    return tuple(dict.fromkeys(map(int, words)))
-
-
 def main(argv: Sequence[str]) -> int:
     """Decide; the exit status is the verdict."""
     try:
-        return Gate(Options(argv, _FLAGS, _SWITCHES)).run()
+        return Gate(Options(argv, _FLAGS, arguments.SWITCHES)).run()
     except UsageError as error:
         say(ERROR, f"gate: {error}")
         return EX_USAGE

@@ -20,14 +20,15 @@ from appliance.adapters.kernel.processes import (
     unit_of_group,
 )
 from appliance.domain.names import unit_of
-from appliance.launch import memory
+from appliance.launch.shortfall_text import sentence_of
+from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from appliance.launch.demand import Want
     from appliance.launch.leases import Lease
+    from appliance.planning.memory.requirement import MemoryRequirement
 
     Amounts = Callable[[], Mapping[int, int]]
 
@@ -165,28 +166,50 @@ def _count(pids: Sequence[int]) -> str:
     return f"{len(pids)} process{'' if len(pids) == 1 else 'es'}"
 
 
-def host() -> memory.Host:
+class Host:
+    """Main memory: MemTotal and MemAvailable of proc(5)."""
+
+    __slots__ = ("available_bytes", "total_bytes")
+
+    def __init__(self, *, available_bytes: int, total_bytes: int) -> None:
+        self.available_bytes = available_bytes
+        self.total_bytes = total_bytes
+
+
+def host() -> Host:
     """Main memory now."""
     values: dict[str, int] = {}
     for line in read("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if name in {"MemTotal", "MemAvailable"}:
             values[name] = int(rest.split()[0]) << 10
-    return memory.Host(available=values["MemAvailable"], total=values["MemTotal"])
+    return Host(available_bytes=values["MemAvailable"], total_bytes=values["MemTotal"])
 
 
-def late_ram(want: Want, now: memory.Host) -> Obstacle | None:
+def late_ram(requirement: MemoryRequirement, now: Host) -> Obstacle | None:
     """Host memory that has not come back, for a backend without GPUs."""
-    short = memory.shortfall(want, (), now)
-    return None if short is None else late(short, partial(ram_sentence, short.text))
+    short = next(fit.shortfalls(requirement, (), now), None)
+    return None if short is None else late(short, partial(ram_sentence, sentence_of(short)))
 
 
-def late(short: memory.Shortfall, explain: Callable[[], str]) -> Obstacle:
-    """Memory that is missing. What no wait can mend is refused at once."""
+def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> Obstacle:
+    """Memory that is missing. What no wait can mend is refused at once.
+
+    Args:
+        short: What is missing.
+        explain: See `Obstacle`.
+        own: The unit that is to start: its own remains are no rival's.
+    """
+    text = sentence_of(short)
     if short.final:
-        text = short.text
         return Obstacle(text, kind=_MEMORY, explain=partial(str, text), patience_s=0.0, rival=True)
-    return Obstacle(short.text, kind=_MEMORY, explain=explain, rival=short.rival)
+    rival = short.kind == fit.REMAINS and short.unit != own
+    return Obstacle(text, kind=_MEMORY, explain=explain, rival=rival)
+
+
+def awaited(status: str, sentence: str) -> Obstacle:
+    """Memory that has yet to be proved free."""
+    return Obstacle(status, kind=_MEMORY, explain=partial(str, sentence))
 
 
 def ram_sentence(text: str) -> str:

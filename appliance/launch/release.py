@@ -10,15 +10,16 @@ import time
 
 from appliance.domain.amounts import change, size
 from appliance.launch import obstacles
+from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appliance.launch.demand import Want
     from appliance.launch.leases import Lease
     from appliance.launch.obstacles import Obstacle
     from appliance.launch.watch import GpuWatch
+    from appliance.planning.memory.requirement import MemoryRequirement
 
 _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
@@ -30,7 +31,7 @@ class Release:
 
     Args:
         leases: Must be free; empty for a caller that holds them already.
-        want: What must be free, and which units must have ended.
+        requirement: What must be free, and which units must have ended.
         deadline_s: How long to wait at most.
         on_progress: Called after every look that found something in the way, with a sentence
             for people and the seconds waited so far. What it raises ends the wait.
@@ -39,16 +40,16 @@ class Release:
     def __init__(
         self,
         leases: Sequence[Lease],
-        want: Want,
+        requirement: MemoryRequirement,
         *,
         deadline_s: float,
         on_progress: Callable[[str, float], None] = lambda _text, _waited_s: None,
     ) -> None:
         self._leases = leases
-        self._want = want
+        self._requirement = requirement
         self._deadline_s = deadline_s
         self._on_progress = on_progress
-        self._groups = obstacles.unit_groups(want.own, sorted(want.rivals))
+        self._groups = obstacles.unit_groups(requirement.own, sorted(requirement.rivals))
         self._gpus: GpuWatch | None = None
         self._now_held: int | None = None
         self.waited_s = 0.0
@@ -70,10 +71,10 @@ class Release:
         started_s = time.monotonic()
         pause_s = _FIRST_PAUSE_S
         kind, since_s = "", started_s
-        if self._want.uses_gpus:
+        if self._requirement.uses_gpus:
             from appliance.launch.watch import GpuWatch  # noqa: PLC0415
 
-            self._gpus = GpuWatch(self._want, clock=time.monotonic)
+            self._gpus = GpuWatch(self._requirement, clock=time.monotonic)
         try:
             while (obstacle := self._look(pause_s)) is not None:
                 now_s = time.monotonic()
@@ -111,7 +112,7 @@ class Release:
     def _look(self, timeout_s: float) -> Obstacle | None:
         """The first thing in the way, cheapest look first; None: nothing."""
         obstacle = obstacles.held_lease(self._leases, self._amounts) or obstacles.left_over(
-            self._groups, self._amounts, own=self._want.own
+            self._groups, self._amounts, own=self._requirement.own
         )
         return obstacle or self._late(timeout_s)
 
@@ -122,10 +123,10 @@ class Release:
         if self._gpus is not None:
             obstacle = self._gpus.look(timeout_s)
             self._now_held = self._gpus.held
-        elif self._want.ram is not None or self._want.seen is not None:
+        elif self._requirement.ram_bytes is not None or self._requirement.peak is not None:
             host = obstacles.host()
-            obstacle = obstacles.late_ram(self._want, host)
-            self._now_held = host.total - host.available
+            obstacle = obstacles.late_ram(self._requirement, host)
+            self._now_held = fit.held_bytes(self._requirement, (), host)
         else:
             return None
         if obstacle is not None and obstacle.is_memory and self.first_held is None:

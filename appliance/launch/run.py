@@ -36,7 +36,7 @@ import time
 from appliance.domain.amounts import duration
 from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
 from appliance.domain.paths import LEASE_DIR, RUN_DIR
-from appliance.launch import demand, leases
+from appliance.launch import leases
 from appliance.launch.foreground import Command, Ending, attend, start
 from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.link import Link, callers
@@ -44,6 +44,7 @@ from appliance.launch.obstacles import lease_sentence
 from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
+from appliance.planning.memory.requirement import MemoryRequirement
 from appliance.protocol import run_ticket
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.protocol.sd_notify import extend, notify
@@ -186,7 +187,9 @@ class Launcher:
             link.tell(event="progress", text=text)
             notify(f"STATUS={self._who}: {text}"[:_LONGEST_TEXT], extend(_EXTENSION_S))
 
-        release = Release(claim, _want(request), deadline_s=self._deadline_s, on_progress=progress)
+        release = Release(
+            claim, _requirement(request), deadline_s=self._deadline_s, on_progress=progress
+        )
         try:
             obstacle = release.wait()
             if obstacle is not None:
@@ -285,12 +288,12 @@ def _refusal(admitted: run_ticket.Ticket, link: Link, request: Request) -> str |
     return None
 
 
-def _want(request: Request) -> demand.Want:
+def _requirement(request: Request) -> MemoryRequirement:
     """What a command needs nobody knows: all that its forerunners had has to be back.
 
     Where the numbers mean nothing, the leases and the ended units are all the proof there is.
     """
-    return demand.Want(gpus=request.gpus, strangers=True, assume_free=True)
+    return MemoryRequirement(gpus=request.gpus, strangers=True, assume_free=True)
 
 
 def _taken(claim: Sequence[leases.Lease]) -> list[int]:

@@ -1,6 +1,6 @@
 """Looks at the GPUs before a start, through a child that may hang, die or be stopped.
 
-Rules of one look, which never takes longer than it is told to (`appliance.launch.memory` judges):
+Rules of one look, which never takes longer than it is told to (`appliance.planning.memory` judges):
 
 1. The numbers are asked for; they cost the driver microseconds. Too little: wait.
 2. Numbers that are no proof by themselves have to say the same for 50 ms.
@@ -17,14 +17,25 @@ from __future__ import annotations
 from functools import partial
 
 from appliance.adapters.kernel.processes import Holder, control_group, unit_of_group
-from appliance.launch import demand, memory
-from appliance.launch.obstacles import LARGE_BYTES, Obstacle, host, joined, late, ram_sentence
+from appliance.launch.obstacles import (
+    LARGE_BYTES,
+    Obstacle,
+    awaited,
+    host,
+    joined,
+    late,
+    ram_sentence,
+)
+from appliance.launch.shortfall_text import sentence_of
+from appliance.planning.memory import fit
+from appliance.planning.memory.requirement import used
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from appliance.adapters.gpus.sampler_client import Device, Reading, Sampler
+    from appliance.planning.memory.requirement import MemoryRequirement
 
 _DRIVER_GRACE_S = 5.0
 """For a driver that is just being loaded, or a GPU that is just being reset."""
@@ -43,12 +54,12 @@ class GpuWatch:
     """Looks at the used GPUs until nothing is in the way.
 
     Args:
-        want: What the backend needs.
+        requirement: What the backend needs.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, want: demand.Want, *, clock: Callable[[], float]) -> None:
-        self._want = want
+    def __init__(self, requirement: MemoryRequirement, *, clock: Callable[[], float]) -> None:
+        self._requirement = requirement
         self._clock = clock
         self._sampler: Sampler | None = None
         self._dying: Sampler | None = None
@@ -76,7 +87,7 @@ class GpuWatch:
         """Bytes that each process has of the used GPUs together, where the driver says it."""
         found: dict[int, int] = {}
         reading = self._lists()
-        for device in demand.used(self._want, reading.devices) if reading else ():
+        for device in used(self._requirement, reading.devices) if reading else ():
             for process in device.processes or ():
                 if process.held_bytes is not None:
                     found[process.pid] = found.get(process.pid, 0) + process.held_bytes
@@ -120,32 +131,32 @@ class GpuWatch:
         if reading.error_kind:
             return self._broken(reading)
         obstacle = self._short(reading) or self._agreement(reading)
-        if obstacle is not None or not memory.needs_lists(self._want, reading.devices):
+        if obstacle is not None or not fit.needs_lists(self._requirement, reading.devices):
             return obstacle
         return self._crowd(reading)
 
     def _short(self, reading: Reading) -> Obstacle | None:
         """What the numbers lack."""
         now = host()
-        self.held = memory.held(self._want, reading.devices, now)
-        short = memory.shortfall(self._want, reading.devices, now)
+        self.held = fit.held_bytes(self._requirement, reading.devices, now)
+        short = next(fit.shortfalls(self._requirement, reading.devices, now), None)
         if short is None:
             return None
         self._agreed_since_s = None
-        if short.broken:
+        if short.kind == fit.BROKEN:
             return self._failing(short)
-        return late(short, partial(self._late_sentence, short.text))
+        return late(short, partial(self._late_sentence, short))
 
     def _agreement(self, reading: Reading) -> Obstacle | None:
         """What is left to prove where a reading is not exact."""
-        if memory.is_proved_at_once(self._want, reading.devices):
+        if fit.is_proved_at_once(self._requirement, reading.devices):
             return None
         if self._agreed_since_s is None:
             self._agreed_since_s = self._clock()
         if self._clock() - self._agreed_since_s >= _AGREEMENT_S:
             return None
         text = "a second reading has to agree"
-        return late(memory.Shortfall(text), lambda: "the readings of the GPU's memory disagree")
+        return awaited(text, "the readings of the GPU's memory disagree")
 
     def _crowd(self, reading: Reading) -> Obstacle | None:
         """Who is in the way although there is room."""
@@ -161,12 +172,13 @@ class GpuWatch:
             reading = answer
             if (obstacle := self._short(reading)) is not None:
                 return obstacle
-        short = memory.in_the_way(self._want, reading.devices, _unit)
+        short = fit.in_the_way(self._requirement, reading.devices, _unit)
         if short is None:
             return None
         self._lists_not_before = self._clock() + _LISTS_PAUSE_S
         self._lists_held = self.held
-        return late(short, partial(self._late_sentence, short.text))
+        explain = partial(self._late_sentence, short)
+        return late(short, explain, own=self._requirement.own)
 
     def _silent(self) -> Obstacle:
         """No answer yet: the last obstacle stands, until the child has been silent for too long."""
@@ -193,20 +205,21 @@ class GpuWatch:
             patience_s=_patience_s(reading.error_kind, otherwise_s=0.0),
         )
 
-    def _failing(self, short: memory.Shortfall) -> Obstacle:
+    def _failing(self, short: fit.Shortfall) -> Obstacle:
         """One used GPU does not work; the others are none of our business."""
-        patience_s = _patience_s(short.broken, otherwise_s=None)
-        return _of_driver(short.text, kind=short.broken, patience_s=patience_s)
+        patience_s = _patience_s(short.error_kind, otherwise_s=None)
+        return _of_driver(sentence_of(short), kind=short.error_kind, patience_s=patience_s)
 
-    def _late_sentence(self, text: str) -> str:
+    def _late_sentence(self, short: fit.Shortfall) -> str:
         """The shortfall with every holder, and what no visible process accounts for."""
+        text = sentence_of(short)
         reading = self._lists()
         if reading is None or reading.error_kind:
             return f"{text}; the driver does not say who holds it"
-        ours = demand.used(self._want, reading.devices)
+        ours = used(self._requirement, reading.devices)
         sentence = "; ".join((text, *filter(None, map(_holders, ours))))
-        shared = any(d.quality == demand.UNIFIED for d in ours)
-        return ram_sentence(sentence) if shared or text.endswith("of RAM free") else sentence
+        shared = any(d.quality == fit.UNIFIED for d in ours)
+        return ram_sentence(sentence) if shared or short.kind == fit.RAM else sentence
 
     def _lists(self) -> Reading | None:
         if self._asked_s is not None and not self._asked_lists:
@@ -238,7 +251,7 @@ def _holders(device: Device) -> str:
     processes = sorted(device.processes or [], key=lambda p: -(p.held_bytes or 0))
     named = joined(Holder(p.pid, held_bytes=p.held_bytes) for p in processes)
     sizes = [p.held_bytes for p in processes if p.held_bytes is not None]
-    rest = _rest(device.used - sum(sizes)) if len(sizes) == len(processes) else ""
+    rest = _rest(device.used_bytes - sum(sizes)) if len(sizes) == len(processes) else ""
     everybody = ", ".join(filter(None, (named, rest)))
     return f"GPU {device.index} is held by {everybody}" if everybody else ""
 

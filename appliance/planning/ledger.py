@@ -21,13 +21,13 @@ are what it has copied there, and count only up to the RAM that its profile decl
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.memory import DeviceMemory, GpuMemory, GroupMemory, Quality
 from appliance.domain.names import profile_of
-from appliance.domain.need import Peak
 from appliance.domain.profile import Applied
+from appliance.planning.memory.peak import ObservedPeak
 
 GROWTH_SHARE: Final = 0.01
 GROWTH_BYTES: Final = 64 << 20
@@ -109,8 +109,8 @@ def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
 
 
 def grown(
-    peak: Peak | None, applied: Applied, ledger: Ledger, *, ram_total_bytes: int
-) -> Peak | None:
+    peak: ObservedPeak | None, applied: Applied, ledger: Ledger, *, ram_total_bytes: int
+) -> ObservedPeak | None:
     """The peak after one more sample of a running backend; the same object: nothing new.
 
     Args:
@@ -124,19 +124,20 @@ def grown(
         return peak
     before = peak if peak is not None and peak.fingerprint == applied.fingerprint else None
     ram = _ram(applied, ledger.groups.get(applied.name), ram_total_bytes)
-    merged = Peak(
-        fingerprint=applied.fingerprint,
-        # Figures of a GPU that was taken out say nothing about the one in its place.
-        gpus={u: max(b, before.gpus.get(u, 0) if before else 0) for u, b in gpus.items()},
-        ram_bytes=_larger(ram, before.ram_bytes if before else None),
-        seen_unix_s=before.seen_unix_s if before else 0.0,
-    )
-    if merged == before:
+    # Figures of a GPU that was taken out say nothing about the one in its place.
+    held = {u: max(b, before.gpus.get(u, 0) if before else 0) for u, b in gpus.items()}
+    highest = _larger(ram, before.ram_bytes if before else None)
+    if before is not None and (held, highest) == (before.gpus, before.ram_bytes):
         return before
-    return replace(merged, seen_unix_s=ledger.taken_unix_s)
+    return ObservedPeak(
+        fingerprint=applied.fingerprint,
+        gpus=held,
+        ram_bytes=highest,
+        seen_unix_s=ledger.taken_unix_s,
+    )
 
 
-def worth_keeping(kept: Peak | None, peak: Peak) -> bool:
+def worth_keeping(kept: ObservedPeak | None, peak: ObservedPeak) -> bool:
     """Whether `peak` says so much more than what is `kept` that it shall be written."""
     if kept is None or kept.fingerprint != peak.fingerprint or kept.gpus.keys() != peak.gpus.keys():
         return True

@@ -1,16 +1,36 @@
-"""What a profile needs on this box: the best that is known, GPU by GPU, and where it is from."""
+"""What a profile needs on this box: the best that is known, GPU by GPU, and where it is from.
+
+`requirement_of` is what gate and preflight go by; `resolve` is the same for people to read.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from appliance.domain.need import Peak, Source, with_allowance
+from appliance.domain.memory import DeviceMemory, GpuState
+from appliance.domain.names import unit_of
+from appliance.domain.need import Source
 from appliance.domain.profile import Applied
+from appliance.planning.memory.peak import ObservedPeak, with_allowance
+from appliance.planning.memory.requirement import (
+    MemoryRequirement,
+    gpu_demands,
+    observed_demand,
+    observed_ram_bytes,
+    parts_of,
+    source_of,
+    usable_bytes,
+    used,
+)
 from appliance.planning.wording import size
+
+_MOST_BYTES: Final = 1 << 62
+"""Main memory of a box whose size is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxNeed:
-    """Memory to be free before a start, in bytes."""
+    """Memory that the gate asks for, in bytes, the margin left out."""
 
     source: Source | None
     """Of the VRAM; None: it uses no GPU."""
@@ -87,11 +107,41 @@ def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(present)) if applied.gpus == "all" else applied.gpus
 
 
+def requirement_of(
+    applied: Applied, peak: ObservedPeak | None = None, *, margin_bytes: int | None = None
+) -> MemoryRequirement:
+    """Return what `applied` requires, as the gate's arguments state it.
+
+    Args:
+        applied: The profile.
+        peak: The most that it was seen to hold, of whatever configuration; None: never seen.
+        margin_bytes: To be free beyond its need; None: the gate's own margin.
+    """
+    uses_gpus = applied.gpus != ()
+    declared = applied.need.vram_bytes if uses_gpus else None
+    fraction = applied.vram_fraction if uses_gpus and declared is None else None
+    unsaid = uses_gpus and declared is None and fraction is None
+    estimate = applied.estimate if unsaid else None
+    return MemoryRequirement(
+        ram_bytes=applied.need.ram_bytes,
+        vram_bytes=declared,
+        fraction=fraction,
+        estimate_bytes=None if estimate is None else estimate.vram_bytes,
+        least_bytes=None if estimate is None else estimate.least_vram_bytes,
+        peak=None if peak is None else peak.of(applied.fingerprint),
+        gpus=None if applied.gpus == "all" else applied.gpus,
+        split=applied.gpu_split,
+        margin_bytes=margin_bytes,
+        rivals=frozenset(map(unit_of, applied.conflicts)),
+        own=unit_of(applied.name),
+        assume_free=applied.assume_free,
+    )
+
+
 def resolve(
     applied: Applied,
-    peak: Peak | None,
-    totals_by_index: Mapping[int, int],
-    uuids: Mapping[int, str],
+    peak: ObservedPeak | None,
+    devices: Sequence[DeviceMemory],
     ram_total_bytes: int = 0,
 ) -> BoxNeed:
     """What `applied` needs here: observed, declared, utilisation, estimate, or unknown.
@@ -99,24 +149,22 @@ def resolve(
     Args:
         applied: The profile.
         peak: The most that it was seen to hold, of whatever configuration; None: never seen.
-        totals_by_index: Memory of every GPU of the box; empty: they cannot be read.
-        uuids: Of the same GPUs.
+        devices: Every GPU of the box; empty: they cannot be read.
         ram_total_bytes: Of the box; 0: unknown.
     """
-    peak = peak if _applies(applied, peak, totals_by_index, uuids) else None
-    ram_source, ram_bytes = _ram(applied, peak, ram_total_bytes)
-    used = used_gpus(applied, tuple(totals_by_index))
-    if applied.gpus == ():
+    requirement = requirement_of(applied, peak)
+    ram_source, ram_bytes = _ram(applied, requirement, devices, ram_total_bytes)
+    if not requirement.uses_gpus:
         problem = applied.estimate_problem
         return BoxNeed(source=None, ram_source=ram_source, ram_bytes=ram_bytes, problem=problem)
-    totals = {i: totals_by_index[i] for i in used if i in totals_by_index}
-    source, vram_bytes, gpus = _vram(applied, peak, totals, uuids)
+    ours = used(requirement, [d for d in devices if d.state is GpuState.OK])
+    source, vram_bytes, gpus = _vram(requirement, devices, ours)
     estimate = applied.estimate
     least = None if estimate is None else estimate.least_vram_bytes
     return BoxNeed(
         source=source,
         gpus=gpus,
-        least_gpus={} if least is None else shares(applied, least, totals),
+        least_gpus={} if least is None else _by_index(ours, parts_of(requirement, least, ours)),
         vram_bytes=vram_bytes,
         ram_source=ram_source,
         ram_bytes=ram_bytes,
@@ -126,40 +174,38 @@ def resolve(
     )
 
 
-def _applies(
-    applied: Applied, peak: Peak | None, totals: Mapping[int, int], uuids: Mapping[int, str]
-) -> bool:
-    """Whether `peak` was seen of this configuration, on these GPUs."""
-    if peak is None or not applied.fingerprint or peak.fingerprint != applied.fingerprint:
-        return False
-    if not totals:
-        return True  # nobody can tell which GPUs there are: it is only shown
-    used = used_gpus(applied, tuple(totals))
-    return set(peak.gpus) == {uuids.get(index, "") for index in used}
+def _by_index(ours: Sequence[DeviceMemory], parts: Sequence[int]) -> Mapping[int, int]:
+    return {d.index: part for d, part in zip(ours, parts, strict=True)}
 
 
 def _vram(
-    applied: Applied, peak: Peak | None, totals: Mapping[int, int], uuids: Mapping[int, str]
+    requirement: MemoryRequirement, devices: Sequence[DeviceMemory], ours: Sequence[DeviceMemory]
 ) -> tuple[Source, int | None, Mapping[int, int]]:
-    if peak is not None and peak.gpus:
-        wanted = {uuid: with_allowance(held) for uuid, held in peak.gpus.items()}
-        by_index = {i: wanted[uuids[i]] for i in totals}
-        return Source.OBSERVED, sum(wanted.values()), by_index
-    declared = applied.need.vram_bytes
-    if declared is not None:
-        return Source.DECLARED, declared, shares(applied, declared, totals)
-    if applied.vram_fraction is not None:
-        each = {i: int(applied.vram_fraction * totals[i]) for i in _sharing(applied, totals)}
-        return Source.UTILISATION, sum(each.values()) if each else None, each
-    if applied.estimate is not None:
-        bound = applied.estimate.vram_bytes
-        return Source.ESTIMATE, bound, shares(applied, bound, totals)
-    return Source.UNKNOWN, None, {}
+    if not devices and requirement.peak is not None and requirement.peak.gpus:
+        # Nobody can tell which GPUs there are: it is only shown.
+        return Source.OBSERVED, sum(map(with_allowance, requirement.peak.gpus.values())), {}
+    source, needs = Source(source_of(requirement, ours)), gpu_demands(requirement, ours) or ()
+    if source in {Source.OBSERVED, Source.UTILISATION}:
+        weighed = ((d, n) for d, n in zip(ours, needs, strict=True) if n.need_bytes)
+        asked = {d.index: n.asked_bytes(usable_bytes(d)) for d, n in weighed}
+        return source, sum(asked.values()) if asked else None, asked
+    whole = requirement.estimate_bytes if requirement.vram_bytes is None else requirement.vram_bytes
+    return source, whole, _by_index(ours, [n.need_bytes for n in needs]) if needs else {}
 
 
-def _ram(applied: Applied, peak: Peak | None, ram_total_bytes: int) -> tuple[Source, int | None]:
-    if peak is not None and peak.ram_bytes is not None:
-        return Source.OBSERVED, with_allowance(peak.ram_bytes)
+def _ram(
+    applied: Applied,
+    requirement: MemoryRequirement,
+    devices: Sequence[DeviceMemory],
+    ram_total_bytes: int,
+) -> tuple[Source, int | None]:
+    total_bytes = ram_total_bytes or _MOST_BYTES
+    if requirement.uses_gpus and not devices:
+        seen = None if requirement.peak is None else requirement.peak.ram_bytes
+    else:
+        seen = observed_ram_bytes(requirement, total_bytes, devices)
+    if seen is not None:
+        return Source.OBSERVED, observed_demand(seen).asked_bytes(total_bytes)
     if applied.need.ram_bytes is not None:
         return Source.DECLARED, applied.need.ram_bytes
     if applied.ram_fraction is not None and ram_total_bytes:
@@ -167,28 +213,3 @@ def _ram(applied: Applied, peak: Peak | None, ram_total_bytes: int) -> tuple[Sou
     if applied.estimate is not None:
         return Source.ESTIMATE, applied.estimate.ram_bytes
     return Source.UNKNOWN, None
-
-
-def shares(applied: Applied, vram_bytes: int, totals: Mapping[int, int]) -> Mapping[int, int]:
-    """`vram_bytes` over the GPUs of `totals`, by `Applied.gpu_split`, rounded up.
-
-    Without a split it follows the size of the GPUs: equal ones get equal parts, and llama.cpp
-    itself splits by the memory that is free. Where one has no size that is known, it is even.
-    """
-    weights = _weights(applied, totals)
-    whole = sum(weights.values())
-    if not whole:
-        return {}
-    return {i: -int(-vram_bytes * weight // whole) for i, weight in weights.items()}
-
-
-def _sharing(applied: Applied, totals: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(i for i, weight in _weights(applied, totals).items() if weight)
-
-
-def _weights(applied: Applied, totals: Mapping[int, int]) -> Mapping[int, float]:
-    if not applied.gpu_split:
-        known = all(totals.values())
-        return {i: float(total if known else 1) for i, total in totals.items()}
-    padded = (*applied.gpu_split, *(0.0 for _ in totals))
-    return dict(zip(totals, padded, strict=False))

@@ -13,10 +13,10 @@ from typing import Final
 
 from appliance.domain.errors import ApplianceError
 from appliance.domain.memory import GpuMemory, GpuState, GroupMemory
-from appliance.domain.need import Peak
 from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.supervisor.outside import Outside
 
 _log = logging.getLogger(__name__)
@@ -58,8 +58,8 @@ class LedgerKeeper:
         self._gpus = GpuMemory()
         self._gpus_due_s = float("-inf")
         self._paths: dict[str, str] = {}
-        self._kept: dict[str, Peak | None] = {}
-        self._highest: dict[str, Peak] = {}
+        self._kept: dict[str, ObservedPeak | None] = {}
+        self._highest: dict[str, ObservedPeak] = {}
         self._write_due_s = float("-inf")
         self._problem = ""
 
@@ -156,12 +156,12 @@ class LedgerKeeper:
             for name in memory.keys() - set(running):
                 del memory[name]
 
-    def _peak(self, name: str) -> Peak | None:
+    def _peak(self, name: str) -> ObservedPeak | None:
         if name not in self._kept:
             self._kept[name] = self._out.peaks.peak(name)
         return self._highest.get(name, self._kept[name])
 
-    async def _record(self, name: str, peak: Peak) -> None:
+    async def _record(self, name: str, peak: ObservedPeak) -> None:
         """Keep the peak of what serves: of a load that failed it would be too low."""
         now_s = self._out.clock.monotonic_s()
         if now_s < self._write_due_s or not worth_keeping(self._kept[name], peak):

@@ -8,13 +8,14 @@ go on, because each step is harmless when repeated.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError, StoreError
 from appliance.domain.gateway import State
+from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import (
     Cause,
@@ -26,7 +27,7 @@ from appliance.domain.operations import (
     has_run_out,
 )
 from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.preflight import Finding, Level, findings, refusal
+from appliance.planning.admission.preflight import Finding, Level, findings, leaving_of, refusal
 from appliance.planning.admission.run import run_findings
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (
@@ -76,8 +77,9 @@ async def preflight(
     with_gpus = bool(claim.gpus) or any(catalogue[n].gpus for n in goal.start)
     involved = {*goal.start, *observed.busy()}
     peaks = {n: p for n in involved if (p := outside.peaks.peak(n)) is not None}
-    box, marks, facts = await asyncio.gather(
+    box, groups, marks, facts = await asyncio.gather(
         host.box(with_gpus=with_gpus),
+        _groups(leaving_of(goal, catalogue, observed).running, outside),
         outside.store.marks(),
         asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start)),
     )
@@ -90,8 +92,22 @@ async def preflight(
         facts=dict(zip(goal.start, facts, strict=True)),
         box=box,
         peaks=peaks,
+        groups=groups,
     )
     return (*found, *run_findings(operation.kind, goal, observed, box))
+
+
+async def _groups(leaving: Sequence[Applied], outside: Outside) -> Mapping[str, GroupMemory]:
+    """Main memory of what leaves, by profile; those that cannot be read are absent."""
+    found: dict[str, GroupMemory] = {}
+    if any(applied.gpus for applied in leaving):
+        return found  # what a driver pins for them would be missing
+    for applied in leaving:
+        path = await outside.units.control_group(applied.name)
+        group = await outside.host.group(path) if path else None
+        if group is not None:
+            found[applied.name] = group
+    return found
 
 
 class Transaction:

@@ -7,8 +7,8 @@ from typing import Any
 
 import appliance
 from appliance.adapters.applied.manifest import edited_profiles
-from appliance.domain.need import Peak
 from appliance.domain.operations import Finished
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
 from appliance.planning.status.document import GatewayRow
 from appliance.planning.status.gateway_row import gateway_row
@@ -85,7 +85,7 @@ class BoxStatus:
         )
         return gateway_row(stats, loads)
 
-    def _peaks(self, names: Iterable[str]) -> Mapping[str, Peak]:
+    def _peaks(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
         found = {name: self._out.peaks.peak(name) for name in names}
         return {name: peak for name, peak in found.items() if peak is not None}
 

@@ -45,6 +45,7 @@ from appliance.planning.switch.goals import goal_of, in_the_way_of
 from appliance.planning.switch.next_action import next_action, reverse_operation
 from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
 from tests.fakes.disk import Disk
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.world import World
 
 LOOK_AGAIN_S: Final = 1.0
@@ -263,7 +264,7 @@ class Hands:
 
     def _check(self, operation: Operation) -> None:
         kind, goal = operation.kind, operation.goal
-        box = BoxFacts(ram_total_bytes=1 << 40, gpu_total_bytes=dict.fromkeys(range(2), 1 << 34))
+        box = BoxFacts(ram_total_bytes=1 << 40, devices=by_index(card(0), card(1)))
         found = findings(
             kind,
             goal,

@@ -9,14 +9,15 @@ from appliance.domain.errors import BackendError, StoreError, UnitError
 from appliance.domain.gateway import EngineLoad, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
-from appliance.domain.need import Peak
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.switch.boot_choice import Writes
 from appliance.planning.switch.goals import in_the_way
 from appliance.supervisor.outside import Outside
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.systemd import FakeSystemd
 
 
@@ -213,9 +214,9 @@ class FakeHost:
         self.systemd = systemd
         self.profile_facts: dict[str, ProfileFacts] = {}
         self.admitted: dict[str, str] = {}
-        self.box_facts = BoxFacts(
-            ram_total_bytes=32 << 30, gpu_total_bytes={0: 16 << 30, 1: 16 << 30}
-        )
+        self.box_facts = BoxFacts(ram_total_bytes=32 << 30, devices=by_index(card(0), card(1)))
+        self.box_after_start: BoxFacts | None = None
+        """What the box is once a backend was started; None: as before."""
         self.gpu_memory = GpuMemory()
         self.gpu_readings = 0
         self.driver_answers = asyncio.Event()
@@ -231,7 +232,9 @@ class FakeHost:
         return self.profile_facts.get(applied.name, ProfileFacts())
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
-        return self.box_facts
+        return (
+            self.box_after_start if self.box_after_start and self.systemd.starts else self.box_facts
+        )
 
     async def ram(self) -> HostMemory:
         return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
@@ -388,14 +391,14 @@ class FakePeaks:
     """The port `Peaks`; keeps nothing while it is `full`."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Peak] = {}
+        self.kept: dict[str, ObservedPeak] = {}
         self.writes: list[str] = []
         self.full = False
 
-    def peak(self, name: str) -> Peak | None:
+    def peak(self, name: str) -> ObservedPeak | None:
         return self.kept.get(name)
 
-    async def record(self, name: str, peak: Peak) -> bool:
+    async def record(self, name: str, peak: ObservedPeak) -> bool:
         await asyncio.sleep(0)
         self.writes.append(name)
         if not self.full:

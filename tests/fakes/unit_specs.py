@@ -39,9 +39,8 @@ def spec(name: str, *devices: str, nice: str | None = None, **changes: object) -
     overrides = (Override(section="Service", key="Nice", values=(nice,)),) if nice else ()
     gpus: Gpus = "all" if "gpu-all" in devices else ()
     return UnitSpec(
-        applied=made(name, *devices, **changes),
+        applied=made(name, *devices, **{"gpus": gpus, **changes}),
         argv=("/opt/vllm/bin/vllm", "serve", f"/models/{name}"),
-        gpus=gpus,
         overrides=overrides,
     )
 
@@ -80,8 +79,8 @@ def one_of_each() -> tuple[UnitSpec, ...]:
             estimate=Estimate(vram_bytes=15 << 30, least_vram_bytes=13 << 30, ram_bytes=2 << 30),
             gpu_split=(3.0, 1.5),
             assume_free=True,
+            gpus=(0,),
         ),
-        gpus=(0,),
         argv=("/opt/llama/llama-server", "--chat-template-kwargs", '{"think": "$no", "p": "50%"}'),
     )
     mini = spec("mini", "cpu", endpoint=Endpoint(port=8081), need=Need(ram_bytes=19 << 30))

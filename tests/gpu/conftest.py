@@ -58,7 +58,7 @@ class Gpu:
         while time.monotonic() < deadline_s:
             time.sleep(0.1)
             after = self.now()
-            if abs(after.used - before.used) > MIB:
+            if abs(after.used_bytes - before.used_bytes) > MIB:
                 before, same_since_s = after, time.monotonic()
             elif time.monotonic() - same_since_s > SETTLED_S:
                 return after
@@ -86,11 +86,11 @@ class Gpu:
                 yield holder
             finally:
                 holder.kill()
-                self._await_release(before.used)
+                self._await_release(before.used_bytes)
 
     def _await_release(self, used: int) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
-        while self.now().used > used + SETTLED_BYTES and time.monotonic() < deadline_s:
+        while self.now().used_bytes > used + SETTLED_BYTES and time.monotonic() < deadline_s:
             time.sleep(0.01)
 
 
@@ -128,8 +128,8 @@ def gpu(sampler: Sampler) -> Gpu:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         pytest.skip(f"no CUDA driver library (libcuda.so.1) here; {UNPROVED}")
-    best = max(devices, key=lambda d: d.free)
-    if best.free < 4 * GIB:
+    best = max(devices, key=lambda d: d.free_bytes)
+    if best.free_bytes < 4 * GIB:
         pytest.skip(f"less than 4 GiB is free on every NVIDIA GPU here; {UNPROVED}")
     return Gpu(sampler=sampler, uuid=best.uuid)
 

@@ -39,7 +39,7 @@ LARGEST_HOLD_BYTES = 16 * GIB
 
 def hold_size(gpu: Gpu) -> int:
     """Several GiB, and no more than half of what is free."""
-    return min(LARGEST_HOLD_BYTES, gpu.settled().free // 2 // GIB * GIB)
+    return min(LARGEST_HOLD_BYTES, gpu.settled().free_bytes // 2 // GIB * GIB)
 
 
 def test_readings_are_plausible(sampler: Sampler, figures: Figures) -> None:
@@ -51,10 +51,10 @@ def test_readings_are_plausible(sampler: Sampler, figures: Figures) -> None:
         assert UUID.fullmatch(device.uuid)
         assert device.name
         assert not device.error_kind, device.problem
-        assert 0 < device.free <= device.total
+        assert 0 < device.free_bytes <= device.total_bytes
         if device.quality == EXACT:
-            parts = device.free + device.used + device.reserved
-            assert abs(parts - device.total) <= max(SETTLED_BYTES, device.total // 100)
+            parts = device.free_bytes + device.used_bytes + device.reserved_bytes
+            assert abs(parts - device.total_bytes) <= max(SETTLED_BYTES, device.total_bytes // 100)
     figures.add({"gpus": [d.name for d in reading.devices], "driver": _driver_version()})
 
 
@@ -103,7 +103,7 @@ def test_a_holder_is_listed_with_what_it_holds(gpu: Gpu) -> None:
             memory = reader.read(with_holders=True)
             assert memory.state is GpuState.OK
             device = next(d for d in memory.devices if d.uuid == gpu.uuid)
-            assert device.used_bytes - before.used >= size
+            assert device.used_bytes - before.used_bytes >= size
             listed = {h.pid: h for h in device.holders or ()}
             if device.holders is None or not any(Path(f"/proc/{pid}").exists() for pid in listed):
                 pytest.skip("the driver lists no process that is visible here (a container?)")
@@ -136,8 +136,10 @@ def test_how_long_a_release_takes(
     for _ in range(RUNS):
         before = gpu.settled()
         with gpu.held(size, pinned=pinned) as holder:
-            assert gpu.now().used - before.used >= size
-            ended_s, released_s = _end(gpu, holder, number, until_used=before.used + SETTLED_BYTES)
+            assert gpu.now().used_bytes - before.used_bytes >= size
+            ended_s, released_s = _end(
+                gpu, holder, number, until_used=before.used_bytes + SETTLED_BYTES
+            )
             ended.append(ended_s)
             released.append(released_s)
     figures.add(
@@ -164,7 +166,7 @@ def _end(
     while ended_s is None or released_s is None:
         # In this order: a reading that began before the look at the process cannot prove a
         # release that came with its end.
-        used = gpu.now().used
+        used = gpu.now().used_bytes
         now_s = time.monotonic() - began
         if released_s is None and used <= until_used:
             released_s = now_s
@@ -183,12 +185,12 @@ def test_the_gate_waits_for_a_real_release(
     delays = []
     for _ in range(RUNS):
         before = gpu.settled()
-        needed = before.free - size // 2  # fits only without the holder
+        needed = before.free_bytes - size // 2  # fits only without the holder
         with gpu.held(size) as holder:
             with started(_gate(tmp_path, before.index, needed)) as gate:
                 time.sleep(1.0)
                 assert gate.poll() is None, gate.stderr and gate.stderr.read()
-                assert gpu.now().free < needed
+                assert gpu.now().free_bytes < needed
                 holder.send_signal(number)
                 delays.append(_delay_of(gate, gpu, needed))
             assert gate.returncode == 0
@@ -215,7 +217,7 @@ def _delay_of(gate: subprocess.Popen[str], gpu: Gpu, needed: int) -> float:
     while enough_s is None or admitted_s is None:
         if admitted_s is None and gate.poll() is not None:
             admitted_s = time.monotonic()
-        free = gpu.now().free
+        free = gpu.now().free_bytes
         if enough_s is None and free >= needed:
             enough_s = time.monotonic()
         if admitted_s is not None:
@@ -232,7 +234,7 @@ def test_too_little_for_ever_is_refused_with_the_holder(gpu: Gpu, tmp_path: Path
         listed = gpu.now(with_processes=True).processes or ()
         if holder.pid not in {p.pid for p in listed}:
             pytest.skip("the driver lists no process that is visible here (a container?)")
-        argv = _gate(tmp_path, before.index, before.free - size // 2, deadline_s=1)
+        argv = _gate(tmp_path, before.index, before.free_bytes - size // 2, deadline_s=1)
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 255
         assert f"pid {holder.pid}" in done.stderr

@@ -26,11 +26,12 @@ from appliance.domain.memory import (
     Quality,
 )
 from appliance.domain.names import unit_of
-from appliance.domain.need import Estimate, Peak
+from appliance.domain.need import Estimate
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Applied, Mark, Need
 from appliance.install.apply import ApplyOptions
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings
 from appliance.supervisor.control_server import ControlServer
 from appliance.supervisor.memory_sampler import LedgerKeeper
@@ -62,11 +63,11 @@ __all__ = [
     "Kind",
     "Mark",
     "Need",
+    "ObservedPeak",
     "ObservedUnit",
     "Operation",
     "Outcome",
     "Output",
-    "Peak",
     "Phase",
     "Quality",
     "Request",

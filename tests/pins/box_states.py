@@ -27,10 +27,10 @@ from tests.pins.appliance_code import (
     Kind,
     Mark,
     Need,
+    ObservedPeak,
     ObservedUnit,
     Operation,
     Outcome,
-    Peak,
     Phase,
     Quality,
     Request,
@@ -582,13 +582,13 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     _read_gpus(scene, _gpus(_device(0), _device(1)))
     kept = scene.box.outside.peaks.kept
-    kept["aeon"] = Peak(
+    kept["aeon"] = ObservedPeak(
         fingerprint="fingerprint of aeon",
         gpus={"GPU-0": 14 * GIB, "GPU-1": 13 * GIB},
         ram_bytes=5 * GIB,
         seen_unix_s=900.0,
     )
-    kept["mini"] = Peak(fingerprint="of another", ram_bytes=GIB, seen_unix_s=900.0)
+    kept["mini"] = ObservedPeak(fingerprint="of another", ram_bytes=GIB, seen_unix_s=900.0)
 
 
 @state("GPUs held by others")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
-from appliance.domain.need import Estimate, Peak, Source
+from appliance.domain.need import Estimate, Source
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Mark, Need
@@ -19,6 +19,8 @@ from appliance.planning.admission.preflight import (
     findings,
     refusal,
 )
+from appliance.planning.memory.peak import ObservedPeak
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
 
 GIB = 1 << 30
@@ -46,26 +48,12 @@ def gpu(
     **changes: object,
 ) -> DeviceMemory:
     """A GPU on which `holders` and, unlisted, `nobodys` GiB sit."""
-    used = sum(h.held_bytes or 0 for h in holders) + int(nobodys * GIB)
-    device = DeviceMemory(
-        index=index,
-        uuid=f"GPU-{index}",
-        name="RTX",
-        total_bytes=int(total * GIB),
-        free_bytes=int(total * GIB) - used,
-        used_bytes=used,
-        holders=holders,
-    )
+    device = card(index, holders, total_bytes=int(total * GIB), nobodys_bytes=int(nobodys * GIB))
     return replace(device, **changes)  # type: ignore[arg-type]  # a test names real fields
 
 
 def box(*devices: DeviceMemory, **changes: object) -> BoxFacts:
-    found = BoxFacts(
-        ram_total_bytes=32 * GIB,
-        gpu_total_bytes={d.index: d.total_bytes for d in devices if d.state is GpuState.OK},
-        gpu_holders={d.index: d.holders for d in devices if d.holders is not None},
-        devices={d.index: d for d in devices},
-    )
+    found = BoxFacts(ram_total_bytes=32 * GIB, devices=by_index(*devices))
     return replace(found, **changes)  # type: ignore[arg-type]  # a test names real fields
 
 
@@ -76,7 +64,7 @@ def look(
     stops: Sequence[str] = (),
     running: Sequence[str] = (),
     facts: ProfileFacts | None = None,
-    peaks: Mapping[str, Peak] | None = None,
+    peaks: Mapping[str, ObservedPeak] | None = None,
 ) -> tuple[Finding, ...]:
     units = {profile.name: ObservedUnit(), **dict.fromkeys(running, UP)}
     return findings(
@@ -154,7 +142,9 @@ def test_what_cannot_fit_on_an_empty_box_is_refused(profile: Applied, refused: s
 
 def test_what_has_run_here_fits_here() -> None:
     """An observed peak is never too large for the box, whatever else is said."""
-    peak = Peak(fingerprint=GENESIS.fingerprint, gpus={"GPU-0": 16 * GIB, "GPU-1": 15 * GIB})
+    peak = ObservedPeak(
+        fingerprint=GENESIS.fingerprint, gpus={"GPU-0": 16 * GIB, "GPU-1": 15 * GIB}
+    )
     assert refusal(look(estimated(40, 33), EMPTY, peaks={"genesis": peak})) == ""
 
 
@@ -254,7 +244,8 @@ STOP = "stop it or wait"
             (gpu(0, nobodys=10), gpu(1)),
             "10.0 GiB of GPU 0 held by no process that is listed: look with nvidia-smi, or reboot",
         ),
-        (declared(31.4), (gpu(0, nobodys=0.2), gpu(1)), ""),
+        (declared(31.4), (gpu(0, nobodys=0.2), gpu(1)), "15.8 of 16.0 GiB would be free on GPU 0"),
+        (declared(31), (gpu(0, nobodys=0.2), gpu(1)), ""),
         (
             declared(31),
             (gpu(0, holder(1, "appliance-backend-aeon.service"), nobodys=0.9), gpu(1)),
@@ -272,14 +263,52 @@ STOP = "stop it or wait"
             (gpu(0, holder(9)), gpu(1)),
             f"9.0 GiB held by python3 (pid 4121, user ana): {STOP}",
         ),
-        (estimated(40, 20), (gpu(0, holder(9)), gpu(1)), ""),
+        (
+            estimated(40, 20),
+            (gpu(0, holder(9)), gpu(1)),
+            f"9.0 GiB held by python3 (pid 4121, user ana): {STOP}",
+        ),
+        (estimated(20, 10), (gpu(0, holder(5)), gpu(1)), ""),
         (
             replace(GENESIS, vram_fraction=0.9),
             (gpu(0, holder(2)), gpu(1)),
             f"2.0 GiB held by python3 (pid 4121, user ana): {STOP}",
         ),
-        (replace(GENESIS, vram_fraction=0.99), (gpu(0, holder(0.9)), gpu(1)), ""),
-        (GENESIS, (gpu(0, holder(15)), gpu(1)), ""),
+        (
+            replace(GENESIS, vram_fraction=0.99),
+            (gpu(0, holder(0.9)), gpu(1)),
+            f"0.9 GiB held by python3 (pid 4121, user ana): {STOP}",
+        ),
+        (replace(GENESIS, vram_fraction=0.9), (gpu(0, holder(0.9)), gpu(1)), ""),
+        # With an unknown need nobody else may compute there, but backends that share.
+        (
+            GENESIS,
+            (gpu(0, holder(15)), gpu(1)),
+            f"15.0 GiB held by python3 (pid 4121, user ana): {STOP}",
+        ),
+        (GENESIS, (gpu(0, replace(holder(15), compute=False)), gpu(1)), ""),
+        (GENESIS, (gpu(0, holder(15, "appliance-backend-embedder.service")), gpu(1)), ""),
+        (
+            GENESIS,
+            (gpu(0, holders=None, used_bytes=2 * GIB), gpu(1)),
+            "the need is not known, and 2.0 GiB of GPU 0 are in use: stop what holds them",
+        ),
+        (
+            replace(GENESIS, assume_free=True),
+            (gpu(0, holder(1), quality=Quality.OPAQUE), gpu(1)),
+            "the need is not known, and others compute on GPU 0: stop them or wait",
+        ),
+        # Remains of a rival that does not run.
+        (
+            declared(1, conflicts=("aeon2",)),
+            (gpu(0, holder(1, "appliance-backend-aeon2.service"), holder(1, pid=9)), gpu(1)),
+            "1.0 GiB held by aeon2, which keeps it: appliance stop aeon2",
+        ),
+        (
+            declared(1, conflicts=("aeon2",), assume_free=True),
+            (gpu(0, holder(1, "appliance-backend-aeon2.service"), quality=Quality.OPAQUE), gpu(1)),
+            "appliance-backend-aeon2.service still has memory on GPU 0: stop it or wait",
+        ),
         (declared(20), (gpu(0, holder(None)), gpu(1)), ""),
         (declared(20), (gpu(0, holders=None), gpu(1)), ""),
     ],
@@ -479,20 +508,51 @@ def test_main_memory(gib: float, source: Source, expected: list[tuple[Level, str
     assert told(look(in_ram(gib, source), EMPTY)) == expected
 
 
+@pytest.mark.parametrize(
+    ("gib", "available", "refused"),
+    [
+        (10, 10.25, ""),
+        (10, 10, "mini needs ≈10.2 GiB of RAM free, 10.0 would be: stop what holds the rest"),
+        (31.9, 32, "mini needs ≈31.9 GiB of RAM, the box has 32.0, of which 256 MiB stay free"),
+    ],
+)
+def test_main_memory_that_the_gate_would_wait_for_in_vain(
+    gib: float, available: float, refused: str
+) -> None:
+    """With the margin, and as much as is available."""
+    facts = replace(EMPTY, ram_available_bytes=int(available * GIB))
+    assert refusal(look(in_ram(gib, Source.DECLARED), facts)) == refused
+
+
+def test_one_pool_has_to_hold_both_needs() -> None:
+    """A GPU that shares the host's memory is asked for the sum."""
+    pool = gpu(0, total=32, quality=Quality.UNIFIED, free_bytes=20 * GIB, used_bytes=12 * GIB)
+    facts = box(pool, ram_available_bytes=20 * GIB)
+    fits = declared(10, need=Need(vram_bytes=10 * GIB, ram_bytes=9 * GIB))
+    assert refusal(look(fits, facts)) == ""
+    late = declared(10, need=Need(vram_bytes=12 * GIB, ram_bytes=9 * GIB))
+    where = "the memory that GPU 0 shares with the host"
+    assert refusal(look(late, facts)) == f"20.0 of 21.2 GiB would be free in {where}"
+    never = declared(10, need=Need(vram_bytes=24 * GIB, ram_bytes=9 * GIB))
+    assert refusal(look(never, facts)) == (
+        f"needs ≈33.2 GiB with its margin in {where}, which is 32.0"
+    )
+
+
 def test_share_of_main_memory_counts_as_certain() -> None:
     """An engine that takes a share of RAM is shown its figure, and refused beside what stays."""
     mini = replace(MINI, ram_fraction=0.9375)
     assert told(look(mini, EMPTY)) == [
         (Level.OK, "needs ≈30.0 GiB of RAM (utilisation), 32.0 total")
     ]
-    peak = Peak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)
+    peak = ObservedPeak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)
     found = look(mini, EMPTY, running=["embedder"], peaks={"embedder": peak})
     assert [f.level for f in found] == [Level.REFUSE]
 
 
 def test_what_runs_beside_counts_with_its_own_source() -> None:
     """The peak of one and the declared need of the other are added."""
-    peak = Peak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)
+    peak = ObservedPeak(fingerprint=EMBEDDER.fingerprint, gpus={"GPU-0": 0}, ram_bytes=2 * GIB)
     found = look(in_ram(20, Source.DECLARED), EMPTY, running=["embedder"], peaks={"embedder": peak})
     assert told(found) == [(Level.OK, "needs ≈22.5 GiB of RAM (observed and declared), 32.0 total")]
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.peak_files import encoded
 from appliance.domain.names import unit_of
-from appliance.domain.need import Peak
 from appliance.domain.profile import Mark, Need
+from appliance.planning.memory.peak import ObservedPeak, encoded
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story
 from tests.fakes.profiles import applied
@@ -608,7 +607,9 @@ def test_version(box: CliBox) -> None:
     assert (down.status, down.out) == (0, "appliance 0.1.0\nsupervisor does not answer\n")
 
 
-PEAK = Peak(fingerprint="fingerprint of genesis", gpus={"GPU-1": 10 << 30, "GPU-2": 8 << 30})
+PEAK = ObservedPeak(
+    fingerprint="fingerprint of genesis", gpus={"GPU-1": 10 << 30, "GPU-2": 8 << 30}
+)
 TWO_GPUS = {
     "gpus": [
         {"index": index, "uuid": f"GPU-{index + 1}", "name": "RTX", "total_bytes": 16 << 30}
@@ -626,7 +627,7 @@ TWO_GPUS = {
     ],
 )
 def test_show_says_what_a_profile_needs_and_who_says_so(
-    box: CliBox, memory: object, peak: Peak | None, lines: list[str], source: str
+    box: CliBox, memory: object, peak: ObservedPeak | None, lines: list[str], source: str
 ) -> None:
     """The peak that was seen on these GPUs, else what was declared; in JSON too."""
     box.install(applied("genesis", "gpu-all", need=Need(vram_bytes=18 << 30, ram_bytes=1 << 30)))

@@ -108,8 +108,8 @@ def test_what_a_card_has(
 ) -> None:
     """Sizes come with what they are worth."""
     device = devices(recording, tmp_path)[index]
-    assert (device.quality, device.total, device.free) == (quality, total, free)
-    assert device.used == total - free
+    assert (device.quality, device.total_bytes, device.free_bytes) == (quality, total, free)
+    assert device.used_bytes == total - free
     assert problem in device.problem
     assert (device.processes, device.error_kind) == (None, "")
 
@@ -118,7 +118,7 @@ def test_a_processors_graphics_have_no_more_than_the_host(tmp_path: Path) -> Non
     """Of the memory that the host shares only what the host has left is free."""
     unpacked("apu", tmp_path)
     write(tmp_path / "proc/meminfo", f"MemTotal: {32 << 20} kB\nMemAvailable: {2 << 20} kB\n")
-    assert read(tmp_path)[0].free == 2 * GIB + GIB - 200 * MIB
+    assert read(tmp_path)[0].free_bytes == 2 * GIB + GIB - 200 * MIB
 
 
 def test_who_has_memory_on_a_card(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_memory_that_is_a_numa_node(
     numa(tmp_path, **node)
     gpus.change({"0.numa": 1, "0.free": 65 * GIB})
     device = Device(asked(tmp_path, gpus.environment(build()))["devices"][0])
-    assert (device.quality, device.free) == (quality, free)
-    assert device.used == max(0, 96 * GIB - free - GIB) or quality == EXACT
+    assert (device.quality, device.free_bytes) == (quality, free)
+    assert device.used_bytes == max(0, 96 * GIB - free - GIB) or quality == EXACT
 
 
 def test_a_node_that_is_not_there_is_none(tmp_path: Path) -> None:

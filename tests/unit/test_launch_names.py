@@ -92,6 +92,8 @@ _SHARED = frozenset(
         "domain.amounts",
         "domain.names",
         "domain.paths",
+        "planning",
+        "planning.memory",
         "protocol",
         "protocol.load_status",
     }

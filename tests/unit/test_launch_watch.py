@@ -14,10 +14,10 @@ import pytest
 
 from appliance.adapters.kernel.processes import control_group as group_of
 from appliance.adapters.kernel.processes import processes_of, unit_of_group
-from appliance.launch.demand import Want
 from appliance.launch.obstacles import Obstacle, left_over
 from appliance.launch.release import Release
 from appliance.launch.watch import GpuWatch
+from appliance.planning.memory.requirement import MemoryRequirement
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
 from tests.unit.launch_rig import (
@@ -31,7 +31,7 @@ from tests.unit.launch_rig import (
 )
 
 TOTAL = 24 * GIB
-NEED = Want(vram=20 * GIB, gpus=(0,))
+NEED = MemoryRequirement(vram_bytes=20 * GIB, gpus=(0,))
 
 
 class Clock:
@@ -143,7 +143,7 @@ def test_a_reading_that_proves_nothing_alone_is_confirmed(
 ) -> None:
     """Memory shared with the host has to be free for 50 ms."""
     gpus.change({"0.memory": 3})
-    watch = GpuWatch(Want(vram=1 << 20, gpus=(0,), margin=0), clock=clock)
+    watch = GpuWatch(MemoryRequirement(vram_bytes=1 << 20, gpus=(0,), margin_bytes=0), clock=clock)
     watches.append(watch)
     settled(watch, "a second reading has to agree")
     agreed_s = time.monotonic()
@@ -156,7 +156,9 @@ def test_lists_are_not_asked_for_before_the_numbers_suffice(
 ) -> None:
     """While too little is free the driver is not made to list processes."""
     gpus.change({"0.free": GIB, "0.listing": 15})
-    watch = GpuWatch(Want(vram=20 * GIB, gpus=(0,), own="x.service"), clock=clock)
+    watch = GpuWatch(
+        MemoryRequirement(vram_bytes=20 * GIB, gpus=(0,), own="x.service"), clock=clock
+    )
     watches.append(watch)
     settled(watch, "GiB free on GPU 0")
     gpus.change({"0.free": None})
@@ -171,7 +173,7 @@ def test_a_rival_that_holds_memory_is_named(gpus: Gpus) -> None:
         with started(inside(group, ["sleep", "60"])) as holder:
             assert eventually(lambda: unit_of_group(group_of(holder.pid)) == group.name)
             gpus.change({"0.compute": f"{holder.pid}:{GIB}", "0.used": GIB})
-            want = Want(vram=10 * GIB, gpus=(0,), rivals=frozenset({group.name}))
+            want = MemoryRequirement(vram_bytes=10 * GIB, gpus=(0,), rivals=frozenset({group.name}))
             release = Release((), want, deadline_s=0.5)
             obstacle = release.wait()
             assert obstacle is not None
@@ -180,7 +182,7 @@ def test_a_rival_that_holds_memory_is_named(gpus: Gpus) -> None:
             release.close()
             assert f"{group.name} still has memory on GPU 0" in sentence
             assert f"sleep (pid {holder.pid}, {group.name}, user root, 1.0 GiB)" in sentence
-            neighbour = Release((), Want(vram=10 * GIB, gpus=(0,)), deadline_s=5)
+            neighbour = Release((), MemoryRequirement(vram_bytes=10 * GIB, gpus=(0,)), deadline_s=5)
             assert neighbour.wait() is None
         gpus.change({"0.compute": None, "0.used": None})
         assert Release((), want, deadline_s=5).wait() is None
@@ -194,9 +196,9 @@ def test_a_backend_that_shares_is_no_stranger(gpus: Gpus) -> None:
         with started(inside(group, ["sleep", "60"])) as holder:
             assert eventually(lambda: unit_of_group(group_of(holder.pid)) == group.name)
             gpus.change({"0.compute": f"{holder.pid}:{GIB}", "0.used": GIB})
-            assert Release((), Want(gpus=(0,)), deadline_s=5).wait() is None
+            assert Release((), MemoryRequirement(gpus=(0,)), deadline_s=5).wait() is None
             gpus.change({"0.compute": f"{holder.pid}:{GIB},{os.getpid()}:{GIB}"})
-            release = Release((), Want(gpus=(0,)), deadline_s=0.5)
+            release = Release((), MemoryRequirement(gpus=(0,)), deadline_s=0.5)
             obstacle = release.wait()
             release.close()
             assert obstacle is not None
@@ -246,7 +248,7 @@ def gate(folder: Path, *arguments: object, deadline_s: float = 0.4) -> list[str]
     return program("gate", "--name", "a", "--deadline-s", deadline_s, *places, *arguments)
 
 
-OBSERVED = {"format": 1, "fingerprint": "f00", "gpus": {}, "ram_bytes": None, "seen_unix_s": 1}
+OBSERVED = {"format": 1, "fingerprint": "f00", "seen_unix_s": 1}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,9 @@ def test_what_was_seen_decides_before_what_is_declared(
     """The observed peak of this configuration outranks the profile's figure, either way."""
     gpus.change({"0.uuid": "GPU-a", "0.free": 10 * GIB})
     file = tmp_path / "a.json"
-    file.write_text(json.dumps(OBSERVED | {"gpus": {"GPU-a": seen_bytes}}))
+    file.write_text(
+        json.dumps(OBSERVED | {"peak": {"gpus": {"GPU-a": seen_bytes}, "ram_bytes": None}})
+    )
     declared = 20 * GIB if status == 0 else GIB
     flags = ("--gpus", "0", "--vram-bytes", declared, "--observed", file, "--fingerprint", "f00")
     assert run(gate(tmp_path, *flags)).returncode == status

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder, Quality
 from appliance.domain.names import unit_of
-from appliance.domain.need import Peak
 from appliance.domain.profile import Applied, Need
 from appliance.planning.ledger import Ledger, grown, ledger_of, used_devices, worth_keeping
+from appliance.planning.memory.peak import ObservedPeak
 from tests.fakes.profiles import applied
 
 GIB = 1 << 30
@@ -57,12 +57,22 @@ def sample(*devices: DeviceMemory, ram: GroupMemory | None = None, name: str = "
     return ledger_of(GpuMemory(devices=devices), groups, now_unix_s=NOW, now_s=3.0)
 
 
-def grow(ledger: Ledger, peak: Peak | None = None, profile: Applied = GENESIS) -> Peak | None:
+def grow(
+    ledger: Ledger, peak: ObservedPeak | None = None, profile: Applied = GENESIS
+) -> ObservedPeak | None:
     return grown(peak, profile, ledger, ram_total_bytes=TOTAL)
 
 
-def known(held: int, ram: int | None = None, *, uuid: str = "GPU-0") -> Peak:
-    return Peak(fingerprint=FINGERPRINT, gpus={uuid: held}, ram_bytes=ram, seen_unix_s=7.0)
+def known(
+    held: int,
+    ram: int | None = None,
+    *,
+    uuid: str = "GPU-0",
+    fingerprint: str = FINGERPRINT,
+    at_s: float = 7.0,
+) -> ObservedPeak:
+    gpus = {uuid: held}
+    return ObservedPeak(fingerprint=fingerprint, gpus=gpus, ram_bytes=ram, seen_unix_s=at_s)
 
 
 def test_a_holder_is_its_units_profile_or_foreign() -> None:
@@ -143,13 +153,13 @@ def test_a_peak_only_rises() -> None:
     """A smaller sample changes nothing, not even the time; a larger one changes both."""
     peak = known(11 * GIB)
     assert grow(sample(device(holder(10 * GIB))), peak) is peak
-    assert grow(sample(device(holder(12 * GIB))), peak) == replace(known(12 * GIB), seen_unix_s=NOW)
+    assert grow(sample(device(holder(12 * GIB))), peak) == known(12 * GIB, at_s=NOW)
 
 
 def test_another_configuration_begins_anew() -> None:
     """The peak of another fingerprint is forgotten."""
-    old = replace(known(15 * GIB), fingerprint="other")
-    assert grow(sample(device(holder(GIB))), old) == replace(known(GIB), seen_unix_s=NOW)
+    old = known(15 * GIB, fingerprint="other")
+    assert grow(sample(device(holder(GIB))), old) == known(GIB, at_s=NOW)
 
 
 def test_another_card_begins_anew() -> None:
@@ -199,7 +209,7 @@ def test_a_group_that_cannot_be_read_keeps_its_peak() -> None:
     ("kept", "now", "worth"),
     [
         (None, known(1), True),
-        (replace(known(1), fingerprint="other"), known(1), True),
+        (known(1, fingerprint="other"), known(1), True),
         (known(1, uuid="GPU-9"), known(1), True),
         (known(10 * GIB), known(10 * GIB), False),
         (known(10 * GIB), known(10 * GIB + 100 * MIB), False),
@@ -211,7 +221,9 @@ def test_a_group_that_cannot_be_read_keeps_its_peak() -> None:
         (known(GIB, ram=GIB), known(GIB), False),
     ],
 )
-def test_what_is_worth_writing(kept: Peak | None, now: Peak, *, worth: bool) -> None:
+def test_what_is_worth_writing(
+    kept: ObservedPeak | None, now: ObservedPeak, *, worth: bool
+) -> None:
     """First figures, and growth by more than 1 % and 64 MiB."""
     assert worth_keeping(kept, now) is worth
 
@@ -219,7 +231,7 @@ def test_what_is_worth_writing(kept: Peak | None, now: Peak, *, worth: bool) -> 
 @given(held=st.lists(st.integers(0, 24 * GIB), min_size=1))
 def test_a_peak_is_the_largest_sample(held: list[int]) -> None:
     """In whatever order samples come, the peak is the largest of those that held something."""
-    peak: Peak | None = None
+    peak: ObservedPeak | None = None
     for amount in held:
         peak = grow(sample(device(holder(amount), used=24 * GIB)), peak)
     assert (0 if peak is None else peak.gpus["GPU-0"]) == max(held)

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.adapters.kernel.host_memory import group_memory, group_pids, read_host_memory
 from appliance.domain.errors import ApplianceError
-from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder
+from appliance.domain.memory import DeviceMemory, Holder
 from tests.unit.launch_rig import control_group, inside, started
 
 
@@ -30,11 +30,6 @@ def device(*held: int | None, used: int = 10) -> DeviceMemory:
 def test_the_rest_is_what_nobody_accounts_for(held: tuple[int | None, ...], rest: int) -> None:
     """Used bytes without those of the listed processes; unknown when one of them is unknown."""
     assert device(*held).unattributed_bytes == rest
-
-
-def test_a_machine_without_gpus_has_no_totals() -> None:
-    """A reading with a reason has no devices."""
-    assert GpuMemory(state=GpuState.NO_DRIVER, reason="no driver").totals() == {}
 
 
 def test_this_machine_has_memory() -> None:

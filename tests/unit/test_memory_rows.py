@@ -12,9 +12,9 @@ from appliance.domain.memory import (
     HostMemory,
 )
 from appliance.domain.names import unit_of
-from appliance.domain.need import Peak
 from appliance.domain.profile import Need
 from appliance.planning.ledger import Ledger, ledger_of
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import need_row, resolve
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from tests.fakes.profiles import applied, catalogue
@@ -102,13 +102,15 @@ def test_gpus_that_nobody_asked_or_that_cannot_be_read() -> None:
 
 def test_row_of_a_profile() -> None:
     """What a running profile holds, and what it needs with its source."""
-    peak = Peak(fingerprint=BOX["genesis"].fingerprint, gpus={"GPU-0": 11 * GIB}, ram_bytes=GIB)
+    peak = ObservedPeak(
+        fingerprint=BOX["genesis"].fingerprint, gpus={"GPU-0": 11 * GIB}, ram_bytes=GIB
+    )
     rows = profile_memory(BOX, sample(CARD), {"genesis": peak}, RAM.total_bytes)
     assert rows["genesis"] == {
         "vram_bytes": 11 * GIB,
         "ram_bytes": 3 * GIB,
         "locked_bytes": 1,
-        "need": need_row(resolve(BOX["genesis"], peak, {0: 24 * GIB}, {0: "GPU-0"})),
+        "need": need_row(resolve(BOX["genesis"], peak, [CARD])),
     }
     assert rows["mini"]["vram_bytes"] is None
 
@@ -119,4 +121,4 @@ def test_row_of_a_profile_that_does_not_run() -> None:
     for ledger in (None, idle):
         row = profile_memory(BOX, ledger, {}, 0)["genesis"]
         assert (row["vram_bytes"], row["ram_bytes"]) == (None, None)
-        assert row["need"] == need_row(resolve(BOX["genesis"], None, {}, {}))
+        assert row["need"] == need_row(resolve(BOX["genesis"], None, ()))

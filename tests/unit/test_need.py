@@ -1,20 +1,22 @@
 """What a profile needs on a box: the best source that is known, and how it is spread."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.need import Estimate, Peak, Source, with_allowance
+from appliance.domain.need import Estimate, Source
 from appliance.domain.profile import Applied, Need
-from appliance.planning.need import need_row, resolve, shares
+from appliance.planning.memory.peak import ObservedPeak, with_allowance
+from appliance.planning.memory.requirement import MemoryRequirement, parts_of
+from appliance.planning.need import need_row, resolve
+from tests.fakes.gpu_readings import card
 from tests.fakes.profiles import applied
 
 GIB = 1 << 30
-TOTALS = {0: 16 * GIB, 1: 16 * GIB}
-UUIDS = {0: "GPU-a", 1: "GPU-b"}
+CARDS = (card(0, uuid="GPU-a"), card(1, uuid="GPU-b"))
 BASE = applied("genesis", "gpu-all")
 ESTIMATE = Estimate(
     vram_bytes=20 * GIB,
@@ -22,7 +24,18 @@ ESTIMATE = Estimate(
     ram_bytes=2 * GIB,
     notes=("sliding window, upper bound", "compute buffers guessed"),
 )
-PEAK = Peak(fingerprint=BASE.fingerprint, gpus={"GPU-a": 10 * GIB, "GPU-b": GIB}, ram_bytes=3 * GIB)
+
+
+def observed(
+    *,
+    fingerprint: str = BASE.fingerprint,
+    gpus: Mapping[str, int] = {"GPU-a": 10 * GIB, "GPU-b": GIB},
+    ram_bytes: int | None = 3 * GIB,
+) -> ObservedPeak:
+    return ObservedPeak(fingerprint=fingerprint, gpus=gpus, ram_bytes=ram_bytes)
+
+
+PEAK = observed()
 
 
 def with_all(**changes: object) -> Applied:
@@ -72,31 +85,31 @@ NOTHING = Need()
     ],
 )
 def test_the_best_source_is_told(
-    profile: Applied, peak: Peak | None, text: str, gpus: Mapping[int, int]
+    profile: Applied, peak: ObservedPeak | None, text: str, gpus: Mapping[int, int]
 ) -> None:
     """Observed before declared, utilisation, estimate and unknown."""
-    need = resolve(profile, peak, TOTALS, UUIDS)
+    need = resolve(profile, peak, CARDS)
     assert (need.text, need.gpus) == (text, gpus)
 
 
 @pytest.mark.parametrize(
     "peak",
     [
-        replace(PEAK, fingerprint="another"),
-        replace(PEAK, gpus={"GPU-a": GIB}),
-        replace(PEAK, gpus={"GPU-a": GIB, "GPU-c": GIB}),
-        replace(PEAK, gpus={}),
+        observed(fingerprint="another"),
+        observed(gpus={"GPU-a": GIB}),
+        observed(gpus={"GPU-a": GIB, "GPU-c": GIB}),
+        observed(gpus={}),
     ],
 )
-def test_a_peak_of_another_configuration_tells_nothing(peak: Peak) -> None:
+def test_a_peak_of_another_configuration_tells_nothing(peak: ObservedPeak) -> None:
     """The fingerprint and the set of GPUs must be the same."""
-    assert resolve(with_all(), peak, TOTALS, UUIDS).source is Source.DECLARED
+    assert resolve(with_all(), peak, CARDS).source is Source.DECLARED
 
 
 def test_a_peak_without_a_fingerprint_tells_nothing() -> None:
     """A profile of an older release has none to compare."""
     old = with_all(fingerprint="")
-    assert resolve(old, replace(PEAK, fingerprint=""), TOTALS, UUIDS).source is Source.DECLARED
+    assert resolve(old, observed(fingerprint=""), CARDS).source is Source.DECLARED
 
 
 @pytest.mark.parametrize(
@@ -108,10 +121,10 @@ def test_a_peak_without_a_fingerprint_tells_nothing() -> None:
     ],
 )
 def test_without_gpus_to_look_at_the_sum_is_told(
-    profile: Applied, peak: Peak | None, text: str, total: int | None
+    profile: Applied, peak: ObservedPeak | None, text: str, total: int | None
 ) -> None:
     """`show` works with the driver gone; what follows from its GPUs is left out."""
-    need = resolve(profile, peak, {}, {})
+    need = resolve(profile, peak, ())
     assert (need.text, need.vram_bytes, need.gpus) == (text, total, {})
 
 
@@ -129,19 +142,21 @@ def test_without_gpus_to_look_at_the_sum_is_told(
         ),
         (
             applied("mini", "cpu"),
-            Peak(fingerprint="fingerprint of mini", ram_bytes=GIB),
+            ObservedPeak(fingerprint="fingerprint of mini", ram_bytes=GIB),
             "≈1.5 GiB (observed)",
         ),
     ],
 )
-def test_main_memory_has_its_own_source(profile: Applied, peak: Peak | None, text: str) -> None:
+def test_main_memory_has_its_own_source(
+    profile: Applied, peak: ObservedPeak | None, text: str
+) -> None:
     """Observed before declared before estimated."""
-    assert resolve(profile, peak, TOTALS, UUIDS).ram_text == text
+    assert resolve(profile, peak, CARDS).ram_text == text
 
 
 def test_a_peak_of_vram_alone_leaves_the_ram_to_others() -> None:
     """What was not seen is as it was declared."""
-    need = resolve(with_all(), replace(PEAK, ram_bytes=None), TOTALS, UUIDS)
+    need = resolve(with_all(), observed(ram_bytes=None), CARDS)
     assert (need.source, need.ram_source) == (Source.OBSERVED, Source.DECLARED)
 
 
@@ -153,7 +168,7 @@ def test_a_peak_of_vram_alone_leaves_the_ram_to_others() -> None:
         ("all", (1.0,), {0: 16, 1: 16}, {0: 32, 1: 0}),
         ((1, 0), (3.0, 1.0), {0: 16, 1: 16}, {1: 24, 0: 8}),
         ((1,), (), {0: 16, 1: 16}, {1: 32}),
-        ("all", (0.0, 1.0), {0: 16}, {}),
+        ("all", (0.0, 1.0), {0: 16}, {0: 32}),
         ("all", (), {0: 0, 1: 0}, {0: 16, 1: 16}),
         ("all", (), {0: 24, 1: 0}, {0: 16, 1: 16}),
         ((2,), (), {0: 16}, {}),
@@ -164,24 +179,27 @@ def test_a_need_is_spread_as_the_engine_spreads_it(
 ) -> None:
     """By the split in the order of the GPUs; without one by their size."""
     profile = with_all(gpus=gpus, gpu_split=split, need=Need(vram_bytes=32))
-    assert resolve(profile, None, totals, {}).gpus == expected
+    assert (
+        resolve(profile, None, [card(i, total_bytes=b) for i, b in totals.items()]).gpus == expected
+    )
 
 
 @given(
     st.integers(0, 1 << 50),
     st.lists(st.floats(0, 1e6), max_size=4).map(tuple),
-    st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=4),
+    st.lists(st.integers(0, 1 << 40), max_size=4),
 )
-def test_no_share_is_lost(need: int, split: tuple[float, ...], totals: dict[int, int]) -> None:
-    """Together the shares are at least the need, where anything has a share."""
-    found = shares(replace(BASE, gpu_split=split), need, totals)
-    assert not found or sum(found.values()) >= need * (1 - 1e-9)
-    assert all(share >= 0 for share in found.values())
+def test_no_part_is_lost(need: int, split: tuple[float, ...], totals: Sequence[int]) -> None:
+    """Together the parts are at least the need, wherever there are GPUs."""
+    cards = [card(i, total_bytes=total) for i, total in enumerate(totals)]
+    parts = parts_of(MemoryRequirement(gpus=None, split=split), need, cards)
+    assert not cards or sum(parts) >= need * (1 - 1e-9)
+    assert all(part >= 0 for part in parts)
 
 
 def test_a_need_as_json() -> None:
     """Source, bytes and notes, GPU by GPU."""
-    row = need_row(resolve(with_all(need=NOTHING, vram_fraction=None), None, TOTALS, UUIDS))
+    row = need_row(resolve(with_all(need=NOTHING, vram_fraction=None), None, CARDS))
     assert row == {
         "vram": {
             "source": "estimate",
@@ -193,7 +211,7 @@ def test_a_need_as_json() -> None:
         },
         "ram": {"source": "estimate", "bytes": 2 * GIB},
     }
-    assert need_row(resolve(applied("mini", "cpu"), None, {}, {}))["vram"] == {
+    assert need_row(resolve(applied("mini", "cpu"), None, ()))["vram"] == {
         "source": None,
         "bytes": None,
         "gpus": {},
@@ -201,7 +219,7 @@ def test_a_need_as_json() -> None:
         "notes": [],
         "problem": "",
     }
-    unknown = need_row(resolve(replace(BASE, estimate_problem="why"), None, {}, {}))["vram"]
+    unknown = need_row(resolve(replace(BASE, estimate_problem="why"), None, ()))["vram"]
     assert isinstance(unknown, dict)
     assert unknown["problem"] == "why"
 
@@ -212,14 +230,14 @@ def test_a_need_as_json() -> None:
         ({}, None, 32, "≈16.0 GiB (utilisation)"),
         ({}, None, 0, "≈2.0 GiB (estimate)"),
         ({"need": Need(ram_bytes=8 * GIB)}, None, 32, "≈8.0 GiB (declared)"),
-        ({}, Peak(fingerprint="f", ram_bytes=GIB), 32, "≈1.5 GiB (observed)"),
+        ({}, ObservedPeak(fingerprint="f", ram_bytes=GIB), 32, "≈1.5 GiB (observed)"),
     ],
 )
 def test_share_of_main_memory(
-    changes: dict[str, object], peak: Peak | None, total_gib: int, text: str
+    changes: dict[str, object], peak: ObservedPeak | None, total_gib: int, text: str
 ) -> None:
     """An engine on the CPU may take a share of RAM; it goes by the same order as one of a GPU."""
     of_two = Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=2 * GIB)
     base = replace(applied("mini", "cpu"), fingerprint="f", ram_fraction=0.5, estimate=of_two)
-    found = resolve(replace(base, **changes), peak, {}, {}, total_gib * GIB)  # type: ignore[arg-type]  # real fields
+    found = resolve(replace(base, **changes), peak, (), total_gib * GIB)  # type: ignore[arg-type]  # real fields
     assert found.ram_text == text

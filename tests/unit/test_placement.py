@@ -9,6 +9,7 @@ from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.names import unit_of
 from appliance.planning.admission.preflight import BoxFacts
 from appliance.planning.switch.placement import misplaced, unlocked
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied
 
 GIB = 1 << 30
@@ -25,7 +26,9 @@ def on(*units: str) -> Sequence[Holder]:
 
 
 def box(holders: Mapping[int, Sequence[Holder]]) -> BoxFacts:
-    return BoxFacts(ram_total_bytes=GIB, gpu_total_bytes={0: GIB, 1: GIB}, gpu_holders=holders)
+    return BoxFacts(
+        ram_total_bytes=GIB, devices=by_index(*(card(i, holders.get(i)) for i in (0, 1)))
+    )
 
 
 OWN = unit_of("a")

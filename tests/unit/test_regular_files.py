@@ -27,7 +27,7 @@ from appliance.domain.gateway import State
 from appliance.domain.operations import FOREVER
 from appliance.gateway.predecessors import Remainder
 from appliance.gateway.routing_table import STATE_FILE, Table
-from appliance.launch import needs
+from appliance.launch import gate
 from tests.fakes.profiles import applied
 from tests.unit.test_store import OPERATION
 
@@ -112,7 +112,7 @@ def test_odd_state_is_reported_as_damaged(
         pytest.param(lambda path: read_peak(_at(path, "a.json"), "a"), id="peak"),
         pytest.param(read_run_report, id="run report"),
         pytest.param(lambda path: read_gate_words(_at(path, "a.json")).get("a"), id="gate"),
-        pytest.param(lambda path: needs.read(str(path), "x"), id="peak, by the gate"),
+        pytest.param(lambda path: gate._peak(str(path), "x"), id="peak, by the gate"),
         pytest.param(lambda path: _spool(path).open, id="operation.json"),
         pytest.param(
             lambda path: FileCommitment(_at(path, "active")).committed() or None, id="committed"

@@ -39,6 +39,7 @@ from appliance.planning.switch.goals import goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action
 from appliance.planning.switch.repair import to_repair
 from appliance.supervisor.operation_runner import Transaction
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -186,13 +187,13 @@ def holder(unit: str, held: int | None, comm: str = "python3") -> Holder:
     return Holder(pid=4121, held_bytes=held, comm=comm, user="ana", unit=unit)
 
 
-CARDS = BoxFacts(ram_total_bytes=1, gpu_total_bytes={0: 1, 1: 1})
+CARDS = BoxFacts(ram_total_bytes=1, devices=by_index(card(0), card(1)))
 BUSY = replace(
     CARDS,
-    gpu_holders={
-        0: [holder("session-1.scope", 2 << 30), holder("appliance-backend-left.service", 1)],
-        1: [holder("", None, "")],
-    },
+    devices=by_index(
+        card(0, [holder("session-1.scope", 2 << 30), holder("appliance-backend-left.service", 1)]),
+        card(1, [holder("", None, "")]),
+    ),
 )
 
 

@@ -31,6 +31,7 @@ from appliance.planning.switch.boot_choice import Writes
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.supervisor.operation_runner import Transaction
+from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -481,7 +482,7 @@ def test_want_of_memory_is_told_for_who_needs_it(beside: tuple[str, ...], senten
         observed=Observed(units={"aeon": ObservedUnit(), **dict.fromkeys(beside, up)}),
         marks={},
         facts={},
-        box=BoxFacts(ram_total_bytes=8 << 30, gpu_total_bytes={0: 1}),
+        box=BoxFacts(ram_total_bytes=8 << 30, devices=by_index(card(0))),
     )
     assert refusal(found) == sentence
 
@@ -730,8 +731,8 @@ async def test_the_planner_never_starts_beside_a_rival() -> None:
     assert outside.units.rivals_at_start == []
 
 
-def holder(unit: str, held_bytes: int | None = 10 << 30) -> Holder:
-    return Holder(pid=4121, held_bytes=held_bytes, comm="python3", user="ana", unit=unit)
+def holder(unit: str, held_bytes: int | None = 10 << 30, *, pid: int = 4121) -> Holder:
+    return Holder(pid=pid, held_bytes=held_bytes, comm="python3", user="ana", unit=unit)
 
 
 @pytest.mark.parametrize(
@@ -749,7 +750,14 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     facts = outside.host.box_facts
     outside.host.box_facts = replace(
         facts,
-        gpu_holders={0: [holder("session-3.scope"), holder("appliance-backend-aeon.service")]},
+        devices=by_index(
+            card(
+                0,
+                [holder("session-3.scope"), holder("appliance-backend-aeon.service", pid=4122)],
+                total_bytes=24 << 30,
+            ),
+            card(1, total_bytes=24 << 30),
+        ),
     )
     finished = await transaction(outside, Kind.SWITCH, "genesis", box=box).run()
     assert finished.outcome is outcome
@@ -774,9 +782,14 @@ async def test_model_must_sit_where_its_profile_says(
 ) -> None:
     """A model that answers from the CPU or from another GPU is not committed."""
     outside = FakeOutside(BOX, "right")
-    outside.host.box_facts = replace(
+    outside.host.box_after_start = replace(
         outside.host.box_facts,
-        gpu_holders={i: [holder(unit, 1 << 20) for unit in units] for i, units in holders.items()},
+        devices=by_index(
+            *(
+                card(i, [holder(u, 1 << 20) for u in holders[i]] if i in holders else None)
+                for i in (0, 1)
+            )
+        ),
     )
     finished = await transaction(outside, Kind.SWITCH, "left").run()
     assert (finished.outcome is Outcome.DONE) == (not problem)

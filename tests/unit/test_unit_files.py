@@ -188,7 +188,7 @@ def test_only_a_profile_with_gpus_sees_their_devices(
     gpus: object, gate: str, devices: list[str]
 ) -> None:
     """A CPU profile gets no device at all; a shared one on a GPU gets the GPUs' nodes."""
-    text = one(replace(spec("a"), gpus=gpus))  # type: ignore[arg-type]  # a test's table
+    text = one(spec("a", gpus=gpus))
     assert values(text, "DeviceAllow") == devices
     assert values(text, "PrivateDevices") == ([] if devices else ["yes"])
     assert gate in values(text, "ExecCondition")[0]

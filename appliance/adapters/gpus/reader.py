@@ -185,10 +185,10 @@ def _device(device: sampler_client.Device) -> DeviceMemory:
         index=device.index,
         uuid=device.uuid,
         name=device.name,
-        total_bytes=device.total,
-        free_bytes=device.free,
-        used_bytes=device.used,
-        reserved_bytes=device.reserved,
+        total_bytes=device.total_bytes,
+        free_bytes=device.free_bytes,
+        used_bytes=device.used_bytes,
+        reserved_bytes=device.reserved_bytes,
         quality=Quality(device.quality),
         problem=device.problem,
         state=GpuState(device.error_kind or GpuState.OK),
@@ -204,6 +204,7 @@ def _holder(process: sampler_client.Process) -> Holder:
         comm=named.comm,
         user=named.user,
         unit=named.unit,
+        compute=process.compute,
     )
 
 

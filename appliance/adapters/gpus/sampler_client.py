@@ -46,15 +46,15 @@ class Device:
 
     __slots__ = (
         "error_kind",
-        "free",
+        "free_bytes",
         "index",
         "name",
         "problem",
         "processes",
         "quality",
-        "reserved",
-        "total",
-        "used",
+        "reserved_bytes",
+        "total_bytes",
+        "used_bytes",
         "uuid",
     )
 
@@ -63,11 +63,11 @@ class Device:
         self.uuid = str(document["uuid"])
         """Its identity, the index moves; empty when not even that can be read."""
         self.name = str(document["name"])
-        self.total = int(document["total"])
-        self.free = int(document["free"])
-        self.used = int(document["used"])
-        """Without `reserved`, where the driver tells the two apart."""
-        self.reserved = int(document["reserved"])
+        self.total_bytes = int(document["total"])
+        self.free_bytes = int(document["free"])
+        self.used_bytes = int(document["used"])
+        """Without `reserved_bytes`, where the driver tells the two apart."""
+        self.reserved_bytes = int(document["reserved"])
         self.quality = str(document["quality"])
         """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of `gpu_words`."""
         self.error_kind = str(document["kind"])

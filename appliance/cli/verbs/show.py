@@ -4,7 +4,7 @@ import dataclasses
 import json
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from appliance.cli.failures import CliError, need_root
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
+from appliance.domain.memory import DeviceMemory, Quality
 from appliance.domain.names import unit_of
 from appliance.domain.paths import NEEDS
 from appliance.domain.profile import Applied
@@ -69,15 +70,29 @@ def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
     """What it needs, with the peak that was seen, in the memory that the supervisor knows."""
     memory = document["memory"] or {}
-    totals: dict[int, int] = {}
-    uuids: dict[int, str] = {}
-    for gpu in objects_in(memory, "gpus"):
-        index, total = number_in(gpu, "index"), number_in(gpu, "total_bytes")
-        if index is not None and total:
-            totals[int(index)], uuids[int(index)] = int(total), text_in(gpu, "uuid")
+    devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
-    ram_total = number_in(memory, "ram_total_bytes") or 0
-    return resolve(applied, peak, totals, uuids, int(ram_total))
+    return resolve(applied, peak, devices, int(number_in(memory, "ram_total_bytes") or 0))
+
+
+def _device(row: Mapping[str, object]) -> DeviceMemory | None:
+    """A GPU of the status document; None: its memory is not known."""
+    index, total = number_in(row, "index"), number_in(row, "total_bytes")
+    if index is None or not total:
+        return None
+    free, used = number_in(row, "free_bytes"), number_in(row, "used_bytes")
+    opaque = text_in(row, "quality") == Quality.OPAQUE
+    told = not opaque and free is not None and used is not None
+    return DeviceMemory(
+        index=int(index),
+        uuid=text_in(row, "uuid"),
+        name=text_in(row, "name"),
+        total_bytes=int(total),
+        free_bytes=int(free or 0),
+        used_bytes=int(used or 0),
+        reserved_bytes=max(0, int(total - (free or 0) - (used or 0))) if told else 0,
+        quality=Quality.OPAQUE if opaque else Quality.EXACT,
+    )
 
 
 def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:

@@ -8,10 +8,9 @@ from typing import Final
 from appliance.domain.access import AccessFacts
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
 from appliance.domain.need import Source
+from appliance.planning.memory.requirement import MARGIN_BYTES
 
 GIB: Final = 1 << 30
-GATE_MARGIN_BYTES: Final = 256 << 20
-"""What the gate keeps free beyond a need, unless the settings say otherwise."""
 
 
 class Level(StrEnum):
@@ -67,23 +66,26 @@ class BoxFacts:
     """What the host has."""
 
     ram_total_bytes: int
-    gpu_total_bytes: Mapping[int, int] = field(default_factory=dict)
-    """By NVML index, of the GPUs that work."""
-    gpu_holders: Mapping[int, Sequence[Holder]] = field(default_factory=dict)
-    """Processes with memory on a GPU, by NVML index; a GPU whose list cannot be read is absent."""
+    ram_available_bytes: int | None = None
+    """None: not known."""
     gpu_error: str | None = None
     """Why not all GPUs can be read; None: they can (or there is no driver and none is needed)."""
     gpu_state: GpuState = GpuState.OK
     """Of all GPUs together; see `GpuMemory.state`."""
     devices: Mapping[int, DeviceMemory] = field(default_factory=dict)
-    """Everything that was read of each GPU, also of those that do not work."""
-    margin_bytes: int = GATE_MARGIN_BYTES
+    """Every GPU that was read, by NVML index, also those that do not work."""
+    margin_bytes: int = MARGIN_BYTES
     """What the gate keeps free beyond a declared or estimated need."""
 
     @property
-    def gpu_uuids(self) -> Mapping[int, str]:
-        """By NVML index."""
-        return {index: device.uuid for index, device in self.devices.items()}
+    def gpu_total_bytes(self) -> Mapping[int, int]:
+        """By NVML index, of the GPUs that work."""
+        return {i: d.total_bytes for i, d in self.devices.items() if d.state is GpuState.OK}
+
+    @property
+    def gpu_holders(self) -> Mapping[int, Sequence[Holder]]:
+        """Processes with memory on a GPU, by index; a GPU whose list cannot be read is absent."""
+        return {i: d.holders for i, d in self.devices.items() if d.holders is not None}
 
 
 def refuse(text: str) -> Finding:

@@ -1,9 +1,10 @@
 """Preflight: everything that speaks against a change, before anything is touched."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from appliance.domain.need import Peak
+from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
@@ -19,14 +20,20 @@ from appliance.planning.admission.findings import (
     warn,
 )
 from appliance.planning.admission.gpu_readiness import readiness
+from appliance.planning.admission.prediction import Leaving, Prediction, prediction_of
 from appliance.planning.admission.ram import ram_findings, staying
 from appliance.planning.admission.vram import vram_findings
-from appliance.planning.need import BoxNeed, resolve
+from appliance.planning.memory import fit
+from appliance.planning.memory.fit import Shortfall
+from appliance.planning.memory.peak import ObservedPeak
+from appliance.planning.memory.requirement import MemoryRequirement
+from appliance.planning.need import BoxNeed, requirement_of, resolve
 from appliance.planning.switch.goals import in_the_way
 
 __all__ = ["GIB", "BoxFacts", "Finding", "Level", "Presence", "ProfileFacts", "findings", "refusal"]
 
-_NO_PEAKS: Final[Mapping[str, Peak]] = {}
+_NO_PEAKS: Final[Mapping[str, ObservedPeak]] = {}
+_NO_GROUPS: Final[Mapping[str, GroupMemory]] = {}
 
 
 def findings(
@@ -38,23 +45,57 @@ def findings(
     marks: Mapping[str, Mark],
     facts: Mapping[str, ProfileFacts],
     box: BoxFacts,
-    peaks: Mapping[str, Peak] = _NO_PEAKS,
+    peaks: Mapping[str, ObservedPeak] = _NO_PEAKS,
+    groups: Mapping[str, GroupMemory] = _NO_GROUPS,
 ) -> tuple[Finding, ...]:
-    """Every finding on the profiles that `goal` starts; REFUSE ones stop the operation."""
+    """Every finding on the profiles that `goal` starts; REFUSE ones stop the operation.
+
+    Args:
+        kind: Of the operation.
+        goal: What it wants.
+        catalogue: Every applied profile.
+        observed: Their units.
+        marks: Those that were set.
+        facts: Of the started profiles.
+        box: The host.
+        peaks: The most that profiles were seen to hold.
+        groups: Main memory of running profiles; those that are absent are not known.
+    """
     found: list[Finding] = []
     together = (*goal.start, *staying(goal, catalogue, observed))
     needs = {n: _need(catalogue[n], peaks.get(n), box) for n in together}
-    leaving = {*goal.stop, *goal.start}
+    prediction = prediction_of(box, leaving_of(goal, catalogue, observed, groups))
+    lacking_ram: dict[str, Shortfall] = {}
     for name in goal.start:
         applied = catalogue[name]
         found += _start_findings(kind, name, goal, catalogue=catalogue, observed=observed)
         if marks.get(name, applied.first_mark) is Mark.RETIRED:
             found.append(refuse(f"{name} is retired: appliance mark {name} standby"))
         found += _host_findings(applied, facts.get(name, ProfileFacts()), goal, catalogue, observed)
+        requirement = _requirement(applied, peaks.get(name), observed, box)
+        lacking = tuple(fit.shortfalls(requirement, prediction.devices, prediction.host))
+        lacking_ram.update((name, short) for short in lacking if short.kind == fit.RAM)
         if applied.gpus:
-            found += _gpu_findings(applied, needs[name], box, leaving)
-    found += ram_findings(goal, needs, together, box)
+            found += _gpu_findings(
+                applied, needs[name], requirement, box, prediction=prediction, lacking=lacking
+            )
+    found += ram_findings(goal, needs, together, box, lacking_ram)
     return tuple(found)
+
+
+def leaving_of(
+    goal: Goal,
+    catalogue: Catalogue,
+    observed: Observed,
+    groups: Mapping[str, GroupMemory] = _NO_GROUPS,
+) -> Leaving:
+    """What ends before `goal` is started, with what is known of its main memory."""
+    running = [n for n in observed.busy() if n in {*goal.stop, *goal.start} and n in catalogue]
+    return Leaving(
+        names={*goal.stop, *running},
+        running=tuple(catalogue[n] for n in running),
+        groups=groups,
+    )
 
 
 def refusal(found: Iterable[Finding]) -> str:
@@ -62,17 +103,31 @@ def refusal(found: Iterable[Finding]) -> str:
     return "\n".join(f.text for f in found if f.level is Level.REFUSE)
 
 
-def _need(applied: Applied, peak: Peak | None, box: BoxFacts) -> BoxNeed:
-    return resolve(applied, peak, box.gpu_total_bytes, box.gpu_uuids, box.ram_total_bytes)
+def _need(applied: Applied, peak: ObservedPeak | None, box: BoxFacts) -> BoxNeed:
+    return resolve(applied, peak, tuple(box.devices.values()), box.ram_total_bytes)
+
+
+def _requirement(
+    applied: Applied, peak: ObservedPeak | None, observed: Observed, box: BoxFacts
+) -> MemoryRequirement:
+    """What the gate will go by. Rivals that run are told apart from their memory."""
+    idle = tuple(n for n in applied.conflicts if observed.unit(n).idle)
+    return requirement_of(replace(applied, conflicts=idle), peak, margin_bytes=box.margin_bytes)
 
 
 def _gpu_findings(
-    applied: Applied, need: BoxNeed, box: BoxFacts, leaving: set[str]
+    applied: Applied,
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    box: BoxFacts,
+    *,
+    prediction: Prediction,
+    lacking: Iterable[Shortfall],
 ) -> Iterable[Finding]:
     found = readiness(applied, box)
     if refusal(found):
         return found
-    return (*found, *vram_findings(applied, need, box, leaving))
+    return (*found, *vram_findings(applied, need, requirement, prediction, lacking))
 
 
 def _start_findings(

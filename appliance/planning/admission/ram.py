@@ -1,14 +1,23 @@
-"""Whether main memory is enough for what will run together."""
+"""Whether main memory is enough for what will run together.
+
+The gate looks at one backend and what is available to it. That the needs of all that run together
+must fit into the machine, estimates and the share of an engine on the CPU included, is the
+preflight's own rule: what runs may take what it has not taken yet.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from appliance.domain.need import Source
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal
 from appliance.domain.profile import Catalogue
 from appliance.planning.admission.findings import GIB, BoxFacts, Finding, fine, refuse, warn
+from appliance.planning.memory.fit import Shortfall
 from appliance.planning.need import BoxNeed
-from appliance.planning.wording import joined
+from appliance.planning.wording import joined, size
+
+_NOTHING: Final[Mapping[str, Shortfall]] = {}
 
 
 def staying(goal: Goal, catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
@@ -18,7 +27,11 @@ def staying(goal: Goal, catalogue: Catalogue, observed: Observed) -> tuple[str, 
 
 
 def ram_findings(
-    goal: Goal, needs: Mapping[str, BoxNeed], together: tuple[str, ...], box: BoxFacts
+    goal: Goal,
+    needs: Mapping[str, BoxNeed],
+    together: tuple[str, ...],
+    box: BoxFacts,
+    lacking: Mapping[str, Shortfall] = _NOTHING,
 ) -> Iterator[Finding]:
     """What speaks against starting `goal` beside what stays.
 
@@ -27,6 +40,7 @@ def ram_findings(
         needs: Of every profile in `together`.
         together: What runs afterwards, the started ones first.
         box: The box.
+        lacking: What the gate would find missing of main memory, by started profile.
     """
     if not goal.start:
         return
@@ -38,6 +52,8 @@ def ram_findings(
     shared = " together" if together[1:] else ""
     if certain > box.ram_total_bytes:
         yield refuse(f"{who} ≈{certain / GIB:.1f} GiB of RAM{shared}, the box has {have}")
+    elif lacking:
+        yield from (refuse(_sentence(n, s, box)) for n, s in lacking.items())
     elif whole > box.ram_total_bytes:
         text = f"{who} ≈{whole / GIB:.1f} GiB of RAM{shared} ({Source.ESTIMATE})"
         yield warn(f"{text}, the box has {have}: it may not fit", Source.ESTIMATE, whole)
@@ -50,3 +66,15 @@ def ram_findings(
 
 def _sum(needs: Iterable[BoxNeed]) -> int:
     return sum(n.ram_bytes or 0 for n in needs)
+
+
+def _sentence(name: str, short: Shortfall, box: BoxFacts) -> str:
+    present = f"{short.present_bytes / GIB:.1f}"
+    if not short.final:
+        wanted = f"{short.wanted_bytes / GIB:.1f}"
+        return (
+            f"{name} needs ≈{wanted} GiB of RAM free, {present} would be: stop what holds the rest"
+        )
+    need = f"{(short.wanted_bytes - box.margin_bytes) / GIB:.1f}"
+    reserve = f"of which {size(box.margin_bytes)} stay free"
+    return f"{name} needs ≈{need} GiB of RAM, the box has {present}, {reserve}"

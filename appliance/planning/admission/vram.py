@@ -1,73 +1,74 @@
-"""Whether the GPUs have, and can get, the memory that a profile needs.
+"""Whether the GPUs have, and will have free, the memory that a profile needs.
 
-The rule is the gate's: a figure that is certain must fit, one that may be too large (an estimate,
-the allowance on a peak) asks for at most the whole GPU less 1 GiB. So what is refused here would
-have been refused by the gate, after the old model had been stopped.
+The rule is the gate's (`planning.memory`), asked of the box as it is predicted to be: what is
+refused here would have been refused by the gate, after the old model had been stopped. One rule is
+the preflight's own: weights that are larger than their GPUs are refused also where a figure that
+was declared, or the engine's share, is small enough for the gate.
 """
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from appliance.domain.memory import Holder, Quality
+from appliance.domain.memory import DeviceMemory, Holder, Quality
 from appliance.domain.names import profile_of
 from appliance.domain.need import Source
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import (
     GIB,
-    BoxFacts,
     Finding,
+    Level,
     amount_of,
     fine,
     named,
     refuse,
     warn,
 )
-from appliance.planning.need import BoxNeed, used_gpus
-from appliance.planning.wording import size
+from appliance.planning.admission.prediction import Prediction
+from appliance.planning.memory import fit
+from appliance.planning.memory.fit import Shortfall
+from appliance.planning.memory.requirement import (
+    MemoryRequirement,
+    applicable_peak,
+    has_sizes,
+    spread_over,
+    usable_bytes,
+    used,
+)
+from appliance.planning.need import BoxNeed
+from appliance.planning.wording import size, size_of_total
 
-NEVER_EMPTY_BYTES: Final = 1 << 30
-"""What the driver and a desktop may hold of a GPU without a model."""
+_OF_GPUS: Final = frozenset({fit.WEIGHTS, fit.POOL, fit.VRAM})
 _SIGNIFICANT_BYTES: Final = 256 << 20
 """Less than this without an owner is the driver's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Memory of one GPU that will not come back by itself."""
-
-    holders: tuple[Holder, ...]
-    nobodys: int
-    """Bytes of no process that is listed."""
-
-    @property
-    def held_bytes(self) -> int:
-        return self.nobodys + sum(h.held_bytes or 0 for h in self.holders)
-
-
 def vram_findings(
-    applied: Applied, need: BoxNeed, box: BoxFacts, leaving: AbstractSet[str]
+    applied: Applied,
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    prediction: Prediction,
+    lacking: Iterable[Shortfall],
 ) -> Iterator[Finding]:
     """What speaks against starting `applied`, whose GPUs can be read.
 
     Args:
         applied: The profile.
-        need: What it needs here.
-        box: The box.
-        leaving: Profiles whose memory is back before it starts.
+        need: What it needs here, for people.
+        requirement: The same for the gate.
+        prediction: The box once what leaves has ended.
+        lacking: What the figures of the prediction lack.
     """
-    present = box.gpu_total_bytes
-    readable = [i for i in used_gpus(applied, tuple(present)) if _has_numbers(i, box)]
-    capacity = {i: _capacity(i, box) for i in readable}
-    total = sum(capacity.values())
-    if (trouble := _too_large(applied, need, box, capacity)) is not None:
+    ours = used(requirement, prediction.devices)
+    readable = [d for d in ours if has_sizes(d)]
+    short = [s for s in lacking if s.kind in _OF_GPUS]
+    if (trouble := _too_large(applied, need, requirement, ours, short)) is not None:
         yield refuse(trouble)
         return
-    held = {i: _held(i, box, leaving) for i in readable}
-    yield from _holder_findings(need, box, capacity, held)
+    yield from _holder_findings(requirement, prediction, readable, short)
     if not readable:
         return
+    total = sum(map(usable_bytes, readable))
     told = f"needs {need.amount} of VRAM ({need.label})"
     if need.source is Source.UNKNOWN:
         yield fine(told, need.source)
@@ -76,60 +77,80 @@ def vram_findings(
         yield warn(text, need.source, need.vram_bytes)
     else:
         yield fine(f"{told}, {_gib(total)} total", need.source, need.vram_bytes)
-    if (tight := _no_cache(applied, need, capacity)) is not None:
+    if (tight := _no_cache(applied, need, requirement, ours)) is not None:
         yield warn(tight)
 
 
-def _no_cache(applied: Applied, need: BoxNeed, capacity: Mapping[int, int]) -> str | None:
+def _no_cache(
+    applied: Applied,
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    ours: Sequence[DeviceMemory],
+) -> str | None:
     """Why the share that the engine takes may not hold the context that the profile asks for."""
-    if need.fraction is None or applied.estimate is None:
+    if need.fraction is None or applied.estimate is None or not _is_untried(requirement, ours):
         return None
-    wanted, room = applied.estimate.vram_bytes, _room(need, capacity)
-    if wanted <= room or not set(need.least_gpus) <= set(capacity):
+    wanted, room = applied.estimate.vram_bytes, _room(need, requirement, ours)
+    if wanted <= room:
         return None
     limit = _limit(applied, need, room)
     return f"weights and cache need ≈{_gib(wanted)} GiB of VRAM (estimate), {limit}: lower ctx"
+
+
+def _is_untried(requirement: MemoryRequirement, ours: Sequence[DeviceMemory]) -> bool:
+    """Whether it was never seen here, on GPUs that can all be read."""
+    return all(map(has_sizes, ours)) and applicable_peak(requirement, ours) is None
 
 
 def _gib(count_bytes: float) -> str:
     return f"{count_bytes / GIB:.1f}"
 
 
-def _has_numbers(index: int, box: BoxFacts) -> bool:
-    device = box.devices.get(index)
-    return device is None or device.quality is not Quality.OPAQUE
-
-
-def _capacity(index: int, box: BoxFacts) -> int:
-    """What an empty GPU can give."""
-    device = box.devices.get(index)
-    reserved = 0 if device is None else device.reserved_bytes
-    return box.gpu_total_bytes[index] - reserved
-
-
 def _too_large(
-    applied: Applied, need: BoxNeed, box: BoxFacts, capacity: Mapping[int, int]
+    applied: Applied,
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    ours: Sequence[DeviceMemory],
+    short: Sequence[Shortfall],
 ) -> str | None:
     """Why it cannot fit even where nothing else is; None: it can, or nobody knows."""
-    total = sum(capacity.values())
-    if need.source is Source.DECLARED and set(need.gpus) <= set(capacity):
-        wanted = need.vram_bytes or 0
-        if wanted > total:
-            return f"needs ≈{_gib(wanted)} GiB of VRAM, the GPUs have {_gib(total)}"
-        for index, share in need.gpus.items():
-            if share and share + box.margin_bytes > capacity[index]:
-                return _one_too_small(index, share, capacity[index], box.margin_bytes)
-    if need.source is Source.OBSERVED or not set(need.least_gpus) <= set(capacity):
-        return None  # it has run here
-    least, room = sum(need.least_gpus.values()), _room(need, capacity)
-    if least <= room:
+    final = next((s for s in short if s.final), None)
+    if final is not None:
+        return _impossible(need, requirement, ours, final)
+    if applied.estimate is None or not _is_untried(requirement, ours):
         return None
-    return f"needs ≈{_gib(least)} GiB of VRAM for the weights alone, {_limit(applied, need, room)}"
+    least, room = applied.estimate.least_vram_bytes, _room(need, requirement, ours)
+    return None if least <= room else _weights_alone(least, _limit(applied, need, room))
 
 
-def _room(need: BoxNeed, capacity: Mapping[int, int]) -> int:
+def _impossible(
+    need: BoxNeed,
+    requirement: MemoryRequirement,
+    ours: Sequence[DeviceMemory],
+    short: Shortfall,
+) -> str:
+    wanted, present, margin = short.wanted_bytes, short.present_bytes, requirement.margin_bytes
+    if short.kind == fit.WEIGHTS:
+        return _weights_alone(wanted, f"the GPUs have {_gib(present)}")
+    if short.kind == fit.POOL:
+        where = f"the memory that GPU {short.index} shares with the host"
+        return f"needs ≈{_gib(wanted)} GiB with its margin in {where}, which is {_gib(present)}"
+    total = sum(map(usable_bytes, ours))
+    if all(map(has_sizes, ours)) and (need.vram_bytes or 0) > total:
+        return f"needs ≈{_gib(need.vram_bytes or 0)} GiB of VRAM, the GPUs have {_gib(total)}"
+    share = wanted - margin
+    reserve = "" if share > present else f", of which {size(margin)} stay free"
+    where = f"GPU {short.index}, which has {_gib(present)}"
+    return f"needs ≈{_gib(share)} GiB on {where}{reserve}"
+
+
+def _weights_alone(least_bytes: int, limit: str) -> str:
+    return f"needs ≈{_gib(least_bytes)} GiB of VRAM for the weights alone, {limit}"
+
+
+def _room(need: BoxNeed, requirement: MemoryRequirement, ours: Sequence[DeviceMemory]) -> int:
     """What the engine will take at most of the GPUs it spreads over."""
-    whole = sum(capacity.get(i, 0) for i, part in need.least_gpus.items() if part)
+    whole = sum(map(usable_bytes, spread_over(requirement, ours)))
     return whole if need.fraction is None else int(need.fraction * whole)
 
 
@@ -139,46 +160,77 @@ def _limit(applied: Applied, need: BoxNeed, room: int) -> str:
     return f"{applied.engine} takes at most {_gib(room)} of the GPUs"
 
 
-def _one_too_small(index: int, share: int, capacity: int, margin: int) -> str:
-    reserve = "" if share > capacity else f", of which {size(margin)} stay free"
-    return f"needs ≈{_gib(share)} GiB on GPU {index}, which has {_gib(capacity)}{reserve}"
-
-
-def _held(index: int, box: BoxFacts, leaving: AbstractSet[str]) -> _Held:
-    holders = box.gpu_holders.get(index, ())
-    staying = tuple(h for h in holders if profile_of(h.unit) not in leaving)
-    device = box.devices.get(index)
-    nobodys = 0 if device is None else device.unattributed_bytes or 0
-    # What a driver counts a process for is not all that comes back when it ends.
-    excused = NEVER_EMPTY_BYTES if len(staying) < len(holders) else _SIGNIFICANT_BYTES
-    return _Held(staying, nobodys if nobodys > excused else 0)
-
-
 def _holder_findings(
-    need: BoxNeed, box: BoxFacts, capacity: Mapping[int, int], held: Mapping[int, _Held]
+    requirement: MemoryRequirement,
+    prediction: Prediction,
+    readable: Sequence[DeviceMemory],
+    short: Sequence[Shortfall],
 ) -> Iterator[Finding]:
     """Each process whose memory no operation of ours gives back, and the rest."""
-    enough = _fits(need, box, capacity, held)
-    say = warn if enough else refuse
-    for holder in _merged(held):
-        amount = amount_of(holder)
-        profile = profile_of(holder.unit)
+    lists = prediction.devices, prediction.unit_of
+    block = short[0] if short else fit.in_the_way(requirement, *lists)
+    found = [
+        *_of_holders(readable, block),
+        *_of_nobody(readable, say=refuse if short else warn),
+    ]
+    yield from found
+    if block is not None and not any(f.level is Level.REFUSE for f in found):
+        yield refuse(_sentence(block))
+
+
+def _of_holders(readable: Sequence[DeviceMemory], block: Shortfall | None) -> Iterator[Finding]:
+    for holder in _merged(readable):
+        say = refuse if block is not None and _blocks(holder, block) else warn
+        amount, profile = amount_of(holder), profile_of(holder.unit)
         if profile is not None:
             yield say(f"{amount} held by {profile}, which keeps it: appliance stop {profile}")
         else:
             yield say(f"{amount} held by {named(holder)}: stop it or wait")
-    for index, one in held.items():
-        if one.nobodys:
+
+
+def _blocks(holder: Holder, block: Shortfall) -> bool:
+    """Whether the start has to wait for this process."""
+    if block.kind == fit.REMAINS:
+        return holder.unit == block.unit
+    if block.kind == fit.STRANGERS:
+        return fit.is_stranger(holder.unit, compute=holder.compute)
+    return True
+
+
+def _of_nobody(
+    readable: Sequence[DeviceMemory], *, say: Callable[[str], Finding]
+) -> Iterator[Finding]:
+    for device in readable:
+        # Of a unified one the figure is what is used of the host's memory.
+        unified = device.quality is Quality.UNIFIED
+        nobodys = 0 if unified else device.unattributed_bytes or 0
+        if nobodys > _SIGNIFICANT_BYTES:
             yield say(
-                f"{_gib(one.nobodys)} GiB of GPU {index} held by no process that is listed:"
+                f"{_gib(nobodys)} GiB of GPU {device.index} held by no process that is listed:"
                 " look with nvidia-smi, or reboot"
             )
 
 
-def _merged(held: Mapping[int, _Held]) -> tuple[Holder, ...]:
+def _sentence(block: Shortfall) -> str:
+    """What is missing, where nobody is known to hold it."""
+    gpu = f"GPU {block.index}"
+    if block.kind == fit.REMAINS:
+        return f"{block.unit} still has memory on {gpu}: stop it or wait"
+    if block.kind == fit.STRANGERS:
+        return f"the need is not known, and others compute on {gpu}: stop them or wait"
+    if block.kind == fit.IN_USE:
+        held = _gib(block.present_bytes)
+        return f"the need is not known, and {held} GiB of {gpu} are in use: stop what holds them"
+    free = size_of_total(block.present_bytes, block.wanted_bytes)
+    if block.kind == fit.POOL:
+        return f"{free} would be free in the memory that {gpu} shares with the host"
+    return f"{free} would be free on {gpu}"
+
+
+def _merged(readable: Sequence[DeviceMemory]) -> tuple[Holder, ...]:
     """One entry a process, whatever number of GPUs it is on."""
     found: dict[int, Holder] = {}
-    for holder in (h for one in held.values() for h in one.holders):
+    for holder in (h for device in readable for h in device.holders or ()):
         known = found.get(holder.pid)
         found[holder.pid] = holder if known is None else _together(known, holder)
     return tuple(found.values())
@@ -186,33 +238,8 @@ def _merged(held: Mapping[int, _Held]) -> tuple[Holder, ...]:
 
 def _together(one: Holder, other: Holder) -> Holder:
     amounts = [h.held_bytes for h in (one, other) if h.held_bytes is not None]
-    return Holder(
-        pid=one.pid,
+    return replace(
+        one,
         held_bytes=sum(amounts) if amounts else None,
-        comm=one.comm,
-        user=one.user,
-        unit=one.unit,
+        compute=one.compute or other.compute,
     )
-
-
-def _fits(
-    need: BoxNeed, box: BoxFacts, capacity: Mapping[int, int], held: Mapping[int, _Held]
-) -> bool:
-    """Whether it fits beside what stays. An estimate counts for its weights only."""
-    if need.source is Source.UNKNOWN:
-        return True  # the gate decides, which sees who computes
-    room = {i: capacity[i] - one.held_bytes for i, one in held.items()}
-    if need.source is Source.ESTIMATE:
-        return sum(need.least_gpus.get(i, 0) for i in room) <= sum(room.values())
-    margin = box.margin_bytes if need.source is Source.DECLARED else 0
-    return all(
-        _asked(need, wanted + margin, capacity[i]) <= room[i]
-        for i, wanted in need.gpus.items()
-        if i in room and wanted
-    )
-
-
-def _asked(need: BoxNeed, wanted: int, capacity: int) -> int:
-    if need.source is Source.DECLARED:
-        return wanted
-    return min(wanted, capacity - NEVER_EMPTY_BYTES)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, HostMemory
-from appliance.domain.need import Peak
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.ledger import Holding, Ledger
+from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import need_row, resolve
 
 Row = Mapping[str, object]
@@ -27,17 +27,17 @@ def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Row:
 
 
 def profile_memory(
-    catalogue: Catalogue, ledger: Ledger | None, peaks: Mapping[str, Peak], ram_total_bytes: int
+    catalogue: Catalogue,
+    ledger: Ledger | None,
+    peaks: Mapping[str, ObservedPeak],
+    ram_total_bytes: int,
 ) -> Mapping[str, Row]:
     """What each profile needs and, while it runs, holds; by name."""
     gpus = GpuMemory() if ledger is None else ledger.gpus
-    uuids = {d.index: d.uuid for d in gpus.devices}
     return {
         name: {
             **_held(applied, ledger),
-            "need": need_row(
-                resolve(applied, peaks.get(name), gpus.totals(), uuids, ram_total_bytes)
-            ),
+            "need": need_row(resolve(applied, peaks.get(name), gpus.devices, ram_total_bytes)),
         }
         for name, applied in catalogue.items()
     }

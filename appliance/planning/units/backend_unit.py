@@ -147,7 +147,7 @@ def _comes_first(rival: str, name: str, kept: Mapping[str, StandIn]) -> bool:
 
 def _after(spec: UnitSpec) -> tuple[str, ...]:
     # DevicePolicy= admits only drivers that are loaded when the unit starts.
-    driver = ("nvidia-persistenced.service",) if spec.gpus else ()
+    driver = ("nvidia-persistenced.service",) if spec.applied.gpus else ()
     return (*driver, *spec.order.after)
 
 
@@ -193,7 +193,7 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("LimitNOFILE", "65536"),
         ("LimitMEMLOCK", "infinity"),
         ("LimitCORE", "0"),
-        *sandbox.devices(gpus=bool(spec.gpus)),
+        *sandbox.devices(gpus=bool(spec.applied.gpus)),
         *sandbox.NETWORK,
         *_files(spec),
         *sandbox.leases(applied.claim.leases(), layout.lease_dir, CLAIMED_DIR),

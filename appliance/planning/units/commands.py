@@ -7,7 +7,9 @@ from json import dumps
 from appliance.domain import paths
 from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
-from appliance.domain.spec import Gpus, Ordering, Override, Patch
+from appliance.domain.spec import Ordering, Override, Patch
+from appliance.planning.memory.arguments import arguments_of
+from appliance.planning.need import requirement_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +21,6 @@ class UnitSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     temporary: str = ""
     """Directory for temporary files, cleared before each start; empty: none."""
-    gpus: Gpus = ()
-    """The GPUs it uses, claimed or shared."""
     order: Ordering = field(default_factory=Ordering)
     patch: Patch | None = None
     overrides: tuple[Override, ...] = ()
@@ -60,9 +60,7 @@ def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         *_program(layout, "gate", applied.name),
         *_leases(applied.claim.leases()),
         *(word for rival in applied.conflicts for word in ("--rival", rival)),
-        *_gpus(spec.gpus),
-        *(_vram(applied) if spec.gpus else ()),
-        *_options({"--ram-bytes": applied.need.ram_bytes}),
+        *arguments_of(requirement_of(applied)),
         *_observed(applied, layout),
         *_options({"--margin-bytes": layout.margin_bytes}),
         "--deadline-s",
@@ -112,27 +110,6 @@ def _leases(leases: Iterable[Lease]) -> Iterable[str]:
     for lease in leases:
         yield "--lease"
         yield f"{lease.name}:{'exclusive' if lease.exclusive else 'shared'}"
-
-
-def _gpus(gpus: Gpus) -> Iterable[str]:
-    if not gpus:
-        return ()
-    return ("--gpus", gpus if isinstance(gpus, str) else ",".join(map(str, gpus)))
-
-
-def _vram(applied: Applied) -> Iterable[str]:
-    """The best that the profile and its files say of its GPU memory, and how it is spread."""
-    if applied.gpu_split:
-        yield from ("--vram-split", ",".join(f"{weight:g}" for weight in applied.gpu_split))
-    if applied.need.vram_bytes is not None:
-        yield from ("--vram-bytes", str(applied.need.vram_bytes))
-    elif applied.vram_fraction is not None:
-        yield from ("--vram-fraction", f"{applied.vram_fraction:g}")
-    elif (estimate := applied.estimate) is not None:
-        least = {"--vram-estimate": estimate.vram_bytes, "--vram-least": estimate.least_vram_bytes}
-        yield from _options(least)
-    if applied.assume_free:
-        yield "--assume-free"
 
 
 def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:

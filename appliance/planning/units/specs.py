@@ -65,7 +65,6 @@ def spec_of(
         argv=started.argv,
         environment=started.environment,
         temporary=started.temporary,
-        gpus=profile.gpus,
         order=profile.order,
         patch=profile.patch,
         overrides=profile.unit,

@@ -1,0 +1,215 @@
+"""Preflight and gate: two that ask one rule, on random boxes.
+
+The gate goes by the command line of the unit and by what it reads once the old model has ended; the
+preflight predicts that from the box as it is. To replay a case: `world(SEED)`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from appliance.adapters.gpus.sampler_client import Device
+from appliance.domain.memory import DeviceMemory, GpuState
+from appliance.domain.names import unit_of
+from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.operations import Goal, Kind
+from appliance.domain.profile import Need
+from appliance.launch import gate
+from appliance.launch.options import Options
+from appliance.launch.shortfall_text import sentence_of
+from appliance.planning.admission.findings import BoxFacts, Level
+from appliance.planning.admission.preflight import findings
+from appliance.planning.memory import arguments, fit
+from appliance.planning.memory.fit import Shortfall
+from appliance.planning.memory.peak import ObservedPeak, decoded, encoded
+from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
+from appliance.planning.units.commands import Layout, UnitSpec, gate_argv
+from tests.fakes.profiles import applied
+from tests.property.memory_worlds import GIB, NAME, RAM, RIVAL, Card, Use, World, world
+
+CASES: Final = 20_000
+CHUNKS: Final = 8
+
+OWN_RULES: Final = {
+    # A declared figure, or a share, that is too small for the weights passes the gate and fails to
+    # load, after the old model has been stopped.
+    "weights alone": re.compile("for the weights alone"),
+    # The gate sees one backend, and only what is available now: what runs beside it may not have
+    # taken yet what it needs, and the share of an engine on the CPU is in no unit.
+    "needs of all that runs together": re.compile(
+        r"[a-z, ]+ needs? ≈[0-9.]+ GiB of RAM(?: together)?, the box has [0-9.]+$"
+    ),
+}
+"""Refusals of the preflight's own, with their sentences."""
+
+GUESSES: Final = (
+    # All of it is expected back: a wrong refusal cannot be overruled, and the gate, which sees what
+    # came back, decides.
+    "memory of what leaves that no list tells",
+    # What a driver counts a process for is not all that it had.
+    "up to 1 GiB of nobody's, beside a process that leaves",
+    # Pages that a driver pins for a process, or the kernel has of it, are in no figure of it.
+    "main memory of what leaves",
+    # On AMD's GPUs only root sees them all.
+    "processes that the supervisor's user may not see",
+)
+"""Where the preflight may admit what the gate refuses: the places of `World.uncertain`."""
+
+
+def requirement(case: World) -> MemoryRequirement:
+    """What the gate makes of its command line and of the file of peaks."""
+    layout = Layout(version="1", systemd=252, margin_bytes=case.margin_bytes, needs_dir="/nowhere")
+    argv = gate_argv(UnitSpec(applied=case.profile, argv=()), layout)
+    options = Options(argv[argv.index("--name") :], gate._FLAGS, arguments.SWITCHES)
+    found = gate.requirement_from(options, own=unit_of(NAME))
+    found.peak = None if case.peak is None else peak_from_disk(case.peak, options)
+    return found
+
+
+def peak_from_disk(peak: ObservedPeak, options: Options) -> ObservedPeak | None:
+    """Through the file's form and the fingerprint of the unit."""
+    kept = decoded(encoded(peak))
+    assert kept == peak
+    return kept.of(options.text("fingerprint", ""))
+
+
+def gates_verdict(case: World) -> Sequence[Shortfall]:
+    """Everything that the gate finds missing, or in the way, once what leaves has ended."""
+    read, host = case.after()
+    devices = [device(d) for d in read]
+    needed = requirement(case)
+    short = tuple(fit.shortfalls(needed, devices, host))
+    if short or not (needed.uses_gpus and fit.needs_lists(needed, devices)):
+        return short
+    units = {use.pid: use.unit for card in case.cards for use in card.uses}
+    found = fit.in_the_way(needed, devices, lambda pid: units.get(pid, ""))
+    return () if found is None else (found,)
+
+
+def device(memory: DeviceMemory) -> Device:
+    """A reading as the gate's reader gives it."""
+    processes = [
+        {"pid": h.pid, "bytes": h.held_bytes, "compute": h.compute} for h in memory.holders or ()
+    ]
+    return Device(
+        {
+            "index": memory.index,
+            "uuid": memory.uuid,
+            "name": memory.name,
+            "total": memory.total_bytes,
+            "free": memory.free_bytes,
+            "used": memory.used_bytes,
+            "reserved": memory.reserved_bytes,
+            "quality": str(memory.quality),
+            "kind": "" if memory.state is GpuState.OK else str(memory.state),
+            "problem": memory.problem,
+            "processes": None if memory.holders is None else processes,
+        }
+    )
+
+
+def refusals(case: World) -> Sequence[str]:
+    """What the preflight refuses the switch for."""
+    up = ObservedUnit(active=ActiveState.ACTIVE, main_pid=1)
+    units = {NAME: up if case.restarted else ObservedUnit(), RIVAL: ObservedUnit()}
+    devices = case.before()
+    lost = any(d.state is not GpuState.OK for d in devices)
+    found = findings(
+        Kind.SWITCH,
+        Goal(start=(NAME,), stop=case.stop),
+        catalogue={**case.running, NAME: case.profile},
+        observed=Observed(units=units | dict.fromkeys(case.running, up)),
+        marks={},
+        facts={},
+        box=BoxFacts(
+            ram_total_bytes=case.ram_total_bytes,
+            ram_available_bytes=case.ram_available_bytes,
+            gpu_state=GpuState.LOST if lost else GpuState.OK,
+            devices={d.index: d for d in devices},
+            margin_bytes=MARGIN_BYTES if case.margin_bytes is None else case.margin_bytes,
+        ),
+        peaks={} if case.peak is None else {NAME: case.peak},
+        groups=case.groups,
+    )
+    return [f.text for f in found if f.level is Level.REFUSE]
+
+
+def divergence(case: World) -> str:
+    """How the two disagree without a reason; empty: they agree."""
+    refused, missing = refusals(case), gates_verdict(case)
+    if refused and not missing:
+        if all(any(rule.search(text) for rule in OWN_RULES.values()) for text in refused):
+            return ""
+        return f"refused in vain: {'; '.join(refused)}"
+    if missing and not refused:
+        unexpected = [s for s in missing if not is_guessed(s, case)]
+        return f"admitted in vain: {'; '.join(map(sentence_of, unexpected))}" if unexpected else ""
+    return ""
+
+
+def is_guessed(short: Shortfall, case: World) -> bool:
+    """Whether nobody could know beforehand what the gate found there."""
+    if short.kind in {fit.REMAINS, fit.STRANGERS}:
+        return case.blind
+    places = {RAM, short.index} if short.kind in {fit.RAM, fit.POOL} else {short.index}
+    return bool(places & case.uncertain)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_preflight_and_gate_agree(chunk: int) -> None:
+    """What the preflight admits the gate admits, and what it refuses the gate refuses."""
+    seeds = range(chunk, CASES, CHUNKS)
+    found = {seed: text for seed in seeds if (text := divergence(world(seed)))}
+    first = "\n".join(f"world({seed}): {text}" for seed, text in list(found.items())[:5])
+    assert not found, f"{len(found)} of {len(seeds)} cases diverge:\n{first}"
+
+
+def test_the_cases_are_of_every_kind() -> None:
+    """Both verdicts, every kind of shortfall and every source are common among the cases."""
+    seen: Counter[str] = Counter()
+    for seed in range(0, CASES, 10):
+        missing = gates_verdict(world(seed))
+        seen.update({s.kind for s in missing} or {"admitted"})
+    kinds = {fit.MISSING, fit.BROKEN, fit.UNREADABLE, fit.RAM, fit.WEIGHTS, fit.POOL, fit.VRAM}
+    assert {k for k, count in seen.items() if count > 1} >= kinds | {
+        fit.REMAINS,
+        fit.STRANGERS,
+        "admitted",
+    }
+    assert seen["admitted"] > CASES // 10 // 5
+
+
+def on_one_gpu(*uses: Use, peak_bytes: int, **changes: object) -> World:
+    """A GPU of 24 GiB, and a profile that was seen to hold `peak_bytes` of it."""
+    base = replace(applied(NAME, "gpu-0"), fingerprint="f")
+    return World(
+        profile=replace(base, **changes),  # type: ignore[arg-type]  # a test names real fields
+        cards=(Card(index=0, uses=uses),),
+        running={},
+        groups={},
+        peak=ObservedPeak(fingerprint="f", gpus={"GPU-0": peak_bytes}),
+    )
+
+
+def test_a_share_is_asked_for_whatever_was_seen() -> None:
+    """A share of 0.92 does not fit beside a stranger, although the peak of 10 GiB would."""
+    stranger = Use(pid=7, unit="user@1000.service", held_bytes=12 * GIB)
+    case = on_one_gpu(stranger, peak_bytes=10 * GIB, vram_fraction=0.92)
+    assert list(map(sentence_of, gates_verdict(case))) == ["12.0 of 22.1 GiB free on GPU 0"]
+    assert refusals(case) == [
+        "12.0 GiB held by python3 (pid 7, user@1000.service, user ana): stop it or wait"
+    ]
+
+
+def test_a_peak_that_cannot_be_true_tells_nothing() -> None:
+    """Of 30 GiB on a GPU of 24 nothing follows: what is declared counts, and fits beside others."""
+    stranger = Use(pid=7, unit="user@1000.service", held_bytes=19 * GIB)
+    case = on_one_gpu(stranger, peak_bytes=30 * GIB, need=Need(vram_bytes=4 * GIB))
+    assert (gates_verdict(case), refusals(case)) == ((), [])
+    larger = replace(case, profile=replace(case.profile, need=Need(vram_bytes=5 * GIB)))
+    assert list(map(sentence_of, gates_verdict(larger))) == ["5.0 of 5.2 GiB free on GPU 0"]
+    assert refusals(larger) != []
