@@ -93,9 +93,12 @@ def _at_rest(
             return Judged(Rest.UNCLEAR, f"{name} serves and is not said to be uncommitted: {why}")
     if not missing:
         return Judged(Rest.SERVING if set(serving) == set(committed) else Rest.BY_HAND, why)
-    if all(_waits_for_memory(rows, name, why) for name in missing):
-        return Judged(Rest.REFUSED, why)
-    found = [_missing(world, rows[name], why, by_hand=bool(serving)) for name in missing]
+    found = [
+        Judged(Rest.REFUSED, why)
+        if _waits_for_memory(rows, name, why)
+        else _missing(world, rows[name], why, by_hand=bool(serving))
+        for name in missing
+    ]
     return next((f for f in found if f.rest is Rest.UNCLEAR), found[0])
 
 

@@ -40,6 +40,7 @@ RESTARTING = ObservedUnit(
 )
 STOP = {"kind": "stop", "target": [], "outcome": "done", "message": "genesis stopped"}
 HOLD = {**STOP, "kind": "hold"}
+FULL_DISK = {**STOP, "outcome": "refused", "message": "cannot write /var/lib/appliance/hold"}
 REPAIR = {
     "kind": "repair",
     "target": ["genesis"],

@@ -76,8 +76,7 @@ def stop_text(
         watched: The supervisor watches the unit.
         held: A hold that is over has stopped it: only a repair that failed since explains it.
     """
-    target = None if last is None else last.get("target")
-    if last is not None and isinstance(target, (list, tuple)) and (not target or name in target):
+    if last is not None and _explains(name, last):
         if last.get("outcome") not in _NO_FAILURE:
             return f"{last.get('kind')} {last.get('outcome')}: {last.get('message')}"
         if last.get("kind") in _STOPPING and not held:
@@ -89,3 +88,11 @@ def stop_text(
     if unit.since_unix_s > 0:
         return _BY_HAND
     return "not started since the supervisor began" if watched else None
+
+
+def _explains(name: str, last: Mapping[str, object]) -> bool:
+    """Whether the last operation can have left a profile stopped: a stop that was refused cannot."""
+    target = last.get("target")
+    if not isinstance(target, (list, tuple)) or (target and name not in target):
+        return False
+    return last.get("kind") not in _STOPPING or last.get("outcome") != Outcome.REFUSED
