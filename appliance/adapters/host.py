@@ -6,7 +6,6 @@ Nothing here raises: what this unprivileged process may not see is said to be un
 import asyncio
 import contextlib
 import importlib.util
-import json
 import logging
 import pwd
 import socket
@@ -26,20 +25,18 @@ from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.model_headers import Fault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
-from appliance.domain.paths import RUN_DIR
 from appliance.domain.profile import Applied
 from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.memory.requirement import MARGIN_BYTES
+from appliance.protocol import run_report
 
 _log = logging.getLogger(__name__)
 
-RUN_REPORT: Final = Path(RUN_DIR, "last.json")
 _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
-_MOST_REPORT_BYTES: Final = 64 << 10
 
 
 class LinuxHost:
@@ -48,7 +45,7 @@ class LinuxHost:
     Args:
         gate_dir: Where the gate leaves its last words.
         unit_dir: Where the generated units are.
-        run_report: What the launcher of a command leaves.
+        report: Of the program that runs an operator's command.
         margin_bytes: VRAM that the gate keeps free beyond a need; None: its own default.
     """
 
@@ -57,12 +54,12 @@ class LinuxHost:
         *,
         gate_dir: Path,
         unit_dir: Path,
-        run_report: Path = RUN_REPORT,
+        report: Path = Path(run_report.FILE),
         margin_bytes: int | None = None,
     ) -> None:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
-        self._run_report = run_report
+        self._run_report = report
         self._margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
         self._models = ModelChecks()
 
@@ -159,17 +156,14 @@ async def _gpus(*, with_holders: bool = False) -> GpuMemory:
 
 
 def read_run_report(path: Path) -> RunReport | None:
-    """How the last command ended, from its launcher; None: it did not say."""
+    """Return the report of the last command's launcher; None: it left none."""
     try:
-        document = json.loads(read_small_file(path, _MOST_REPORT_BYTES))
-        number = document.get("operation")
-        return RunReport(
-            ran=bool(document["ran"]),
-            text=str(document["text"]),
-            operation=number if isinstance(number, int) else None,
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = run_report.decoded(read_small_file(path, run_report.MAX_BYTES))
+    except OSError:
         return None
+    if found is None:
+        return None
+    return RunReport(ran=found.ran, text=found.text, operation=found.operation)
 
 
 def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import contextlib
 import grp
-import json
 import os
 import pwd
 import signal
 import sys
 import time
 
+from appliance.adapters.files.regular import replace_volatile
 from appliance.domain.amounts import duration
 from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
 from appliance.domain.paths import LEASE_DIR, RUN_DIR
@@ -45,7 +45,7 @@ from appliance.launch.options import EX_USAGE, Options, UsageError
 from appliance.launch.regular_files import Unreadable, read_text
 from appliance.launch.release import Release
 from appliance.planning.memory.requirement import MemoryRequirement
-from appliance.protocol import run_ticket
+from appliance.protocol import run_report, run_ticket
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.protocol.sd_notify import extend, notify
 
@@ -68,7 +68,8 @@ _TELL_EVERY_S = 0.2
 _EXTENSION_S = 15.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _LONGEST_TEXT = 400
-_MOST_REPORT_BYTES = 64 << 10
+_REPORT_MODE = 0o644
+"""The supervisor reads it."""
 
 
 class NotBegun(Exception):  # noqa: N818
@@ -243,34 +244,30 @@ class Launcher:
 
     @property
     def _report_path(self) -> str:
-        return f"{self._directory}/last.json"
+        return f"{self._directory}/{run_report.FILE_NAME}"
 
     def _used_ticket(self) -> str:
         """The ticket of the last command that ran in this boot."""
         try:
-            document = json.loads(read_text(self._report_path, _MOST_REPORT_BYTES) or "{}")
-            return str(document.get("ticket", ""))
-        except (Unreadable, ValueError, AttributeError, RecursionError):
+            last = run_report.decoded(read_text(self._report_path, run_report.MAX_BYTES) or "")
+        except Unreadable:
             return ""
+        return "" if last is None else last.ticket_sha256
 
     def _report(self, *, ran: bool, text: str) -> None:
-        """Leave word, whole or not at all."""
-        document = {
-            "ran": ran,
-            "text": text,
-            "who": self._who,
-            "operation": self._operation,
-            "ticket": self._ticket_sha256 if ran else "",
-            "unix_s": time.time(),
-        }
-        temporary = f"{self._report_path}.new"
+        """Write the report for the supervisor, whole or not at all."""
+        report = run_report.Report(
+            ran=ran,
+            text=text,
+            operation=self._operation,
+            ticket_sha256=self._ticket_sha256 if ran else "",
+        )
+        content = run_report.encoded(report, who=self._who, unix_s=time.time())
+        path = self._report_path
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o644)  # whatever the umask: the supervisor reads it
-                file.write(json.dumps(document) + "\n")
-            os.replace(temporary, self._report_path)
+            replace_volatile(path, f"{path}.new", content, mode=_REPORT_MODE)
         except OSError as error:
-            say(WARNING, f"cannot leave word in {self._directory}: {error.strerror}")
+            say(WARNING, f"cannot write the report {path}: {error.strerror}")
 
 
 def _tell_end(link: Link, ending: Ending) -> None:

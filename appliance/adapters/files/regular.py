@@ -4,7 +4,6 @@ A pipe must not make its reader wait, nor a device, a link or a huge file lead i
 Standard library only, and little of it: the quick verbs read files too.
 """
 
-import contextlib
 import errno
 import os
 import stat
@@ -72,13 +71,26 @@ def read_small_file(path: Path, most_bytes: int, *, follow_links: bool = False) 
     return content
 
 
-def replace_volatile(path: Path, new: Path, text: str) -> None:
-    """Replace `path` by way of the file `new`; a power cut may lose both. Raises OSError."""
-    # Whatever lies there is from a process that was killed, or from somebody else.
-    with contextlib.suppress(FileNotFoundError):
+def replace_volatile(path: Path, new: Path, text: str, *, mode: int | None = None) -> None:
+    """Replace `path` by way of the file `new`; a power cut may lose both.
+
+    Args:
+        path: Of the file.
+        new: In the same directory. What lies there, from a killed process, is removed.
+        text: The new content.
+        mode: Permissions, whatever the umask; None: as the umask has them.
+
+    Raises:
+        OSError: it could not be written; what was there still is.
+    """
+    try:  # noqa: SIM105 - contextlib takes 2 ms
         os.unlink(new)  # noqa: PTH108 - pathlib takes 3 ms
+    except FileNotFoundError:
+        pass
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         file.write(text)
     os.replace(new, path)  # noqa: PTH105
 
