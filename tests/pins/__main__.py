@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 
-from tests.pins.stored import differences, store, summary
+from tests.pins.pin_files import differences, store, summary
 from tests.pins.subjects import SUBJECTS
 
 

@@ -72,6 +72,7 @@ __all__ = [
     "Quality",
     "Request",
     "Supervised",
+    "Supervisor",
     "add_key",
     "apply",
     "phase_of",
@@ -91,7 +92,7 @@ _SAMPLE_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a command left: its exit status and its two streams."""
+    """Output of a command: exit status, stdout and stderr."""
 
     status: int
     out: str
@@ -99,7 +100,7 @@ class Output:
 
 
 def apply(settings: Path, manager: FakeManager, *words: str) -> Output:
-    """``appliance apply`` by root, with the settings in a file and a systemd in memory."""
+    """Run the use case of ``appliance apply`` as root, with a systemd in memory."""
     out, err = io.StringIO(), io.StringIO()
     options = ApplyOptions(
         dry_run="--dry-run" in words,
@@ -126,25 +127,25 @@ def add_key(state: Path) -> None:
 
 
 class AskedSupervisor(Supervisor):
-    """A supervisor that remembers being asked what runs."""
+    """Supervisor that remembers a question for the running operation."""
 
     was_asked = False
 
     def current(self) -> Running | None:
-        """As every supervisor."""
+        """Return the running operation."""
         self.was_asked = True
         return super().current()
 
 
 def phase_of(supervisor: Supervisor) -> Phase | None:
-    """Where the running operation is; None: none runs. It is not asked for it."""
+    """Return the phase of the running operation without asking for it; None: none runs."""
     running = Supervisor.current(supervisor)
     return None if running is None else running.transaction.operation.phase
 
 
 @dataclass(slots=True, kw_only=True)
 class Supervised:
-    """A supervisor on a box in virtual time, with all that its process runs beside it."""
+    """Supervisor on a box in virtual time, with the services of its process."""
 
     outside: FakeOutside
     profiles: FakeProfiles
@@ -155,7 +156,7 @@ class Supervised:
     gateway_damage: str | None = None
 
     async def document(self) -> dict[str, Any]:
-        """The status document now."""
+        """Return the status document."""
         return dict(await self.status.document())
 
 
@@ -163,7 +164,7 @@ class Supervised:
 async def supervised(
     outside: FakeOutside, profiles: FakeProfiles, keys: Path = Path("/nonexistent")
 ) -> AsyncIterator[Supervised]:
-    """A running supervisor on `outside`; time passes only in `FakeUnits.drive`.
+    """Run a supervisor on `outside`; time passes only in `FakeUnits.drive`.
 
     Args:
         outside: The box.
@@ -199,7 +200,7 @@ async def supervised(
 
 
 def screen(document: Mapping[str, Any], now_unix_s: float) -> str:
-    """What ``appliance status`` prints for a document, without colours."""
+    """Return what ``appliance status`` prints for a document, without colours."""
     out = io.StringIO()
     show_status(cast("Any", document), Terminal(stream=out), now=now_unix_s)
     return out.getvalue()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.pins.appliance_code import ActiveState, ObservedUnit, Phase
-from tests.pins.town import Town
+from tests.pins.cli_session import CliSession
 
-Step = str | Callable[[Town], None]
+Step = str | Callable[[CliSession], None]
 """A command without the program's name, or something done to the box.
 
 Before a command ``~`` means: as text alone. ``<`` means: only the last line of each stream counts, because
@@ -34,69 +34,69 @@ def _script(name: str, *steps: Step, committed: tuple[str, ...] = ("aeon",)) -> 
 
 def _cold(*names: str) -> Step:
     """These do not answer their first request."""
-    return lambda town: town.outside.backend.cold.update(names)
+    return lambda session: session.outside.backend.cold.update(names)
 
 
-def _warm(town: Town) -> None:
-    town.outside.backend.cold.clear()
+def _warm(session: CliSession) -> None:
+    session.outside.backend.cold.clear()
 
 
 def _standing_in(phase: Phase | None, *, until_asked: bool = False) -> Step:
     """Operations come to this phase and stay there, until somebody asks what runs."""
 
-    def stand(town: Town) -> None:
+    def stand(session: CliSession) -> None:
         async def change() -> None:
-            town.stands_in, town.goes_on_when_asked = phase, until_asked
-            town.box.supervisor.was_asked = False
-            await town.rest()
+            session.stands_in, session.goes_on_when_asked = phase, until_asked
+            session.box.supervisor.was_asked = False
+            await session.rest()
 
-        town.within(change())
+        session.within(change())
 
     return stand
 
 
-def _supervisor_ends(town: Town) -> None:
-    town.end()
-    town.files.systemd_says(
+def _supervisor_ends(session: CliSession) -> None:
+    session.end()
+    session.files.systemd_says(
         aeon="ActiveState=active SubState=running MainPID=42",
         supervisor="ActiveState=inactive",
     )
 
 
-def _no_systemd(town: Town) -> None:
-    town.files.program("systemctl", "echo no bus >&2; exit 1")
+def _no_systemd(session: CliSession) -> None:
+    session.files.program("systemctl", "echo no bus >&2; exit 1")
 
 
 def _gives(name: str, unit: ObservedUnit) -> Step:
-    def give(town: Town) -> None:
-        town.outside.systemd.slots[name].unit = unit
+    def give(session: CliSession) -> None:
+        session.outside.systemd.slots[name].unit = unit
 
     return give
 
 
-def _disk_full(town: Town) -> None:
-    town.outside.commitment.full = True
+def _disk_full(session: CliSession) -> None:
+    session.outside.commitment.full = True
 
 
-def _no_gateway(town: Town) -> None:
-    town.outside.gateway.away = True
+def _no_gateway(session: CliSession) -> None:
+    session.outside.gateway.away = True
 
 
 def _refused(name: str) -> Step:
-    def refuse(town: Town) -> None:
-        town.outside.systemd.behaviour[name].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
+    def refuse(session: CliSession) -> None:
+        session.outside.systemd.behaviour[name].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
 
     return refuse
 
 
-def _nothing_applied(town: Town) -> None:
-    town.profiles.applied = {}
-    town.files.install()
+def _nothing_applied(session: CliSession) -> None:
+    session.profiles.applied = {}
+    session.files.install()
 
 
 def _file(path: str, text: str) -> Step:
-    def write(town: Town) -> None:
-        (town.files.root / path).write_text(text)
+    def write(session: CliSession) -> None:
+        (session.files.root / path).write_text(text)
 
     return write
 
@@ -184,7 +184,7 @@ _script(
     "stop",
     "start",
     "stop --now",
-    lambda town: setattr(town.outside.systemd.behaviour["aeon"], "stops_badly", True),
+    lambda session: setattr(session.outside.systemd.behaviour["aeon"], "stops_badly", True),
     "start",
     "stop aeon",
 )
@@ -253,11 +253,11 @@ _script("wait for nothing", "wait --for serving", committed=())
 
 def _ending(**how: int) -> Step:
     """The next command is launched and ends like this."""
-    return lambda town: town.launch(**how)
+    return lambda session: session.launch(**how)
 
 
-def _never_begun(town: Town) -> None:
-    town.outside.systemd.command.problem = "gpu-0 is held by process 4121 (python3)"
+def _never_begun(session: CliSession) -> None:
+    session.outside.systemd.command.problem = "gpu-0 is held by process 4121 (python3)"
 
 
 _script(
@@ -325,7 +325,7 @@ _script(
 )
 _script(
     "logs",
-    lambda town: town.files.program("journalctl", 'echo journalctl "$@"'),
+    lambda session: session.files.program("journalctl", 'echo journalctl "$@"'),
     "logs",
     "logs aeon",
     "logs aeon --since 10m -f",
@@ -437,16 +437,16 @@ _script(
     _file("profiles/a.toml", _COMMAND.format(port=8010)),
     "apply",
     "apply --discard --adopt-changes",
-    lambda town: (town.files.root / "profiles" / "a.toml").unlink(),
-    lambda town: (town.files.root / "profiles").rmdir(),
+    lambda session: (session.files.root / "profiles" / "a.toml").unlink(),
+    lambda session: (session.files.root / "profiles").rmdir(),
     "apply",
 )
 
 
 def _editor(script: str) -> Step:
-    def set_up(town: Town) -> None:
-        town.files.program("an-editor", script)
-        town.more_environment |= {"EDITOR": "an-editor", "TMPDIR": str(town.files.root)}
+    def set_up(session: CliSession) -> None:
+        session.files.program("an-editor", script)
+        session.more_environment |= {"EDITOR": "an-editor", "TMPDIR": str(session.files.root)}
 
     return set_up
 

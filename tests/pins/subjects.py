@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.pins import applied, changed, said, statuses
+from tests.pins import apply_output, apply_sequences, cli_transcripts, status_documents
 
 AS_ROOT: Final = "cli-as-root"
 """The subject that only root can make."""
 SUBJECTS: Final[Mapping[str, Callable[[], dict[str, str]]]] = {
-    "apply": applied.make,
-    "changes": changed.make,
-    "status": statuses.make,
-    "cli": said.make,
-    AS_ROOT: said.make_as_root,
+    "apply": apply_output.make,
+    "changes": apply_sequences.make,
+    "status": status_documents.make,
+    "cli": cli_transcripts.make,
+    AS_ROOT: cli_transcripts.make_as_root,
 }

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.pins.appliance_code import VERBS
-from tests.pins.applied import BOXES, SHIPPED
-from tests.pins.normal import told_by
-from tests.pins.stored import FOLDER, differences, load, store, summary
+from tests.pins.apply_output import BOXES, SHIPPED
+from tests.pins.normalisation import told_by
+from tests.pins.pin_files import FOLDER, differences, load, store, summary
 from tests.pins.subjects import AS_ROOT, SUBJECTS
 
 _SHOWN_LINES = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.engines.llama_server import RULES
-from tests.pins.stored import load
+from tests.pins.pin_files import load
 
 OLD = {"--mlock"}
 """Only builds that legacy_options is for know these."""

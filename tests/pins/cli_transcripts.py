@@ -6,20 +6,20 @@ out: only who follows already gets them, and how soon somebody does depends on t
 
 from typing import Final
 
-from tests.pins.box_states import catalogue_in
 from tests.pins.cli_scripts import AS_ROOT, SCRIPTS, Script
-from tests.pins.town import Town, town
+from tests.pins.cli_session import CliSession, cli_session
+from tests.pins.status_box import catalogue_in
 
 _PROGRESS: Final = '"state": "progress"'
 
 
 def make() -> dict[str, str]:
-    """The transcripts that anybody can make, by file."""
+    """Make the transcripts of verbs for everybody, by file."""
     return {f"{name}.txt": _pin(script) for name, script in SCRIPTS.items() if name not in AS_ROOT}
 
 
 def make_as_root() -> dict[str, str]:
-    """Those that only root can make."""
+    """Make the transcripts of verbs for root, by file."""
     return {f"{name}.txt": _pin(script) for name, script in SCRIPTS.items() if name in AS_ROOT}
 
 
@@ -29,7 +29,7 @@ def _pin(script: Script) -> str:
 
 def _played(script: Script, *more: str) -> str:
     text = ""
-    with town(catalogue_in, *script.committed) as it:
+    with cli_session(catalogue_in, *script.committed) as it:
         for step in script.steps:
             if not isinstance(step, str):
                 step(it)
@@ -38,8 +38,8 @@ def _played(script: Script, *more: str) -> str:
     return text
 
 
-def _said(it: Town, step: str, *more: str) -> str:
-    """What a command said, with `more` options right behind its verb."""
+def _said(it: CliSession, step: str, *more: str) -> str:
+    """Run a command with `more` options behind its verb; return the command and its output."""
     verb, *rest = step.lstrip("~<").split()
     words = [verb, *more, *rest]
     done = it.run(*words)
@@ -50,6 +50,6 @@ def _said(it: Town, step: str, *more: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a stream; one that is cut off ends in a word for that."""
+    """Return the lines of a stream; a word marks one without an end."""
     text = text if not text or text.endswith("\n") else f"{text}<no end>\n"
     return [line for line in text.split("\n")[:-1] if _PROGRESS not in line]

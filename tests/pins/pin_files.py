@@ -11,7 +11,7 @@ FOLDER: Final = Path(__file__).parent / "stored"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One stored file that is not as it was made now."""
+    """Stored file and the different text that was made now."""
 
     file: str
     before: str | None
@@ -20,14 +20,14 @@ class Difference:
     """None: not made any more."""
 
     def lines(self) -> list[str]:
-        """Unified diff without context lines."""
+        """Return a unified diff without context lines."""
         before, after = (self.before or "").splitlines(), (self.after or "").splitlines()
         diff = list(difflib.unified_diff(before, after, self.file, self.file, n=0, lineterm=""))
         # Texts that differ in line ends alone have no diff.
         return diff or [f"--- {self.file}: {self.before!r:.60} is now {self.after!r:.60}"]
 
     def counts(self) -> tuple[int, int]:
-        """Lines added and removed."""
+        """Return the numbers of added and removed lines."""
         body = self.lines()[2:]
         return (
             sum(line.startswith("+") for line in body),
@@ -36,7 +36,7 @@ class Difference:
 
 
 def load(subject: str, folder: Path = FOLDER) -> dict[str, str]:
-    """Stored texts of `subject` by path below its folder."""
+    """Return the stored texts of `subject` by path below its folder."""
     root = folder / subject
     return {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def load(subject: str, folder: Path = FOLDER) -> dict[str, str]:
 
 
 def differences(subject: str, made: Mapping[str, str], folder: Path = FOLDER) -> list[Difference]:
-    """Differences between what is stored and what was `made` now, sorted by file."""
+    """Return the differences between the stored texts and those `made` now, sorted by file."""
     stored = load(subject, folder)
     return [
         Difference(file=f"{subject}/{file}", before=stored.get(file), after=made.get(file))
@@ -55,7 +55,7 @@ def differences(subject: str, made: Mapping[str, str], folder: Path = FOLDER) ->
 
 
 def store(found: list[Difference], folder: Path = FOLDER) -> None:
-    """Make the stored files as they were made now."""
+    """Write the new texts of all files that differ."""
     for difference in found:
         path = folder / difference.file
         if difference.after is None:
@@ -66,7 +66,7 @@ def store(found: list[Difference], folder: Path = FOLDER) -> None:
 
 
 def summary(found: list[Difference]) -> Iterator[str]:
-    """Lines that say which files differ, and in how many lines."""
+    """Yield a line for each file that differs, with its numbers of lines, and one for all."""
     added = removed = 0
     for difference in found:
         more, fewer = difference.counts()

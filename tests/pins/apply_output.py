@@ -25,7 +25,7 @@ from tests.pins.appliance_code import (
     apply,
     unit_of,
 )
-from tests.pins.normal import RAM_DISK, ROOT, normal, told_by, with_named_digest
+from tests.pins.normalisation import RAM_DISK, ROOT, normal, told_by, with_named_digest
 
 BOXES: Final = Path(__file__).parent / "boxes"
 SHIPPED: Final = Path(__file__).parents[2] / "profiles"
@@ -39,7 +39,7 @@ _PLACES: Final = {
 MANIFEST: Final = "applied/manifest.json"
 _BASE_NAME: Final = "plain"
 _BASE: Final = f"{_BASE_NAME}.txt"
-"""What the units and entries of all other profiles are told by."""
+"""Pin that the pins of all other profiles are stored as differences to."""
 _OF_THIS_MACHINE: Final = "this machine's"
 """In a profile's comment: its threads and its fingerprint differ between machines."""
 _FINGERPRINT: Final = re.compile(r'"fingerprint": "([0-9a-f]+)"')
@@ -48,7 +48,7 @@ _WRITTEN: Final = ("units", "rules", "applied")
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A machine's directories below `root`."""
+    """Directories of a machine below `root`."""
 
     root: Path
     manager: FakeManager = field(default_factory=FakeManager)
@@ -65,20 +65,20 @@ class Box:
         self.settings.write_text("\n".join([*lines, text.replace(ROOT, str(self.root))]))
 
     def profile(self, name: str, text: str) -> None:
-        """Write a profile, as somebody with an editor does."""
+        """Write a profile file."""
         (self.root / "profiles" / f"{name}.toml").write_text(text.replace(ROOT, str(self.root)))
 
     def apply(self, *words: str) -> Output:
-        """One apply; what is read from it is normalised."""
+        """Run one apply and return its normalised output."""
         done = apply(self.settings, self.manager, *words)
         return Output(status=done.status, out=self.normal(done.out), err=self.normal(done.err))
 
     def normal(self, text: str) -> str:
-        """`text` as a pin may have it."""
+        """Return `text` without what differs between machines."""
         return normal(text, self.root, self._words())
 
     def _words(self) -> Mapping[str, str]:
-        """Digests that depend on the box's directory or on the machine, and threads."""
+        """Words for digests that depend on the box's directory, and for this machine's threads."""
         words: dict[str, str] = {}
         manifest = self.root / MANIFEST
         entries = _entries(manifest)
@@ -97,7 +97,7 @@ class Box:
         return words
 
     def files(self) -> dict[str, str]:
-        """Every file that apply wrote, by path and mode; the lock of apply is none."""
+        """Return every file that apply wrote, but for its lock, by path and mode."""
         found = {}
         for place in _WRITTEN:
             for path in sorted((self.root / place).rglob("*")):
@@ -109,7 +109,7 @@ class Box:
 
 
 def _entries(manifest: Path) -> Mapping[str, object]:
-    """Profiles in a manifest; none in one that is damaged."""
+    """Return the entries of a manifest; none if it is damaged."""
     try:
         found = json.loads(manifest.read_text())["profiles"]
     except (OSError, ValueError):
@@ -120,7 +120,7 @@ def _entries(manifest: Path) -> Mapping[str, object]:
 
 @contextmanager
 def new_box() -> Iterator[Box]:
-    """An empty box."""
+    """Make an empty box; remove it at the end."""
     umask = os.umask(0o022)
     try:
         with tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
@@ -135,7 +135,7 @@ def new_box() -> Iterator[Box]:
 
 
 def make() -> dict[str, str]:
-    """Every pin of apply, by file."""
+    """Make every pin of apply, by file."""
     found: dict[str, str] = {}
     base: dict[str, str] = {}
     for folder in (BOXES / "base", SHIPPED, *sorted(BOXES.iterdir())):
@@ -151,9 +151,9 @@ def make() -> dict[str, str]:
 
 
 def shortened(name: str, text: str, base: Mapping[str, str]) -> str:
-    """`text` as told by the file of the base box, which is pinned in full.
+    """Return `text` as the differences to the file of the base box, which is stored in full.
 
-    A profile is told by the base's only one, as it were if it had the same name.
+    A profile is compared with the base's only profile, as if that had the same name.
     """
     if not base:
         return text
@@ -200,7 +200,7 @@ def _write_models(folder: Path) -> None:
 
 
 def _pins(box: Box, base: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """A file for each profile and one for all the rest; and the same texts in full.
+    """Return a file for each profile and one for everything else, shortened and in full.
 
     A profile's file has its unit and its entry in the manifest.
     """
@@ -230,7 +230,7 @@ def _pins(box: Box, base: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
 
 
 def _entry(manifest: str, name: str) -> str:
-    """The lines of one profile in the manifest's text."""
+    """Return the lines of one profile in the manifest's text."""
     start = manifest.index(f'\n  "{name}": {{\n') + 1
     end = manifest.index("\n  }", start)
     return manifest[start : manifest.index("\n", end + 1) + 1]

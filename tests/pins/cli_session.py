@@ -1,14 +1,13 @@
-"""A box with a supervisor behind a real control socket, and the command line on it.
+"""Command lines on a box whose real supervisor listens on a real control socket.
 
-The supervisor lives in a thread of its own. Its time passes only while an operation runs, and stands still
-in the phase that a script names, so that no event depends on how fast this machine is.
+The supervisor runs in a thread of its own. Virtual time passes only while an operation runs, and stops in
+the phase that a script names, so that no event depends on the speed of this machine.
 """
 
 import asyncio
 import io
 import json
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -31,29 +30,17 @@ from tests.pins.appliance_code import (
     run_cli,
     supervised,
 )
-from tests.pins.box_states import settle
-from tests.pins.normal import RAM_DISK, normal
-from tests.pins.statuses import StillLoop, utc
+from tests.pins.frozen_time import FrozenLoop, settle, utc
+from tests.pins.normalisation import RAM_DISK, key_ids, normal_output
 
 _STEP_S: Final = 0.25
 _PATIENCE_S: Final = 50.0
-_KEY: Final = re.compile(r"apl_([0-9a-f]{8})_[0-9a-f]{48}")
-_CLOCK_TIMES: Final = re.compile(r"since \w{3} \d\d:\d\d")
-"""Of what a person's clock says, which is this machine's."""
 _OF_PROGRAMS: Final = frozenset({"logs", "run"})
-"""Verbs that become another program, or let one have the real standard streams."""
-_MEMORY: Final = (
-    (re.compile(r"RAM [\d.]+ of [\d.]+ GiB"), "RAM <of this machine>"),
-    (re.compile(r'("ram_(?:total|available)_bytes": )\d+'), r'\1"<of this machine>"'),
-)
-"""As the command line finds it where no supervisor tells."""
-_RELOADED: Final = re.compile(r'("reloaded": )(?:true|false)')
-"""Whether systemd runs here."""
-_COPY: Final = re.compile(r"appliance-edit-\w+")
+"""Verbs that replace their process, or hand its real standard streams to another one."""
 
 
-class Town:
-    """A box below `root` with its supervisor in a thread."""
+class CliSession:
+    """Box below `root`, its supervisor in a thread, and the commands that are run on it."""
 
     def __init__(self, root: Path, profiles: Mapping[str, Applied], *committed: str) -> None:
         self.files = CliBox(root)
@@ -65,14 +52,14 @@ class Town:
             "APPLIANCE_RUN_SOCKET": str(root / "run.sock"),
         }
         self.stands_in: Phase | None = None
-        """Time stands still in this phase."""
+        """Phase in which virtual time stops; None: it does not."""
         self.goes_on_when_asked = False
-        """It goes on once somebody has asked what runs."""
+        """Virtual time stops there only until a client has asked for the running operation."""
         self.outside = FakeOutside(profiles, *committed)
         self.outside.serve(*committed)
         self.profiles = FakeProfiles(profiles)
-        self._ids: dict[str, str] = {}
-        self._loop = StillLoop()
+        self._key_ids: list[str] = []
+        self._loop = FrozenLoop()
         self._ready = threading.Event()
         self._end = asyncio.Event()
         self._box: Supervised | None = None
@@ -86,14 +73,14 @@ class Town:
         assert self._ready.wait(_PATIENCE_S)
 
     def end(self) -> None:
-        """End it; what the command line asks then is answered by nobody."""
+        """Stop the supervisor; later commands find no control socket."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_PATIENCE_S)
         self.files.socket.unlink(missing_ok=True)
 
     def within(self, awaited: Awaitable[None]) -> None:
-        """Have it done in the supervisor's thread."""
+        """Await a coroutine in the supervisor's thread."""
 
         async def do() -> None:
             await awaited
@@ -102,7 +89,7 @@ class Town:
 
     @property
     def box(self) -> Supervised:
-        """The supervisor and its box."""
+        """Supervisor and fakes."""
         assert self._box is not None
         return self._box
 
@@ -130,31 +117,31 @@ class Town:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _flow(self) -> None:
-        """Let time pass while an operation runs."""
+        """Let virtual time pass while an operation runs."""
         units = self.outside.units
         while True:
             if self._rests():
                 await asyncio.to_thread(threading.Event().wait, 0.002)
                 continue
-            # What was asked for a moment ago has all its turns before time passes for it.
+            # An operation that was accepted a moment ago gets all its turns before time passes.
             await settle()
             if not self._rests():
                 units.drive(units.systemd.now_s + _STEP_S)
 
     def _rests(self) -> bool:
-        """Whether no operation runs, or it is where time stands still."""
+        """Tell whether no operation runs, or it is where virtual time stops."""
         phase = phase_of(self.box.supervisor)
         asked = self.goes_on_when_asked and self.box.supervisor.was_asked
         return phase is None or (phase is self.stands_in and not asked)
 
     async def rest(self) -> None:
-        """Wait until that is so."""
+        """Wait until no operation runs, or it is where virtual time stops."""
         while not self._rests():
             await settle()
         await settle()
 
     def launch(self, **ended: int) -> None:
-        """Be the launcher of the next command, which ends like this; what it claims is free."""
+        """Listen as the launcher of the next command; `ended`: fields of its closing event."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.more_environment["APPLIANCE_RUN_SOCKET"])
         listener.listen()
@@ -176,7 +163,7 @@ class Town:
     # --- the command line -------------------------------------------------------------------
 
     def run(self, *words: str) -> Output:
-        """Run a command; what it says is normalised."""
+        """Run a command and return its normalised output."""
         if words[0] in _OF_PROGRAMS:
             ended = self.files.run(*words, **self.more_environment)
             done = Output(status=ended.status, out=ended.out, err=ended.err)
@@ -184,9 +171,7 @@ class Town:
             done = self._in_process(*words)
         if self._thread.is_alive():
             self.within(self.rest())
-        found = _KEY.search(done.out)
-        if found:
-            self._ids[found[1]] = f"<id {len(self._ids)}>"
+        self._key_ids += key_ids(done.out)
         return Output(status=done.status, out=self._normal(done.out), err=self._normal(done.err))
 
     def _in_process(self, *words: str) -> Output:
@@ -209,24 +194,19 @@ class Town:
         return Output(status=status, out=texts[0], err=texts[1])
 
     def _normal(self, text: str) -> str:
-        text = _COPY.sub("<copy>", _KEY.sub("<key>", text))
-        text = _RELOADED.sub(r'\1"<as systemd runs here>"', text)
-        for figure, name in () if self._thread.is_alive() else _MEMORY:
-            text = figure.sub(name, text)
-        text = _CLOCK_TIMES.sub("since <when>", text)
-        host = socket.gethostname()
-        text = text.replace(f'"host": {json.dumps(host)}', '"host": "host"')
-        text = re.sub(rf"^{re.escape(host)} ·", "host ·", text, flags=re.MULTILINE)
-        text = re.sub(rf"(?<![\d.]){re.escape(VERSION)}(?![\d.])", "<version>", text)
-        return normal(text, self.files.root, self._ids)
+        return normal_output(
+            text, self.files.root, VERSION, self._key_ids, own_memory=not self._thread.is_alive()
+        )
 
 
 @contextmanager
-def town(make: Callable[[Path], Mapping[str, Applied]], *committed: str) -> Iterator[Town]:
-    """A box with a supervisor that runs."""
+def cli_session(
+    make: Callable[[Path], Mapping[str, Applied]], *committed: str
+) -> Iterator[CliSession]:
+    """Start a supervisor on a new box; stop it at the end."""
     with utc(), tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
         root = Path(folder)
-        made = Town(root, make(root), *committed)
+        made = CliSession(root, make(root), *committed)
         made.begin()
         try:
             yield made

@@ -1,4 +1,4 @@
-"""Pins of one `appliance apply` after another: what it makes of each change since the last."""
+"""Pins of one `appliance apply` after another, with a change of the box before each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Final
 
 from tests.pins.appliance_code import unit_of
-from tests.pins.applied import MANIFEST, Box, new_box
+from tests.pins.apply_output import MANIFEST, Box, new_box
 
 _COMMAND: Final = """\
 # what it is for
@@ -18,7 +18,7 @@ gpus = []
 argv = ["/bin/true", "--port", "{{port}}"]
 """
 _MOST_LINES: Final = 16
-"""Of one file that a change may show."""
+"""Most lines of one file that are written out; of more, a digest."""
 _A_UNIT: Final = f"units/{unit_of('a')}"
 _Change = Callable[[Box], None]
 
@@ -107,9 +107,9 @@ _CHANGES: Final[Mapping[str, Sequence[tuple[str, _Change, str]]]] = {
 
 
 def make() -> dict[str, str]:
-    """The pin of every sequence of changes, by file.
+    """Make the pin of every sequence of changes, by file.
 
-    After each change: the report, what systemd is told, the lines of files that differ then.
+    For each change: the report, the requests to systemd, and the lines of files that differ after it.
     """
     return dict(_pins())
 
@@ -144,13 +144,13 @@ def _step(box: Box, heading: str, words: str, before: Mapping[str, str]) -> str:
 
 
 def _is_copied(copy: str, files: Mapping[str, str]) -> bool:
-    """Whether a copy is as its original."""
+    """Tell whether a copy equals its original."""
     name = copy.replace(".copy ", " ").removeprefix("applied/units/")
     return files[copy] in {files.get(p) for p in (name, f"units/{name}", f"rules/{name}")}
 
 
 def _written(file: str, before: str | None, after: str | None) -> str:
-    """The lines that a file lost and got; of a new one, and of many lines, their digest."""
+    """Return the lines that a file lost and gained; of a new file, or of many lines, its digest."""
     if after is None:
         return f"--- {file}\n"
     diff = unified_diff((before or "").split("\n"), after.split("\n"), n=0, lineterm="")

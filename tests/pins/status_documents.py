@@ -1,0 +1,64 @@
+"""Pins of the status: document and screen for a box in each of the states that are registered.
+
+A real supervisor, ledger and stall watch on fakes in virtual time make the document. Documents are stored
+as differences to that of the state `serving`, which is stored in full.
+"""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.fakes.profiles import FakeProfiles
+from tests.pins import box_states, box_states_of_readings
+from tests.pins.appliance_code import VERSION, FakeOutside, screen, supervised
+from tests.pins.frozen_time import FrozenLoop, settle, utc
+from tests.pins.normalisation import RAM_DISK, normal, normal_document, told_by
+from tests.pins.status_box import BASE, STATES, State, StatusBox, catalogue_in
+
+_REGISTER: Final = (box_states, box_states_of_readings)
+"""Modules that register states when they are imported."""
+_LONG_S: Final = 1.0
+"""Longer than the status waits for any reading."""
+_HEADING: Final = "==== status --json\n"
+
+
+def make() -> dict[str, str]:
+    """Make the pin of every state, by file."""
+    with utc():
+        found = {name: _run(state) for name, state in STATES.items()}
+    base = found[BASE][1]
+    return {
+        f"{name}.txt": face + _HEADING + (document if name == BASE else told_by(base, document))
+        for name, (face, document) in found.items()
+    }
+
+
+def _run(state: State) -> tuple[str, str]:
+    with asyncio.Runner(loop_factory=FrozenLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, FrozenLoop)
+        return runner.run(_pin(state, loop))
+
+
+async def _pin(state: State, loop: FrozenLoop) -> tuple[str, str]:
+    """Return the screen and the document."""
+    with tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
+        root = Path(folder)
+        outside = FakeOutside(catalogue_in(root), *state.committed)
+        outside.serve(*state.committed)
+        profiles = FakeProfiles(outside.systemd.catalogue)
+        async with supervised(outside, profiles) as running:
+            await settle()
+            box = StatusBox(supervised=running, root=root)
+            await state.arrange(box)
+            await settle()
+            asked = asyncio.create_task(running.document())
+            await settle()
+            if box.is_slow:
+                loop.now_s += _LONG_S
+            document = normal_document(await asked, VERSION)
+            face = screen(document, outside.clock.unix_s())
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        return normal(face, root, {}), normal(text, root, {})
