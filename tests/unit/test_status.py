@@ -324,6 +324,8 @@ def test_an_empty_box_says_how_to_begin() -> None:
             "start failed: genesis did not start: it crashed",
         ),
         (status({}, "genesis", last_operation={**STOP, "kind": "start"}), "not started since"),
+        (status({}, "genesis", last_operation={**FULL_DISK, "kind": "hold"}), "not started since"),
+        (status({"genesis": STOPPED}, "genesis", last_operation=FULL_DISK), "stopped by hand"),
         (
             status({"genesis": ObservedUnit(result="timeout")}, "genesis"),
             "made no progress until the deadline, then stopped",
