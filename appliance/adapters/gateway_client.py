@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from appliance.domain.gateway import State
-from appliance.planning.status.gateway_phrases import drained, released, waiting
+from appliance.planning.status.summary import drained_text, held_text, released_text
 from appliance.protocol.gateway import encode_state
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class SocketGateway:
             # What is told while this is under way must not undo it.
             self._state = replace(self._state, held=self._state.held | set(names))
             answer = await self._ask({"verb": "hold", "names": list(names)})
-        return None if answer is None else waiting(_count(answer, "waiting"))
+        return None if answer is None else held_text(_count(answer, "waiting"))
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
         """Let requests in flight finish, at most `timeout_s`; cancelled, it cuts none."""
@@ -83,14 +83,14 @@ class SocketGateway:
         answer = await self._ask(request, within_s=timeout_s + 2 * self._patience_s)
         if answer is None:
             return None
-        return drained(_count(answer, "finished"), _count(answer, "cut"), timeout_s)
+        return drained_text(_count(answer, "finished"), _count(answer, "cut"), timeout_s)
 
     async def release(self, state: State) -> str | None:
         """Serve by this, and let held requests go."""
         async with self._turn:
             self._state = state
             answer = await self._ask({"verb": "release", "state": encode_state(state)})
-        return None if answer is None else released(_count(answer, "released"))
+        return None if answer is None else released_text(_count(answer, "released"))
 
     async def stats(self) -> Mapping[str, object] | None:
         """What it has measured; None: it does not answer."""

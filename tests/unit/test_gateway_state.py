@@ -10,7 +10,7 @@ from appliance.domain.gateway import Standing, State
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Cause, Goal, Kind, Operation, Phase
 from appliance.planning.routing.gateway_state import standing_of, state_of
-from appliance.planning.status.gateway_phrases import drained, released, waiting
+from appliance.planning.status.summary import drained_text, held_text, released_text
 from appliance.protocol.gateway import decode_state, encode_state
 from tests.fakes.profiles import applied, catalogue
 
@@ -169,7 +169,7 @@ def test_what_is_no_state_is_refused(document: object) -> None:
 )
 def test_words_about_held_requests(requests: int, held: str, freed: str) -> None:
     """An operation says how many wait and go on, and nothing where there are none."""
-    assert (waiting(requests), released(requests)) == (held, freed)
+    assert (held_text(requests), released_text(requests)) == (held, freed)
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_words_about_held_requests(requests: int, held: str, freed: str) -> None
 )
 def test_words_about_a_drain(finished: int, cut: int, timeout_s: float, text: str) -> None:
     """A drain says how requests ended, and after how long it cut those that did not."""
-    assert drained(finished, cut, timeout_s) == text
+    assert drained_text(finished, cut, timeout_s) == text

@@ -1,4 +1,4 @@
-"""What the supervisor says about the box: one line for `systemctl status`, one a change."""
+"""Sentences of the supervisor: the box in one line, its changes, the gateway's part in an operation."""
 
 from collections.abc import Sequence
 
@@ -54,3 +54,27 @@ def changes(
         for name in sorted(set(after) - set(before))
     )
     return came + tuple(f"{name} no longer serves" for name in sorted(set(before) - set(after)))
+
+
+def held_text(requests: int) -> str:
+    """How many requests are held: ``3 requests wait``; empty for none."""
+    if not requests:
+        return ""
+    return "1 request waits" if requests == 1 else f"{requests} requests wait"
+
+
+def drained_text(finished: int, cut: int, timeout_s: float) -> str:
+    """How the requests in flight ended: ``2 finished, 1 cut after 30 s``."""
+    if not finished and not cut:
+        return "no requests in flight"
+    when = f"after {timeout_s:g} s" if timeout_s else "at once"
+    parts = [f"{finished} finished"] if finished else []
+    parts += [f"{cut} cut {when}"] if cut else []
+    return ", ".join(parts)
+
+
+def released_text(requests: int) -> str:
+    """How many held requests go on: ``1 request goes on``; empty for none."""
+    if not requests:
+        return ""
+    return "1 request goes on" if requests == 1 else f"{requests} requests go on"
