@@ -14,7 +14,7 @@ from appliance.domain.operations import Finished, HoldUntil, Operation, RunCalle
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import Writes
 
 
 class Clock(Protocol):

@@ -26,7 +26,7 @@ from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.status.box_status import parse_committed, parse_hold
-from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import Writes
 
 _MOST_BYTES: Final = 65536
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Catalogue
-from appliance.supervisor.outside import Outside
+from appliance.ports import Backend, Clock
 
 _EVERY_S: Final = 5.0
 _PATIENCE_S: Final = 0.2
@@ -20,8 +20,9 @@ _PATIENCE_S: Final = 0.2
 class EngineLoads:
     """The last word of each engine that serves."""
 
-    def __init__(self, outside: Outside) -> None:
-        self._out = outside
+    def __init__(self, *, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
         self._loads: dict[str, EngineLoad | None] = {}
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
@@ -31,7 +32,7 @@ class EngineLoads:
     ) -> Mapping[str, EngineLoad | None]:
         """By profile, for those that serve; None: it does not say."""
         names = [name for name in serving if name in catalogue]
-        now_s = self._out.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         stale = now_s - self._asked_s > _EVERY_S or not self._loads.keys() >= set(names)
         if self._asking is None and names and stale:
             self._asked_s = now_s
@@ -42,8 +43,7 @@ class EngineLoads:
 
     async def _ask(self, catalogue: Catalogue, names: Sequence[str]) -> None:
         try:
-            backend = self._out.backend
-            told = await asyncio.gather(*(backend.load(catalogue[name]) for name in names))
+            told = await asyncio.gather(*(self._backend.load(catalogue[name]) for name in names))
             self._loads = dict(zip(names, told, strict=True))
         finally:
             self._asking = None

@@ -17,11 +17,11 @@ from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.supervisor.outside import Outside
+from appliance.ports import Clock, Host, Peaks, Units
 
 _log = logging.getLogger(__name__)
 
-Look = Callable[[], tuple[Catalogue, Observed]]
+LastLook = Callable[[], tuple[Catalogue, Observed]]
 """The applied profiles, and their units when the supervisor last looked."""
 
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
@@ -37,17 +37,32 @@ _PATIENCE_S: Final = 0.25
 """A status is not kept waiting longer for figures of its own."""
 
 
-class LedgerKeeper:
-    """Samples in a loop of its own.
+class MemorySampler:
+    """Samples memory in a loop of its own.
 
     Args:
-        outside: What is asked, and where peaks are kept.
         look: The supervisor's last look at the box.
+        units: Where control groups are found, and whether a unit has settled.
+        host: Reads memory.
+        peaks: Where peaks are kept.
+        clock: For ages.
         every_s: Between two samples.
     """
 
-    def __init__(self, outside: Outside, look: Look, *, every_s: float) -> None:
-        self._out = outside
+    def __init__(
+        self,
+        look: LastLook,
+        *,
+        units: Units,
+        host: Host,
+        peaks: Peaks,
+        clock: Clock,
+        every_s: float,
+    ) -> None:
+        self._units = units
+        self._host = host
+        self._peaks = peaks
+        self._clock = clock
         self._look = look
         self._every_s = every_s
         self._ledger: Ledger | None = None
@@ -76,7 +91,7 @@ class LedgerKeeper:
 
         None: there is none yet.
         """
-        if self._out.clock.monotonic_s() - self._taken_s > self._every_s * _STALE:
+        if self._clock.monotonic_s() - self._taken_s > self._every_s * _STALE:
             self._sampled.clear()
             self._wanted.set()
             with contextlib.suppress(TimeoutError):
@@ -96,9 +111,9 @@ class LedgerKeeper:
         self._forget_all_but(running)
         try:
             ledger = self._ledger = await self._sample(catalogue, running, wanted=wanted)
-            self._taken_s = self._out.clock.monotonic_s()
+            self._taken_s = self._clock.monotonic_s()
             self._sampled.set()
-            ram = await self._out.host.ram()
+            ram = await self._host.ram()
             for name in running:
                 peak = grown(
                     self._peak(name), catalogue[name], ledger, ram_total_bytes=ram.total_bytes
@@ -122,14 +137,14 @@ class LedgerKeeper:
                 groups[name] = group
         if not any(applied.gpus for applied in catalogue.values()):
             self._gpus = GpuMemory()
-        elif wanted or self._out.clock.monotonic_s() >= self._gpus_due_s:
+        elif wanted or self._clock.monotonic_s() >= self._gpus_due_s:
             await self._read_gpus()
-        clock = self._out.clock
+        clock = self._clock
         return ledger_of(self._gpus, groups, now_unix_s=clock.unix_s(), now_s=clock.monotonic_s())
 
     async def _group(self, name: str) -> GroupMemory | None:
-        path = self._paths.get(name) or await self._out.units.control_group(name)
-        group = await self._out.host.group(path) if path else None
+        path = self._paths.get(name) or await self._units.control_group(name)
+        group = await self._host.group(path) if path else None
         if group is None:
             self._paths.pop(name, None)
         else:
@@ -137,10 +152,10 @@ class LedgerKeeper:
         return group
 
     async def _read_gpus(self) -> None:
-        before, now = self._gpus, await self._out.host.gpus()
+        before, now = self._gpus, await self._host.gpus()
         self._gpus = now
         pause_s = _ABSENT_S if now.state in _ABSENT else 0.0
-        self._gpus_due_s = self._out.clock.monotonic_s() + pause_s
+        self._gpus_due_s = self._clock.monotonic_s() + pause_s
         if now.state is before.state:
             return
         if now.state is GpuState.OK:
@@ -158,17 +173,17 @@ class LedgerKeeper:
 
     def _peak(self, name: str) -> ObservedPeak | None:
         if name not in self._kept:
-            self._kept[name] = self._out.peaks.peak(name)
+            self._kept[name] = self._peaks.peak(name)
         return self._highest.get(name, self._kept[name])
 
     async def _record(self, name: str, peak: ObservedPeak) -> None:
         """Keep the peak of what serves: of a load that failed it would be too low."""
-        now_s = self._out.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         if now_s < self._write_due_s or not worth_keeping(self._kept[name], peak):
             return
         if not await self._is_settled(name):
             return
-        if await self._out.peaks.record(name, peak):
+        if await self._peaks.record(name, peak):
             self._kept[name] = peak
         else:
             self._write_due_s = now_s + _RETRY_S
@@ -178,11 +193,11 @@ class LedgerKeeper:
 
         An apply changes the profile under a running backend, which goes on as it was.
         """
-        unit = (await self._out.units.observe((name,), full=True)).unit(name)
-        installed_s = await self._out.host.installed_unix_s(name)
+        unit = (await self._units.observe((name,), full=True)).unit(name)
+        installed_s = await self._host.installed_unix_s(name)
         if not unit.serving or installed_s is None or unit.since_unix_s <= installed_s:
             return False
-        return self._out.clock.monotonic_s() - unit.since_s >= _SETTLED_S
+        return self._clock.monotonic_s() - unit.since_s >= _SETTLED_S
 
     def _tell(self, problem: str) -> None:
         """Log a problem when it begins, not each time it is met."""

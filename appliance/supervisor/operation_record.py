@@ -1,18 +1,60 @@
-"""Keeps the time of an operation's phases and tells its feed about them."""
+"""Record of one operation: its row in the store, its phases with their times, its events."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
-from appliance.domain.events import PhaseChanged, PhaseState
-from appliance.domain.operations import Phase
-from appliance.ports import Clock
-from appliance.supervisor.event_feed import Feed
+from appliance.domain.events import Ended, Event, PhaseChanged, PhaseState
+from appliance.domain.operations import Cause, Finished, Operation, Outcome, Phase
+from appliance.ports import Clock, Store
 
 
-class PhaseTimer:
-    """One phase at a time; entering the next one ends the one before."""
+class EventFeed:
+    """Events of one operation for any number of followers, late ones included.
 
-    def __init__(self, feed: Feed, clock: Clock) -> None:
-        self._feed = feed
+    Progress events are not kept: a follower that comes late is sent the phases, not each step.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Event] = []
+        self._followers: set[asyncio.Queue[Event]] = set()
+
+    def publish(self, event: Event) -> None:
+        """Hand an event to every follower. Never blocks."""
+        if not (isinstance(event, PhaseChanged) and event.state is PhaseState.PROGRESS):
+            self._kept.append(event)
+        for queue in self._followers:
+            queue.put_nowait(event)
+
+    async def follow(self) -> AsyncIterator[Event]:
+        """Yield every event from the first on; ends after the operation's end."""
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+        for event in self._kept:
+            queue.put_nowait(event)
+        self._followers.add(queue)
+        try:
+            while True:
+                event = await queue.get()
+                yield event
+                if isinstance(event, Ended):
+                    return
+        finally:
+            self._followers.discard(queue)
+
+
+class OperationRecord:
+    """One operation and its present phase. Entering a phase ends the one before.
+
+    Args:
+        operation: The row, as it was begun or left open.
+        store: Where the row is kept.
+        clock: For the times.
+    """
+
+    def __init__(self, operation: Operation, *, store: Store, clock: Clock) -> None:
+        self.feed = EventFeed()
+        self._operation = operation
+        self._store = store
         self._clock = clock
         self._phase: Phase | None = None
         self._began_s = 0.0
@@ -22,42 +64,45 @@ class PhaseTimer:
         self._ms: dict[str, float] = {}
 
     @property
-    def milliseconds(self) -> Mapping[str, float]:
-        """Milliseconds in each phase that has ended; roll-back phases have a prefix."""
-        return dict(self._ms)
+    def operation(self) -> Operation:
+        """The row as it is now."""
+        return self._operation
 
     @property
-    def current(self) -> Phase | None:
+    def phase(self) -> Phase | None:
         """The phase that was entered last and has not ended."""
         return self._phase
 
     @property
     def text(self) -> str:
-        """The last thing that was said about it."""
+        """The last text about the present phase."""
         return self._text
 
-    def enter(self, phase: Phase, text: str = "", *, rolling_back: bool = False) -> None:
-        """Be in `phase`: end the one before, or tell news about the same one."""
+    def enter(self, phase: Phase, text: str = "") -> None:
+        """Be in `phase`, or tell `text` about it; a new phase is stored before its first step."""
+        rolling_back = self._operation.rolling_back
         if phase is self._phase and rolling_back == self._rolling_back:
             self.tell(text)
-            return
-        self.end()
-        self._phase, self._began_s, self._text = phase, self._clock.monotonic_s(), text
-        self._rolling_back, self._skipped = rolling_back, False
-        self._publish(PhaseState.STARTED)
+        else:
+            self.end_phase()
+            self._phase, self._began_s, self._text = phase, self._clock.monotonic_s(), text
+            self._rolling_back, self._skipped = rolling_back, False
+            self._publish(PhaseState.STARTED)
+        if phase is not self._operation.phase:
+            self.change(replace(self._operation, phase=phase))
 
     def tell(self, text: str) -> None:
-        """News about the current phase; repeated news are not news."""
+        """Publish a text about the present phase, unless it is the last one again."""
         if text and text != self._text:
             self._text = text
             self._publish(PhaseState.PROGRESS)
 
     def skip(self, why: str) -> None:
-        """The current phase has nothing to do."""
+        """Note that the present phase has nothing to do."""
         self._text, self._skipped = why, True
 
-    def end(self, *, failed: str = "") -> None:
-        """The current phase is over."""
+    def end_phase(self, *, failed: str = "") -> None:
+        """End the present phase, if there is one; `failed`: why it failed, empty: it did not."""
         if self._phase is None:
             return
         state = PhaseState.SKIPPED if self._skipped else PhaseState.DONE
@@ -68,12 +113,31 @@ class PhaseTimer:
         self._publish(state)
         self._phase = None
 
+    def change(self, operation: Operation) -> None:
+        """Replace the row."""
+        self._operation = operation
+        self._store.update(operation)
+
+    async def finish(self, outcome: Outcome, message: str, cause: Cause | None) -> Finished:
+        """Close the row."""
+        finished = Finished(
+            operation=self._operation,
+            outcome=outcome,
+            message=message,
+            cause=cause,
+            finished_unix_s=self._clock.unix_s(),
+            finished_s=self._clock.monotonic_s(),
+            phases_ms=dict(self._ms),
+        )
+        await self._store.finish(finished)
+        return finished
+
     def _elapsed_ms(self) -> float:
         return (self._clock.monotonic_s() - self._began_s) * 1000
 
     def _publish(self, state: PhaseState) -> None:
         if self._phase is not None:
-            self._feed.publish(
+            self.feed.publish(
                 PhaseChanged(
                     phase=self._phase,
                     state=state,

@@ -1,34 +1,24 @@
-"""Runs one operation: observe, decide, do, until it is finished.
+"""Runner of one operation: observe, decide, act, until the operation is finished.
 
-Every decision is `planning.switch.next_action.next_action`; this module only does what it says and
-remembers that it did. Its memory may be lost at any time: the row in the store is enough to
-go on, because each step is harmless when repeated.
+Every decision is made by `planning.switch.next_action.next_action`; this module carries it out and
+remembers that it did. This memory may be lost at any time: the row in the store is enough to go on,
+because each step is harmless when repeated.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
-from appliance.domain.errors import ApplianceError, BackendError, StoreError
+from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.gateway import State
-from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import (
-    Cause,
-    Finished,
-    Kind,
-    Operation,
-    Phase,
-    RunCaller,
-    has_run_out,
-)
-from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.preflight import Finding, Level, findings, leaving_of, refusal
-from appliance.planning.admission.run import run_findings
+from appliance.domain.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
+from appliance.domain.profile import Catalogue
+from appliance.planning.admission.preflight import Level, refusal
+from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (
     Action,
@@ -47,14 +37,12 @@ from appliance.planning.switch.actions import (
     Wait,
     WarmUp,
 )
-from appliance.planning.switch.boot_choice import Writes, writes_of
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.next_action import next_action, reverse_operation
-from appliance.planning.switch.placement import misplaced, unlocked
-from appliance.supervisor.event_feed import Feed
-from appliance.supervisor.gateway_routes import route_state
-from appliance.supervisor.outside import Outside
-from appliance.supervisor.phase_times import PhaseTimer
+from appliance.ports import Backend, Clock, Gateway, Host, RunTickets, Store, Units
+from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.model_checks import ModelProof, Preflight
+from appliance.supervisor.operation_record import EventFeed, OperationRecord
 
 _log = logging.getLogger(__name__)
 
@@ -67,83 +55,78 @@ _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMA
 T = TypeVar("T")
 
 
-async def preflight(
-    operation: Operation, catalogue: Catalogue, observed: Observed, outside: Outside
-) -> tuple[Finding, ...]:
-    """Every finding on `operation` as the box is now. Changes nothing."""
-    goal = operation.goal
-    host = outside.host
-    claim = Claim(devices=frozenset(goal.claim))
-    with_gpus = bool(claim.gpus) or any(catalogue[n].gpus for n in goal.start)
-    involved = {*goal.start, *observed.busy()}
-    peaks = {n: p for n in involved if (p := outside.peaks.peak(n)) is not None}
-    box, groups, marks, facts = await asyncio.gather(
-        host.box(with_gpus=with_gpus),
-        _groups(leaving_of(goal, catalogue, observed).running, outside),
-        outside.store.marks(),
-        asyncio.gather(*(host.facts(catalogue[name]) for name in goal.start)),
-    )
-    found = findings(
-        operation.kind,
-        goal,
-        catalogue=catalogue,
-        observed=observed,
-        marks=marks,
-        facts=dict(zip(goal.start, facts, strict=True)),
-        box=box,
-        peaks=peaks,
-        groups=groups,
-    )
-    return (*found, *run_findings(operation.kind, goal, observed, box))
-
-
-async def _groups(leaving: Sequence[Applied], outside: Outside) -> Mapping[str, GroupMemory]:
-    """Main memory of what leaves, by profile; those that cannot be read are absent."""
-    found: dict[str, GroupMemory] = {}
-    if any(applied.gpus for applied in leaving):
-        return found  # what a driver pins for them would be missing
-    for applied in leaving:
-        path = await outside.units.control_group(applied.name)
-        group = await outside.host.group(path) if path else None
-        if group is not None:
-            found[applied.name] = group
-    return found
-
-
 class Transaction:
-    """One operation on its way. `feed` tells its story; `run` lives it."""
+    """One operation on its way to its end.
+
+    Args:
+        record: The operation's row, phases and events.
+        catalogue: Every applied profile.
+        units: Where jobs are asked for.
+        host: What the gate, launchers and engines have left to read.
+        gateway: Holds and drains requests.
+        tickets: Admit the caller of a run.
+        preflight: Collects the findings.
+        proof: Proves a started model.
+        boot_choice: What the commit writes.
+        caller: Of a run whose command waits for its ticket; None: of none, or it has been issued.
+        on_look: Called with every look at the box.
+    """
 
     def __init__(
         self,
-        operation: Operation,
+        record: OperationRecord,
         catalogue: Catalogue,
-        outside: Outside,
         *,
-        caller: RunCaller | None = None,
-        on_look: Callable[[Observed], None] = lambda _observed: None,
+        units: Units,
+        host: Host,
+        gateway: Gateway,
+        tickets: RunTickets,
+        preflight: Preflight,
+        proof: ModelProof,
+        boot_choice: BootChoice,
+        caller: RunCaller | None,
+        on_look: Callable[[Observed], None],
     ) -> None:
-        self.operation = operation
-        self.feed = Feed()
+        self._record = record
         self._catalogue = catalogue
-        self._out = outside
+        self._units = units
+        self._host = host
+        self._gateway = gateway
+        self._tickets = tickets
+        self._preflight = preflight
+        self._proof = proof
+        self._boot_choice = boot_choice
         self._caller = caller
         self._on_look = on_look
         self._steps = Steps()
-        self._timer = PhaseTimer(self.feed, outside.clock)
         self._cancel = asyncio.Event()
         self._log_lines: tuple[str, ...] = ()
         self._cleared: set[str] = set()
 
     @property
+    def operation(self) -> Operation:
+        """The operation's row as it is now."""
+        return self._record.operation
+
+    @property
+    def feed(self) -> EventFeed:
+        """The operation's events."""
+        return self._record.feed
+
+    @property
     def text(self) -> str:
-        """What the current phase says."""
-        return self._timer.text
+        """The last text about the present phase."""
+        return self._record.text
 
     def gateway_state(self, observed: Observed) -> State:
         """What clients meet while this runs."""
-        operation = None if self._steps.committed else self.operation
-        return route_state(
-            self._out, self._catalogue, observed, operation, started=self._steps.started
+        return state_of(
+            self._catalogue,
+            observed,
+            self._boot_choice.committed(),
+            None if self._steps.committed else self.operation,
+            started=self._steps.started,
+            on_hold=self._boot_choice.holds(),
         )
 
     def cancel(self) -> bool:
@@ -154,13 +137,13 @@ class Transaction:
         return True
 
     async def run(self) -> Finished:
-        """Live the operation to its end. Raises `UnitError` when systemd cannot be read."""
+        """Run the operation to its end. Raises `UnitError` when systemd cannot be read."""
         look_closer = False
         while True:
-            change = self._out.units.change()
-            observed = await self._out.units.observe(self._catalogue, full=look_closer)
+            change = self._units.change()
+            observed = await self._units.observe(self._catalogue, full=look_closer)
             self._on_look(observed)
-            refusals = await self._out.host.refusals() if self._steps.started else {}
+            refusals = await self._host.refusals() if self._steps.started else {}
             self._steps = replace(
                 self._steps,
                 cancelled=self._cancel.is_set(),
@@ -193,7 +176,7 @@ class Transaction:
         """What a command that is over has left."""
         if self.operation.kind is not Kind.RUN or not observed.run.idle:
             return None
-        return await self._out.host.run_report()
+        return await self._host.run_report()
 
     async def _do(self, action: Action, observed: Observed) -> None:
         match action:
@@ -202,7 +185,7 @@ class Transaction:
             case HoldRequests():
                 await self._enter(Phase.HOLD)
                 held = sorted(self.gateway_state(observed).held)
-                self._told(await self._out.gateway.hold(held))
+                self._told(await self._gateway.hold(held))
                 self._steps = replace(self._steps, held=True)
             case DrainRequests(names):
                 await self._drain(names)
@@ -216,7 +199,7 @@ class Transaction:
                 await self._begin_rollback(reason, cause, phase or self.operation.phase)
             case BeginRestore(reason):
                 await self._enter(Phase.RUN, reason)
-                self._timer.end()
+                self._record.end_phase()
                 self._reverse(Cause.COMMAND_ENDED, reason)
             case Wait() | Finish():
                 pass  # the loop's own
@@ -225,7 +208,7 @@ class Transaction:
 
     async def _queue(self, action: Stop | Start | StartRun | StopRun) -> None:
         """Ask systemd for a job."""
-        units, steps = self._out.units, self._steps
+        units, steps = self._units, self._steps
         match action:
             case Stop(name):
                 await self._enter(Phase.STOP, f"{name}: SIGTERM")
@@ -246,43 +229,32 @@ class Transaction:
                 self._steps = replace(steps, run_stopped=True)
 
     async def _check(self, observed: Observed) -> None:
-        self._timer.enter(Phase.PREFLIGHT)
+        self._record.enter(Phase.PREFLIGHT)
         if self._caller is not None:
             claim = Claim(devices=frozenset(self.operation.goal.claim))
-            self._out.tickets.issue(self.operation.id, self._caller, claim)
-        found = await preflight(self.operation, self._catalogue, observed, self._out)
+            self._tickets.issue(self.operation.id, self._caller, claim)
+        found = await self._preflight.findings(self.operation, self._catalogue, observed)
         for finding in found:
             if finding.level is not Level.REFUSE:
-                self._timer.tell(finding.text)
+                self._record.tell(finding.text)
         refused = refusal(found)
         if not refused:
-            refused = await self._reserve()
+            refused = await self._boot_choice.reserve(self.operation)
         if not refused:  # else a unit that systemd gave up on would no longer look like one
             await self._clear_start_limits(self.operation.goal.start)
         self._steps = replace(self._steps, checked=True, failure=refused)
-
-    async def _reserve(self) -> str:
-        """Make sure that the commit can be written; returns why it cannot, empty: it can."""
-        try:
-            await self._out.commitment.reserve(self._writes())
-        except StoreError as error:
-            return str(error)
-        return ""
-
-    def _writes(self) -> Writes:
-        return writes_of(self.operation, self._out.commitment.committed())
 
     async def _clear_start_limits(self, names: tuple[str, ...]) -> None:
         """Once for each profile and direction; early, while there is something to wait for."""
         names = tuple(name for name in names if name not in self._cleared)
         self._cleared |= set(names)
-        await asyncio.gather(*(self._out.units.clear_start_limit(name) for name in names))
+        await asyncio.gather(*(self._units.clear_start_limit(name) for name in names))
 
     async def _drain(self, names: tuple[str, ...]) -> None:
         await self._enter(Phase.DRAIN)
         asked = self.operation.drain_s
         limit = max((self._catalogue[n].deadlines.drain_s for n in names), default=0.0)
-        drained = self._out.gateway.drain(names, limit if asked is None else asked)
+        drained = self._gateway.drain(names, limit if asked is None else asked)
         told = await self._unless_cancelled(drained)
         if not self._cancel.is_set():
             self._told(told)
@@ -291,66 +263,30 @@ class Transaction:
     async def _warm_up(self, name: str) -> None:
         await self._enter(Phase.WARM_UP, f"{name}: one real request")
         applied = self._catalogue[name]
-        asked = self._out.backend.warm_up(applied, timeout_s=applied.deadlines.warm_up_s)
-        told = await self._unless_cancelled(asked)
+        told = await self._unless_cancelled(self._proof.warm_up(applied))
         if told is None:
             return
-        self._timer.tell(told)
-        if problem := await self._misplacement(applied):
+        self._record.tell(told)
+        if problem := await self._proof.misplacement(applied):
             raise BackendError(problem)
         self._steps = replace(self._steps, warm=self._steps.warm | {name})
-
-    async def _misplacement(self, applied: Applied) -> str | None:
-        """Why a model that answers is not where its profile says."""
-        host = self._out.host
-        problem = None
-        if applied.gpus:
-            problem = misplaced(applied, await host.box(with_gpus=True))
-        if problem is None and applied.locks_memory:
-            group = await host.group(await self._out.units.control_group(applied.name))
-            facts = await host.facts(applied)
-            problem = unlocked(applied, group, model_bytes=facts.model_bytes)
-        return problem
 
     async def _commit(self, observed: Observed) -> None:
         await self._enter(Phase.COMMIT)
         if self.operation.rolling_back:
-            until, now = self._out.commitment.hold_until(), self._out.clock.unix_s()
-            held = until is not None and not has_run_out(until, now)
-            if held and not observed.hold_active:
-                await self._out.units.start_hold()
+            await self._boot_choice.restore_hold(observed)
         else:
-            await self._write(self._writes())
+            await self._boot_choice.write(self.operation)
         self._steps = replace(self._steps, committed=True)
-        self._timer.tell(await self._out.gateway.release(self.gateway_state(observed)) or "")
-
-    async def _write(self, writes: Writes) -> None:
-        """Make all of `writes`, or leave what the next boot follows as it was."""
-        commitment = self._out.commitment
-        names, until = commitment.committed(), commitment.hold_until()
-        try:
-            if writes.names is not None:
-                await commitment.commit(writes.names)
-            if writes.sets_hold:
-                await commitment.set_hold(writes.hold)
-            if writes.hold is not None:
-                await self._out.units.start_hold()
-        except ApplianceError:
-            # Where this fails too, a boot follows the new names, and the status says so.
-            with contextlib.suppress(StoreError):
-                if commitment.committed() != names:
-                    await commitment.commit(names)
-                if commitment.hold_until() != until:
-                    await commitment.set_hold(until)
-            raise
+        self._record.tell(await self._gateway.release(self.gateway_state(observed)) or "")
 
     async def _begin_rollback(self, reason: str, cause: Cause, failed: Phase) -> None:
         await self._enter(failed)
         _log.warning("operation %d rolls back: %s", self.operation.id, reason)
-        self._timer.end(failed=reason)
+        self._record.end_phase(failed=reason)
         for name in self.operation.goal.start:
             if name in self._steps.started:
-                tail = self._out.host.log_tail(
+                tail = self._host.log_tail(
                     name, LINES_READ, since_unix_s=self.operation.began_unix_s
                 )
                 self._log_lines = excerpt(await tail)
@@ -360,30 +296,26 @@ class Transaction:
         """Work from now on towards what served before."""
         steps, self._steps = self._steps, Steps(held=True, drained=True)
         self._cleared.clear()
-        self.operation = reverse_operation(self.operation, steps, cause, reason)
-        self._out.store.update(self.operation)
+        self._record.change(reverse_operation(self.operation, steps, cause, reason))
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
-        """Be in `phase`; a new one is stored before its first step is taken."""
-        if self._timer.current is Phase.RELEASE and phase is not Phase.RELEASE:
-            self._timer.tell(await self._released())
-        self._timer.enter(phase, text, rolling_back=self.operation.rolling_back)
-        if phase is not self.operation.phase:
-            self.operation = replace(self.operation, phase=phase)
-            self._out.store.update(self.operation)
+        """Be in `phase`, after telling what the gate waited for before."""
+        if self._record.phase is Phase.RELEASE and phase is not Phase.RELEASE:
+            self._record.tell(await self._released())
+        self._record.enter(phase, text)
 
     async def _released(self) -> str:
         """What the gate waited for; empty: for nothing, or nobody knows."""
-        admissions = await self._out.host.admissions()
+        admissions = await self._host.admissions()
         words = {n: admissions[n] for n in sorted(self._steps.started) if n in admissions}
         several = len(self._steps.started) > 1
         return "; ".join(f"{n}: {word}" if several else word for n, word in words.items())
 
     def _told(self, text: str | None) -> None:
         if text is None:
-            self._timer.skip("no gateway")
+            self._record.skip("no gateway")
         else:
-            self._timer.tell(text)
+            self._record.tell(text)
 
     async def _unless_cancelled(self, awaited: Coroutine[Any, Any, T]) -> T | None:
         """The result, or None when somebody cancels the operation first."""
@@ -401,26 +333,62 @@ class Transaction:
 
     async def _finish(self, action: Finish, observed: Observed) -> Finished:
         # What failed before a roll-back has been told already; the last step itself worked.
-        self._timer.end(failed="" if self._steps.committed else action.message)
-        finished = Finished(
-            operation=self.operation,
-            outcome=action.outcome,
-            message=action.message,
-            cause=action.cause,
-            finished_unix_s=self._out.clock.unix_s(),
-            finished_s=self._out.clock.monotonic_s(),
-            phases_ms=self._timer.milliseconds,
-        )
-        await self._out.commitment.release()
+        self._record.end_phase(failed="" if self._steps.committed else action.message)
+        await self._boot_choice.release()
         if self.operation.kind is Kind.RUN:
-            self._out.tickets.revoke()
-        await self._out.store.finish(finished)
+            self._tickets.revoke()
+        finished = await self._record.finish(action.outcome, action.message, action.cause)
         self.feed.publish(
             closing_event(
                 finished,
                 serving=observed.serving(),
-                committed=self._out.commitment.committed(),
+                committed=self._boot_choice.committed(),
                 log=self._log_lines,
             )
         )
         return finished
+
+
+NewTransaction = Callable[
+    [Operation, Catalogue, RunCaller | None, Callable[[Observed], None]], Transaction
+]
+"""Makes the transaction of an operation: its row, the applied profiles, the caller of a run, and what
+is called with every look at the box."""
+
+
+def transaction_factory(
+    *,
+    units: Units,
+    backend: Backend,
+    gateway: Gateway,
+    host: Host,
+    store: Store,
+    tickets: RunTickets,
+    clock: Clock,
+    preflight: Preflight,
+    boot_choice: BootChoice,
+) -> NewTransaction:
+    """Return what makes transactions on these ports."""
+    proof = ModelProof(backend=backend, host=host, units=units)
+
+    def new_transaction(
+        operation: Operation,
+        catalogue: Catalogue,
+        caller: RunCaller | None,
+        on_look: Callable[[Observed], None],
+    ) -> Transaction:
+        return Transaction(
+            OperationRecord(operation, store=store, clock=clock),
+            catalogue,
+            units=units,
+            host=host,
+            gateway=gateway,
+            tickets=tickets,
+            preflight=preflight,
+            proof=proof,
+            boot_choice=boot_choice,
+            caller=caller,
+            on_look=on_look,
+        )
+
+    return new_transaction

@@ -20,20 +20,21 @@ from appliance.domain.errors import (
     UnknownProfileError,
 )
 from appliance.domain.events import Accepted, Ended
+from appliance.domain.gateway import State as GatewayState
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission.findings import refuse
 from appliance.planning.admission.preflight import Finding
+from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.summary import changes, crashes, described, summary
-from appliance.planning.switch.boot_choice import writes_of
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.wording import no_such_profile
-from appliance.ports import Change, Profiles
-from appliance.supervisor.gateway_routes import route_state
-from appliance.supervisor.operation_runner import Transaction, preflight
-from appliance.supervisor.outside import Outside
+from appliance.ports import Change, Clock, Gateway, Profiles, Store, Units
+from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.model_checks import Preflight
+from appliance.supervisor.operation_runner import NewTransaction, Transaction
 from appliance.supervisor.reconciler import Reconciler
 
 _log = logging.getLogger(__name__)
@@ -70,8 +71,8 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """What a status is made of."""
+class Snapshot:
+    """The box and its ownership at one instant, for the status."""
 
     catalogue: Catalogue
     observed: Observed
@@ -87,29 +88,49 @@ class Supervisor:
     """Owns the one running operation.
 
     Args:
-        outside: What operations act on.
         profiles: Where the applied profiles come from.
+        units: What is looked at.
+        store: Operations and marks.
+        gateway: Routes by what serves.
+        clock: For the times of operations.
+        boot_choice: What a boot serves or holds.
+        preflight: For rehearsals.
+        reconciler: Decides what to start while no operation runs.
+        new_transaction: Makes the transaction of an operation.
         look_every_s: The longest time between two looks at the box.
         on_look: Called after each look, with a line about the box: feeds the watchdog.
     """
 
     def __init__(
         self,
-        outside: Outside,
         profiles: Profiles,
         *,
+        units: Units,
+        store: Store,
+        gateway: Gateway,
+        clock: Clock,
+        boot_choice: BootChoice,
+        preflight: Preflight,
+        reconciler: Reconciler,
+        new_transaction: NewTransaction,
         look_every_s: float,
         on_look: Callable[[str], None],
     ) -> None:
-        self._out = outside
         self._profiles = profiles
+        self._units = units
+        self._store = store
+        self._gateway = gateway
+        self._clock = clock
+        self._boot_choice = boot_choice
+        self._preflight = preflight
+        self._reconciler = reconciler
+        self._new_transaction = new_transaction
         self._look_every_s = look_every_s
         self._on_look = on_look
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._reconciler = Reconciler(outside)
         self._serving: tuple[str, ...] = ()
         self._seen = Observed(units={})
         self._accepting = asyncio.Lock()
@@ -122,8 +143,8 @@ class Supervisor:
             await self._resume()
             self._resumed.set()
             while True:
-                change = self._out.units.change()
-                observed = await self._out.units.observe(self._catalogue)
+                change = self._units.change()
+                observed = await self._units.observe(self._catalogue)
                 self._look_at(observed)
                 if self._running is None and not observed.going_down:
                     await self._reconcile(observed)
@@ -162,10 +183,10 @@ class Supervisor:
                 self._check_on_request(request.names)
             if self._running is not None:
                 return self._join(request, self._running)
-            observed = await self._out.units.observe(self._catalogue)
-            if request.on_request and route_state(self._out, self._catalogue, observed).paused:
+            observed = await self._units.observe(self._catalogue)
+            if request.on_request and self._gateway_state(observed).paused:
                 raise BusyError("people hold the box: appliance status")
-            operation = await self._out.store.begin(self._operation(request, observed))
+            operation = await self._store.begin(self._operation(request, observed))
             _log.info(
                 "operation %d: %s %s for %s",
                 operation.id,
@@ -174,7 +195,7 @@ class Supervisor:
                 request.by,
             )
             is_run = operation.kind is Kind.RUN  # which says nothing about the next one
-            usual_ms = None if is_run else await self._out.store.usual_ms(operation)
+            usual_ms = None if is_run else await self._store.usual_ms(operation)
             caller = RunCaller(uid=request.uid, token=secrets.token_hex()) if is_run else None
             transaction = self._launch(operation, caller)
         return Running(
@@ -190,9 +211,9 @@ class Supervisor:
             UnknownProfileError: A name is not applied.
         """
         self.check_names(request.names)
-        observed = await self._out.units.observe(self._catalogue)
+        observed = await self._units.observe(self._catalogue)
         operation = self._operation(request, observed)
-        found = await preflight(operation, self._catalogue, observed, self._out)
+        found = await self._preflight.findings(operation, self._catalogue, observed)
         return operation, (*found, *await self._room(operation))
 
     async def _room(self, operation: Operation) -> Sequence[Finding]:
@@ -201,12 +222,9 @@ class Supervisor:
         async with self._accepting:  # so that none begins, which would reserve the same files
             if self._running is not None:
                 return ()
-            commitment = self._out.commitment
-            try:
-                await commitment.reserve(writes_of(operation, commitment.committed()))
-            except StoreError as error:
-                return (refuse(str(error)),)
-            await commitment.release()
+            if refusal := await self._boot_choice.reserve(operation):
+                return (refuse(refusal),)
+            await self._boot_choice.release()
             return ()
 
     def current(self) -> Running | None:
@@ -220,11 +238,11 @@ class Supervisor:
 
     async def ended(self, operation_id: int) -> Ended | None:
         """The closing event of an operation that is over; None: it is not, or not on record."""
-        finished = await self._out.store.finished(operation_id)
+        finished = await self._store.finished(operation_id)
         if finished is None:
             return None
-        observed = await self._out.units.observe(self._catalogue)
-        committed = self._out.commitment.committed()
+        observed = await self._units.observe(self._catalogue)
+        committed = self._boot_choice.committed()
         return closing_event(finished, serving=observed.serving(), committed=committed)
 
     def cancel(self) -> Transaction | None:
@@ -242,32 +260,32 @@ class Supervisor:
         """
         self.check_names((name,))
         if mark is Mark.RETIRED:
-            observed = await self._out.units.observe(self._catalogue)
-            if not observed.unit(name).idle or name in self._out.commitment.committed():
+            observed = await self._units.observe(self._catalogue)
+            if not observed.unit(name).idle or name in self._boot_choice.committed():
                 raise BusyError(
                     f"{name} serves or would after a boot: switch to another profile first"
                 )
-        await self._out.store.set_mark(name, mark, by=by)
+        await self._store.set_mark(name, mark, by=by)
         _log.info("%s is marked %s by %s", name, mark, by)
 
-    async def state(self) -> State:
-        """The box as it is now."""
+    async def state(self) -> Snapshot:
+        """Look at the box closely, for the status."""
         self._refresh()
-        observed = await self._out.units.observe(self._catalogue, full=True)
-        return State(
+        observed = await self._units.observe(self._catalogue, full=True)
+        return Snapshot(
             catalogue=self._catalogue,
             observed=observed,
-            committed=self._out.commitment.committed(),
-            hold_until=self._out.commitment.hold_until(),
+            committed=self._boot_choice.committed(),
+            hold_until=self._boot_choice.hold_until(),
             running=self._running,
-            last=await self._out.store.last(),
+            last=await self._store.last(),
             damage=self._damage,
         )
 
     def reload(self) -> int:
         """Read the applied profiles again; returns how many there are. Raises `StoreError`."""
         self._catalogue = self._load()
-        self._out.gateway.reload()
+        self._gateway.reload()
         _log.info("%d profiles are applied", len(self._catalogue))
         return len(self._catalogue)
 
@@ -304,7 +322,7 @@ class Supervisor:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
-            elapsed_s = self._out.clock.monotonic_s() - operation.began_s
+            elapsed_s = self._clock.monotonic_s() - operation.began_s
             raise BusyError(
                 f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
                 " appliance wait, or appliance cancel"
@@ -319,7 +337,7 @@ class Supervisor:
             request.names,
             catalogue=self._catalogue,
             observed=observed,
-            committed=self._out.commitment.committed(),
+            committed=self._boot_choice.committed(),
             hold_until=request.hold_until,
             claim=request.claim,
         )
@@ -328,17 +346,17 @@ class Supervisor:
             kind=request.kind,
             target=(request.command,) if request.kind is Kind.RUN else request.names,
             goal=goal,
-            boot_id=self._out.units.boot_id,
+            boot_id=self._units.boot_id,
             requested_by=request.by,
-            began_unix_s=self._out.clock.unix_s(),
-            began_s=self._out.clock.monotonic_s(),
+            began_unix_s=self._clock.unix_s(),
+            began_s=self._clock.monotonic_s(),
             rollback=request.rollback,
             drain_s=request.drain_s,
         )
 
     def _launch(self, operation: Operation, caller: RunCaller | None = None) -> Transaction:
-        transaction = self._running = Transaction(
-            operation, self._catalogue, self._out, caller=caller, on_look=self._look_at
+        transaction = self._running = self._new_transaction(
+            operation, self._catalogue, caller, self._look_at
         )
         self._ended.clear()
         if self._tasks is None:
@@ -363,20 +381,20 @@ class Supervisor:
         )
 
     async def _resume(self) -> None:
-        operation = await self._out.store.unfinished()
+        operation = await self._store.unfinished()
         if operation is None:
             return
-        if operation.boot_id == self._out.units.boot_id and self._is_known(operation):
+        if operation.boot_id == self._units.boot_id and self._is_known(operation):
             _log.warning("operation %d goes on from %s", operation.id, operation.phase)
             self._launch(operation)
             return
         _log.warning("operation %d was cut in %s by a reboot", operation.id, operation.phase)
-        await self._out.store.finish(
+        await self._store.finish(
             Finished(
                 operation=operation,
                 outcome=Outcome.INTERRUPTED,
                 message=f"cut in {operation.phase} by a reboot",
-                finished_unix_s=self._out.clock.unix_s(),
+                finished_unix_s=self._clock.unix_s(),
             )
         )
 
@@ -387,6 +405,17 @@ class Supervisor:
     def last_look(self) -> tuple[Catalogue, Observed]:
         """The applied profiles, and their units when they were last looked at."""
         return self._catalogue, self._seen
+
+    def _gateway_state(self, observed: Observed) -> GatewayState:
+        """What clients meet while no operation runs."""
+        boot_choice = self._boot_choice
+        return state_of(
+            self._catalogue,
+            observed,
+            boot_choice.committed(),
+            None,
+            on_hold=boot_choice.holds(),
+        )
 
     # --- looking ---------------------------------------------------------------------
 
@@ -399,13 +428,11 @@ class Supervisor:
     def _look_at(self, observed: Observed) -> None:
         """Tell the gateway how things are, the journal and systemd what is new."""
         before, self._seen = self._seen, observed
-        committed = self._out.commitment.committed()
+        committed = self._boot_choice.committed()
         running = self._running
         operation = None if running is None else running.operation
-        self._out.gateway.route(
-            route_state(self._out, self._catalogue, observed)
-            if running is None
-            else running.gateway_state(observed)
+        self._gateway.route(
+            self._gateway_state(observed) if running is None else running.gateway_state(observed)
         )
         serving = observed.serving()
         operating = operation is not None

@@ -37,10 +37,14 @@ from appliance.domain.names import (
 from appliance.ports import Profiles
 from appliance.protocol.control import Exit
 from appliance.settings import Settings, load_settings
+from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, Offer, to_gateway
-from appliance.supervisor.memory_sampler import LedgerKeeper
-from appliance.supervisor.outside import Outside
+from appliance.supervisor.engine_loads import EngineLoads
+from appliance.supervisor.memory_sampler import MemorySampler
+from appliance.supervisor.model_checks import Preflight
+from appliance.supervisor.operation_runner import transaction_factory
 from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 
@@ -72,32 +76,57 @@ async def run(settings: Settings) -> None:
     )
     await store.open()
     gateway = SocketGateway(settings.gateway_socket)
+    backend, peaks = HttpBackend(), FilePeaks(settings.state_dir)
+    commitment = FileCommitment(settings.state_dir)
     async with SystemdUnits(settings.jobs_socket, settings.unit_dir) as units:
-        outside = Outside(
-            units=units,
-            backend=HttpBackend(),
-            gateway=gateway,
-            host=host,
-            commitment=FileCommitment(settings.state_dir),
-            store=store,
-            peaks=FilePeaks(settings.state_dir),
-            tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
-            clock=clock,
-        )
+        boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
+        preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
         supervisor = Supervisor(
-            outside,
             profiles,
+            units=units,
+            store=store,
+            gateway=gateway,
+            clock=clock,
+            boot_choice=boot_choice,
+            preflight=preflight,
+            reconciler=Reconciler(
+                units=units, host=host, store=store, commitment=commitment, clock=clock
+            ),
+            new_transaction=transaction_factory(
+                units=units,
+                backend=backend,
+                gateway=gateway,
+                host=host,
+                store=store,
+                tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
+                clock=clock,
+                preflight=preflight,
+                boot_choice=boot_choice,
+            ),
             look_every_s=settings.look_every_s,
             on_look=readiness.alive,
         )
-        ledger = LedgerKeeper(outside, supervisor.last_look, every_s=settings.memory.sample_every_s)
-        stalls = StallWatch(outside, supervisor.last_look)
+        ledger = MemorySampler(
+            supervisor.last_look,
+            units=units,
+            host=host,
+            peaks=peaks,
+            clock=clock,
+            every_s=settings.memory.sample_every_s,
+        )
+        stalls = StallWatch(supervisor.last_look, units=units, gateway=gateway, clock=clock)
         status = BoxStatus(
             supervisor,
             ledger,
-            outside,
-            partial(configuration_damage, settings.applied_dir),
-            stalls.stalls,
+            EngineLoads(backend=backend, clock=clock),
+            host=host,
+            store=store,
+            gateway=gateway,
+            peaks=peaks,
+            units=units,
+            clock=clock,
+            gateway_damage=partial(configuration_damage, settings.applied_dir),
+            stalls=stalls.stalls,
         )
         control = ControlServer(
             supervisor,

@@ -29,7 +29,7 @@ from appliance.planning.switch.repair import (
     left_by_hold,
     to_repair,
 )
-from appliance.supervisor.outside import Outside
+from appliance.ports import Clock, Commitment, Host, Store, Units
 
 _log = logging.getLogger(__name__)
 
@@ -37,24 +37,30 @@ _log = logging.getLogger(__name__)
 class Reconciler:
     """Brings hold and committed profiles to what is kept about them."""
 
-    def __init__(self, outside: Outside) -> None:
-        self._out = outside
+    def __init__(
+        self, *, units: Units, host: Host, store: Store, commitment: Commitment, clock: Clock
+    ) -> None:
+        self._units = units
+        self._host = host
+        self._store = store
+        self._commitment = commitment
+        self._clock = clock
         self._hold_seen = False
 
     async def reconcile(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
         """Make the hold agree with its file; returns the profiles to start now. Raises `UnitError`."""
         if not observed.run.idle:
             return ()  # a command has the devices, though nobody remembers its operation
-        committed = tuple(n for n in self._out.commitment.committed() if n in catalogue)
-        now = self._out.clock.unix_s()
-        until = self._out.commitment.hold_until()
+        committed = tuple(n for n in self._commitment.committed() if n in catalogue)
+        now = self._clock.unix_s()
+        until = self._commitment.hold_until()
         if isinstance(until, float) and until <= now:
             left = left_by_hold(
                 until,
                 committed=committed,
                 observed=observed,
                 catalogue=catalogue,
-                attempts=await self._out.store.repairs(until),
+                attempts=await self._store.repairs(until),
             )
             await self._end_hold(observed, left)
         else:
@@ -62,14 +68,14 @@ class Reconciler:
             await self._keep_hold(observed, until)
         if not committed:
             return ()
-        refusals = await self._out.host.refusals()
+        refusals = await self._host.refusals()
         evicted = await self._evicted(committed, observed, catalogue, refusals)
         return to_repair(
             committed=committed,
             observed=observed,
             catalogue=catalogue,
             refusals=refusals,
-            attempts=await self._out.store.repairs(now - WINDOW_S),
+            attempts=await self._store.repairs(now - WINDOW_S),
             now_unix_s=now,
             left=(*left, *evicted),
         )
@@ -88,11 +94,11 @@ class Reconciler:
             return ()
         found = evicted_in_vain(
             committed=idle,
-            observed=await self._out.units.observe((*idle, *rivals), full=True),
+            observed=await self._units.observe((*idle, *rivals), full=True),
             catalogue=catalogue,
             refusals=refusals,
         )
-        by_choice = left_by_choice(await self._out.store.last(), self._out.units.boot_id)
+        by_choice = left_by_choice(await self._store.last(), self._units.boot_id)
         return tuple(name for name in found if name not in by_choice)
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
@@ -100,7 +106,7 @@ class Reconciler:
         if observed.hold_active and observed.serving():
             # Started past the conflict with the hold (--job-mode=ignore-dependencies).
             _log.info("the hold was ended by a start by hand")
-            await self._out.units.stop_hold()
+            await self._units.stop_hold()
             await self._forget_hold()
         elif observed.hold_active:
             self._hold_seen = True
@@ -108,19 +114,19 @@ class Reconciler:
             _log.info("the hold was ended by hand")
             await self._forget_hold()
         elif until is not None:
-            await self._out.units.start_hold()
+            await self._units.start_hold()
 
     async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
         """Its file is kept until what it stopped is back, whatever happens to us meanwhile."""
         if observed.hold_active:
             _log.info("the hold has ended")
-            await self._out.units.stop_hold()
+            await self._units.stop_hold()
         elif not left:
             await self._forget_hold()
 
     async def _forget_hold(self) -> None:
         self._hold_seen = False
         try:
-            await self._out.commitment.set_hold(None)
+            await self._commitment.set_hold(None)
         except StoreError as error:
             _log.error("%s", error)

@@ -9,7 +9,7 @@ from appliance.domain.errors import UnitError
 from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
-from appliance.supervisor.outside import Outside
+from appliance.ports import Clock, Gateway, Units
 
 _log = logging.getLogger(__name__)
 
@@ -20,12 +20,23 @@ class StallWatch:
     """Compares two looks at each engine; asks nothing of the engines themselves.
 
     Args:
-        outside: What is asked.
         look: The applied profiles, and their units when the supervisor last looked.
+        units: Tells how much CPU time each has used.
+        gateway: Tells which requests wait for bytes.
+        clock: For the time between two looks.
     """
 
-    def __init__(self, outside: Outside, look: Callable[[], tuple[Catalogue, Observed]]) -> None:
-        self._out = outside
+    def __init__(
+        self,
+        look: Callable[[], tuple[Catalogue, Observed]],
+        *,
+        units: Units,
+        gateway: Gateway,
+        clock: Clock,
+    ) -> None:
+        self._units = units
+        self._gateway = gateway
+        self._clock = clock
         self._look = look
         self._activities: dict[str, Activity] = {}
         self._stalls: dict[str, Stall] = {}
@@ -44,16 +55,16 @@ class StallWatch:
         """One look at everything that serves."""
         catalogue, observed = self._look()
         serving = [name for name in observed.serving() if name in catalogue]
-        stats = await self._out.gateway.stats() if serving else None
+        stats = await self._gateway.stats() if serving else None
         profiles = (stats or {}).get("profiles")
         figures = profiles if isinstance(profiles, Mapping) else {}
         activities: dict[str, Activity] = {}
         for name in serving:
             try:
-                cpu_s = await self._out.units.cpu_s(name)
+                cpu_s = await self._units.cpu_s(name)
             except UnitError:
                 cpu_s = None  # the supervisor's own look reports it
-            look = Look(at_s=self._out.clock.monotonic_s(), cpu_s=cpu_s)
+            look = Look(at_s=self._clock.monotonic_s(), cpu_s=cpu_s)
             activities[name] = seen(self._activities.get(name), look)
         found = {
             name: one

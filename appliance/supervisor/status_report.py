@@ -14,11 +14,11 @@ from appliance.planning.status.document import GatewayRow
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
+from appliance.ports import Clock, Gateway, Host, Peaks, Store, Units
 from appliance.supervisor.engine_loads import EngineLoads
-from appliance.supervisor.memory_sampler import LedgerKeeper
+from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_runner import Transaction
-from appliance.supervisor.outside import Outside
-from appliance.supervisor.ownership import State, Supervisor
+from appliance.supervisor.ownership import Snapshot, Supervisor
 
 
 class BoxStatus:
@@ -27,30 +27,42 @@ class BoxStatus:
     def __init__(
         self,
         supervisor: Supervisor,
-        ledger: LedgerKeeper,
-        outside: Outside,
+        ledger: MemorySampler,
+        engines: EngineLoads,
+        *,
+        host: Host,
+        store: Store,
+        gateway: Gateway,
+        peaks: Peaks,
+        units: Units,
+        clock: Clock,
         gateway_damage: Callable[[], str | None],
         stalls: Callable[[], Mapping[str, Stall]],
     ) -> None:
-        self._engines = EngineLoads(outside)
         self._supervisor = supervisor
         self._ledger = ledger
-        self._out = outside
+        self._engines = engines
+        self._host = host
+        self._store = store
+        self._gateway = gateway
+        self._peaks = peaks
+        self._units = units
+        self._clock = clock
         self._gateway_damage = gateway_damage
         """What is wrong with the gateway's file, for root; None: nothing."""
         self._stalls = stalls
-        self._began_s = outside.clock.monotonic_s()
+        self._began_s = clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
         """The box as it is now."""
         state = await self._supervisor.state()
-        now, now_s = self._out.clock.unix_s(), self._out.clock.monotonic_s()
+        now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
         ram, ledger, refusals, marks, gateway = await asyncio.gather(
-            self._out.host.ram(),
+            self._host.ram(),
             self._ledger.latest(),
-            self._out.host.refusals(),
-            self._out.store.marks(),
-            self._gateway(state),
+            self._host.refusals(),
+            self._store.marks(),
+            self._gateway_row(state),
         )
         document = build_status(
             catalogue=state.catalogue,
@@ -69,7 +81,7 @@ class BoxStatus:
             edited=await asyncio.to_thread(edited_profiles, state.catalogue),
             refusals=refusals,
             memory_of=profile_memory(
-                state.catalogue, ledger, self._peaks(state.catalogue), ram.total_bytes
+                state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes
             ),
             gateway=gateway,
             stalls=self._stalls(),
@@ -78,19 +90,19 @@ class BoxStatus:
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
 
-    async def _gateway(self, state: State) -> GatewayRow:
+    async def _gateway_row(self, state: Snapshot) -> GatewayRow:
         stats, loads = await asyncio.gather(
-            self._out.gateway.stats(),
+            self._gateway.stats(),
             self._engines.latest(state.catalogue, state.observed.serving()),
         )
         return gateway_row(stats, loads)
 
-    def _peaks(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
-        found = {name: self._out.peaks.peak(name) for name in names}
+    def _peaks_of(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
+        found = {name: self._peaks.peak(name) for name in names}
         return {name: peak for name, peak in found.items() if peak is not None}
 
     def _ended(self, finished: Finished) -> Mapping[str, object]:
-        operation, clock = finished.operation, self._out.clock
+        operation, clock = finished.operation, self._clock
         return {
             "id": operation.id,
             "kind": operation.kind,
@@ -101,7 +113,7 @@ class BoxStatus:
             "age_s": finished.age_s(
                 now_s=clock.monotonic_s(),
                 now_unix_s=clock.unix_s(),
-                boot_id=self._out.units.boot_id,
+                boot_id=self._units.boot_id,
             ),
             "ms": round(finished.total_ms, 1),
         }

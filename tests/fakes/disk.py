@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, HoldUntil, Operation
-from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import Writes
 
 
 @dataclass

@@ -40,8 +40,7 @@ from appliance.planning.switch.actions import (
     Wait,
     WarmUp,
 )
-from appliance.planning.switch.boot_choice import Writes, writes_of
-from appliance.planning.switch.goals import goal_of, in_the_way_of
+from appliance.planning.switch.goals import Writes, goal_of, in_the_way_of, writes_of
 from appliance.planning.switch.next_action import next_action, reverse_operation
 from appliance.planning.switch.repair import WINDOW_S, left_by_hold, to_repair
 from tests.fakes.disk import Disk

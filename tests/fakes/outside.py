@@ -1,8 +1,9 @@
 """Typed in-memory ports around one `FakeSystemd`, in its virtual time."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import BackendError, StoreError, UnitError
@@ -14,11 +15,26 @@ from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Ou
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.switch.boot_choice import Writes
-from appliance.planning.switch.goals import in_the_way
-from appliance.supervisor.outside import Outside
+from appliance.planning.status.stalls import Stall
+from appliance.planning.switch.goals import Writes, in_the_way
+from appliance.ports import Gateway, Profiles
+from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.engine_loads import EngineLoads
+from appliance.supervisor.memory_sampler import LastLook, MemorySampler
+from appliance.supervisor.model_checks import Preflight
+from appliance.supervisor.operation_runner import (
+    NewTransaction,
+    Transaction,
+    transaction_factory,
+)
+from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.reconciler import Reconciler
+from appliance.supervisor.stall_watch import StallWatch
+from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.systemd import FakeSystemd
+
+S = TypeVar("S", bound=Supervisor)
 
 
 class FakeClock:
@@ -421,18 +437,108 @@ class FakeOutside:
         self.tickets = FakeRunTickets()
         self.clock = FakeClock(self.systemd)
 
-    def ports(self) -> Outside:
-        """The same as the services want it."""
-        return Outside(
+    def supervisor(
+        self,
+        profiles: Profiles,
+        *,
+        look_every_s: float = 1.0,
+        gateway: Gateway | None = None,
+    ) -> Supervisor:
+        """A supervisor on these ports; `gateway`: another one than the fake."""
+        return self.supervisor_as(Supervisor, profiles, look_every_s=look_every_s, gateway=gateway)
+
+    def supervisor_as(
+        self,
+        kind: type[S],
+        profiles: Profiles,
+        *,
+        look_every_s: float,
+        gateway: Gateway | None = None,
+    ) -> S:
+        """A supervisor of a class of the test's own."""
+        gateway = gateway or self.gateway
+        return kind(
+            profiles,
+            units=self.units,
+            store=self.store,
+            gateway=gateway,
+            clock=self.clock,
+            boot_choice=self._boot_choice(),
+            preflight=self._preflight(),
+            reconciler=Reconciler(
+                units=self.units,
+                host=self.host,
+                store=self.store,
+                commitment=self.commitment,
+                clock=self.clock,
+            ),
+            new_transaction=self._transactions(gateway),
+            look_every_s=look_every_s,
+            on_look=lambda _line: None,
+        )
+
+    def transaction(
+        self, operation: Operation, catalogue: Catalogue, *, caller: RunCaller | None = None
+    ) -> Transaction:
+        """The transaction of one operation."""
+        new_transaction = self._transactions(self.gateway)
+        return new_transaction(operation, catalogue, caller, lambda _observed: None)
+
+    def _transactions(self, gateway: Gateway) -> NewTransaction:
+        return transaction_factory(
             units=self.units,
             backend=self.backend,
-            gateway=self.gateway,
+            gateway=gateway,
             host=self.host,
-            commitment=self.commitment,
             store=self.store,
-            peaks=self.peaks,
             tickets=self.tickets,
             clock=self.clock,
+            preflight=self._preflight(),
+            boot_choice=self._boot_choice(),
+        )
+
+    def _boot_choice(self) -> BootChoice:
+        return BootChoice(commitment=self.commitment, units=self.units, clock=self.clock)
+
+    def _preflight(self) -> Preflight:
+        return Preflight(host=self.host, units=self.units, store=self.store, peaks=self.peaks)
+
+    def memory_sampler(self, look: LastLook, *, every_s: float = 5.0) -> MemorySampler:
+        """A sampler of what `look` says runs."""
+        return MemorySampler(
+            look,
+            units=self.units,
+            host=self.host,
+            peaks=self.peaks,
+            clock=self.clock,
+            every_s=every_s,
+        )
+
+    def stall_watch(self, look: LastLook) -> StallWatch:
+        """A watch over what `look` says serves."""
+        return StallWatch(look, units=self.units, gateway=self.gateway, clock=self.clock)
+
+    def status(
+        self,
+        supervisor: Supervisor,
+        ledger: MemorySampler,
+        *,
+        gateway_damage: Callable[[], str | None] = lambda: None,
+        stalls: Callable[[], Mapping[str, Stall]] = dict,
+    ) -> BoxStatus:
+        """What answers ``appliance status``."""
+        return BoxStatus(
+            supervisor,
+            ledger,
+            EngineLoads(backend=self.backend, clock=self.clock),
+            host=self.host,
+            store=self.store,
+            gateway=self.gateway,
+            peaks=self.peaks,
+            units=self.units,
+            clock=self.clock,
+            gateway_damage=gateway_damage,
+            stalls=stalls,
         )
 
     def serve(self, *names: str) -> None:

@@ -34,7 +34,6 @@ from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings
 from appliance.supervisor.control_server import ControlServer
-from appliance.supervisor.memory_sampler import LedgerKeeper
 from appliance.supervisor.ownership import Request, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
@@ -172,13 +171,12 @@ async def supervised(
         keys: Directory for inference keys.
     """
     outside.units.is_driven = True
-    ports = outside.ports()
-    supervisor = AskedSupervisor(
-        ports, profiles, look_every_s=_LOOK_EVERY_S, on_look=lambda _line: None
+    supervisor = outside.supervisor_as(AskedSupervisor, profiles, look_every_s=_LOOK_EVERY_S)
+    ledger = outside.memory_sampler(supervisor.last_look, every_s=_SAMPLE_EVERY_S)
+    stalls = outside.stall_watch(supervisor.last_look)
+    status = outside.status(
+        supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls
     )
-    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=_SAMPLE_EVERY_S)
-    stalls = StallWatch(ports, supervisor.last_look)
-    status = BoxStatus(supervisor, ledger, ports, lambda: box.gateway_damage, stalls.stalls)
     server = ControlServer(
         supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=outside.clock.unix_s
     )

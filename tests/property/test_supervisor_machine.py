@@ -47,9 +47,7 @@ class Box(RuleBasedStateMachine):
         self.loop.run_until_complete(work)
 
     def boot_supervisor(self) -> None:
-        self.supervisor = Supervisor(
-            self.outside.ports(), FakeProfiles(BOX), look_every_s=10.0, on_look=lambda _: None
-        )
+        self.supervisor = self.outside.supervisor(FakeProfiles(BOX), look_every_s=10.0)
         self.task = self.loop.create_task(self.supervisor.run())
         self.turns(3)
 

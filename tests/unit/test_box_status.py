@@ -4,9 +4,6 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from appliance.supervisor.memory_sampler import LedgerKeeper
-from appliance.supervisor.ownership import Supervisor
-from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
@@ -18,10 +15,9 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.backend.loads["aeon"] = EngineLoad(running=1, queued=2, kv_cache=0.25)
-    ports = outside.ports()
-    supervisor = Supervisor(ports, FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None)
-    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
-    status = BoxStatus(supervisor, ledger, ports, lambda: None, dict)
+    supervisor = outside.supervisor(FakeProfiles(BOX))
+    ledger = outside.memory_sampler(supervisor.last_look)
+    status = outside.status(supervisor, ledger)
     gateway = (await status.document())["gateway"]
     assert (gateway["state"], gateway["uptime_s"]) == ("up", 1.0)
     (aeon,) = gateway["profiles"]
@@ -33,12 +29,12 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
 
 async def test_damaged_files_are_told_until_they_are_whole() -> None:
     """Root reads first what is wrong with the manifest and with the gateway's file."""
-    ports = FakeOutside(BOX, "aeon").ports()
+    outside = FakeOutside(BOX, "aeon")
     profiles = FakeProfiles(BOX, damage="the manifest is damaged")
-    supervisor = Supervisor(ports, profiles, look_every_s=1.0, on_look=lambda _line: None)
-    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
+    supervisor = outside.supervisor(profiles)
+    ledger = outside.memory_sampler(supervisor.last_look)
     found: list[str | None] = ["gateway.json is damaged", None]
-    status = BoxStatus(supervisor, ledger, ports, lambda: found.pop(0), dict)
+    status = outside.status(supervisor, ledger, gateway_damage=lambda: found.pop(0))
     why = (await status.document())["verdict"]["why"]
     assert why[:2] == ["the manifest is damaged", "gateway.json is damaged"]
     profiles.damage = None
@@ -63,10 +59,9 @@ async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
         began_unix_s=began_s,
         began_s=began_s,
     )
-    ports = outside.ports()
-    supervisor = Supervisor(ports, FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None)
-    ledger = LedgerKeeper(ports, supervisor.last_look, every_s=5.0)
-    status = BoxStatus(supervisor, ledger, ports, lambda: None, dict)
+    supervisor = outside.supervisor(FakeProfiles(BOX))
+    ledger = outside.memory_sampler(supervisor.last_look)
+    status = outside.status(supervisor, ledger)
     await ledger.latest()
     await ledger.turn()
     outside.systemd.now_s += 2.0

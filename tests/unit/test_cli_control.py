@@ -74,9 +74,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
     outside = FakeOutside(BOX, "aeon")
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
-    supervisor = Supervisor(
-        outside.ports(), FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None
-    )
+    supervisor = outside.supervisor(FakeProfiles(BOX))
     server = ControlServer(
         supervisor,
         status=status_of(supervisor, outside),

@@ -8,7 +8,7 @@ import pytest
 from appliance.adapters.commitment import FileCommitment
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.planning.switch.boot_choice import Writes
+from appliance.planning.switch.goals import Writes
 from appliance.ports import Commitment
 from tests.fakes.outside import FakeCommitment
 

@@ -86,7 +86,7 @@ async def test_an_engine_that_is_away_or_busy_says_nothing() -> None:
 async def test_engines_are_asked_when_somebody_looks_and_not_again_at_once() -> None:
     """Every look within a few seconds is answered with the same word."""
     outside = FakeOutside(BOX)
-    loads = EngineLoads(outside.ports())
+    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
     outside.backend.loads["aeon"] = EngineLoad(queued=1)
     assert await loads.latest(BOX, ()) == {}
     assert await loads.latest(BOX, ("aeon", "gone")) == {"aeon": EngineLoad(queued=1)}
@@ -102,7 +102,7 @@ async def test_engines_are_asked_when_somebody_looks_and_not_again_at_once() -> 
 async def test_one_that_began_to_serve_is_asked() -> None:
     """Its word is not on record yet."""
     outside = FakeOutside(BOX)
-    loads = EngineLoads(outside.ports())
+    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
     await loads.latest(BOX, ("aeon",))
     outside.backend.loads["embedder"] = EngineLoad(queued=3)
     assert (await loads.latest(BOX, ("aeon", "embedder")))["embedder"] == EngineLoad(queued=3)
@@ -111,7 +111,7 @@ async def test_one_that_began_to_serve_is_asked() -> None:
 async def test_nobody_waits_for_a_busy_engine() -> None:
     """Whoever looks gets the last word, and the new one when it is there."""
     outside = FakeOutside(BOX)
-    loads = EngineLoads(outside.ports())
+    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
     outside.backend.answers.clear()
     assert await loads.latest(BOX, ("aeon",)) == {"aeon": None}
     outside.backend.loads["aeon"] = EngineLoad(queued=1)

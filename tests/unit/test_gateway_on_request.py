@@ -37,10 +37,7 @@ async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterato
     """A supervisor that tells this gateway what serves, and can be asked by it."""
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
-    ports = replace(outside.ports(), gateway=box.supervisor)
-    supervisor = Supervisor(
-        ports, FakeProfiles(PROFILES), look_every_s=1.0, on_look=lambda _line: None
-    )
+    supervisor = outside.supervisor(FakeProfiles(PROFILES), gateway=box.supervisor)
 
     async def nothing() -> dict[str, object]:
         return {}

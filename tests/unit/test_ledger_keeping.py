@@ -12,7 +12,6 @@ from appliance.domain.errors import UnitError
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
-from appliance.supervisor.memory_sampler import LedgerKeeper
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -47,15 +46,14 @@ def group(resident: int) -> GroupMemory:
 
 
 class Box:
-    """A box, its keeper, and time that passes between turns."""
+    """A box, its sampler, and time that passes between turns."""
 
     def __init__(self, profiles: Catalogue = BOX) -> None:
         self.profiles = profiles
         self.outside = FakeOutside(profiles)
         self.host = self.outside.host
         self.peaks = self.outside.peaks
-        self.keeper = LedgerKeeper(
-            self.outside.ports(),
+        self.sampler = self.outside.memory_sampler(
             lambda: (self.profiles, self.outside.systemd.observed(self.profiles)),
             every_s=EVERY_S,
         )
@@ -64,7 +62,7 @@ class Box:
         for _ in range(count):
             systemd = self.outside.systemd
             systemd.advance(systemd.now_s + EVERY_S)
-            await self.keeper.turn()
+            await self.sampler.turn()
 
     async def seen_within(self, condition: Callable[[], bool]) -> None:
         for _ in range(1000):
@@ -78,7 +76,7 @@ async def test_nothing_is_asked_while_nothing_runs() -> None:
     """An idle box is left alone; what goes is looked at once more when it has gone."""
     box = Box()
     await box.turns(20)
-    assert (box.host.gpu_readings, box.keeper._ledger) == (0, None)
+    assert (box.host.gpu_readings, box.sampler._ledger) == (0, None)
     box.outside.serve("genesis")
     await box.turns(3)
     assert box.host.gpu_readings == 3
@@ -192,7 +190,7 @@ async def test_a_hung_driver_is_told_when_it_begins_and_ends(
     box.outside.serve("genesis")
     box.host.gpu_memory = GpuMemory(state=GpuState.HUNG, reason="the GPU driver hangs")
     await box.turns(10)
-    seen = await box.keeper.latest()
+    seen = await box.sampler.latest()
     assert seen is not None
     assert seen.gpus.state is GpuState.HUNG
     box.host.gpu_memory = card()
@@ -217,7 +215,7 @@ async def test_a_silent_systemd_costs_a_sample_and_no_more(
     ]
     box.outside.units.deaf = False
     await box.turns()
-    seen = await box.keeper.latest()
+    seen = await box.sampler.latest()
     assert seen is not None
     assert seen.groups["mini"].resident_bytes == GIB
 
@@ -227,24 +225,24 @@ async def test_processes_that_moved_are_found_again() -> None:
     box = Box(CPU_BOX)
     box.outside.serve("mini")
     await box.turns()
-    assert box.keeper._ledger is not None
-    assert box.keeper._ledger.groups == {}
+    assert box.sampler._ledger is not None
+    assert box.sampler._ledger.groups == {}
     box.host.groups["mini"] = group(GIB)
     await box.turns(2)
-    assert list(box.keeper._ledger.groups) == ["mini"]
+    assert list(box.sampler._ledger.groups) == ["mini"]
 
 
 async def test_who_wants_to_see_is_shown() -> None:
     """On an idle box a status gets a sample of its own, and the next one within it the same."""
     box = Box()
     box.host.gpu_memory = card(("x.service", GIB))
-    running = asyncio.create_task(box.keeper.run())
+    running = asyncio.create_task(box.sampler.run())
     await asyncio.sleep(0)
     assert box.host.gpu_readings == 0
-    first = await box.keeper.latest()
+    first = await box.sampler.latest()
     assert first is not None
     assert [h.unit for h in first.holdings["GPU-0"]] == ["x.service"]
-    assert await box.keeper.latest() is first
+    assert await box.sampler.latest() is first
     assert box.host.gpu_readings == 1
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -255,11 +253,11 @@ async def test_who_wants_to_see_does_not_wait_for_a_hung_driver() -> None:
     """Without an answer in a quarter of a second the last sample is shown, or none."""
     box = Box()
     box.host.driver_answers.clear()
-    running = asyncio.create_task(box.keeper.run())
-    assert await box.keeper.latest() is None
+    running = asyncio.create_task(box.sampler.run())
+    assert await box.sampler.latest() is None
     box.host.driver_answers.set()
-    await box.seen_within(lambda: box.keeper._ledger is not None)
-    assert await box.keeper.latest() is not None
+    await box.seen_within(lambda: box.sampler._ledger is not None)
+    assert await box.sampler.latest() is not None
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

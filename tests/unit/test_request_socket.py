@@ -63,9 +63,7 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
     outside = FakeOutside(BOX, "aeon")
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
-    supervisor = Supervisor(
-        outside.ports(), FakeProfiles(BOX), look_every_s=1.0, on_look=lambda _line: None
-    )
+    supervisor = outside.supervisor(FakeProfiles(BOX))
 
     async def nothing() -> dict[str, object]:
         return {}

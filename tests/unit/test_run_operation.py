@@ -281,7 +281,7 @@ def transaction(outside: FakeOutside, *, gpus: object = "all") -> Transaction:
     goal = goal_of(Kind.RUN, (), catalogue=BOX, observed=seen, committed=(), claim=claim)
     row = operation(began_unix_s=outside.systemd.now_s, goal=goal)
     outside.store.rows[1] = row
-    return Transaction(row, BOX, outside.ports(), caller=ANA)
+    return outside.transaction(row, BOX, caller=ANA)
 
 
 async def live(running: Transaction) -> tuple[Ended, list[PhaseChanged]]:
@@ -398,7 +398,7 @@ async def test_a_new_supervisor_goes_on_waiting() -> None:
     while first.operation.phase is not Phase.RUN:
         await asyncio.sleep(0)
     task.cancel()
-    second = Transaction(outside.store.rows[1], BOX, outside.ports())
+    second = outside.transaction(outside.store.rows[1], BOX)
     ended, phases = await live(second)
     assert ended.outcome is Outcome.DONE
     assert phases[0].phase is Phase.RUN

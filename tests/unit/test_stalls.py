@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
-from appliance.supervisor.stall_watch import StallWatch
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -58,7 +57,7 @@ async def test_a_frozen_engine_is_found_and_forgotten() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.units.used_s["aeon"] = 4.0
-    watch = StallWatch(outside.ports(), lambda: (BOX, outside.systemd.observed(BOX)))
+    watch = outside.stall_watch(lambda: (BOX, outside.systemd.observed(BOX)))
 
     async def looks(count: int) -> None:
         for _ in range(count):

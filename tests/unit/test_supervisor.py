@@ -12,8 +12,7 @@ from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
 from appliance.planning.admission.preflight import Presence, ProfileFacts, refusal
-from appliance.planning.switch.boot_choice import Writes
-from appliance.planning.switch.goals import goal_of
+from appliance.planning.switch.goals import Writes, goal_of
 from appliance.supervisor.ownership import (
     Request,
     Supervisor,
@@ -31,12 +30,7 @@ async def supervising(
     outside: FakeOutside, profiles: FakeProfiles | None = None
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
-    supervisor = Supervisor(
-        outside.ports(),
-        profiles or FakeProfiles(BOX),
-        look_every_s=10.0,
-        on_look=lambda _line: None,
-    )
+    supervisor = outside.supervisor(profiles or FakeProfiles(BOX), look_every_s=10.0)
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
     try:

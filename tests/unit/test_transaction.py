@@ -27,8 +27,7 @@ from appliance.planning.admission.preflight import (
     refusal,
 )
 from appliance.planning.switch.actions import BeginRollback, Finish, Start, Steps, Stop, Wait
-from appliance.planning.switch.boot_choice import Writes
-from appliance.planning.switch.goals import goal_of
+from appliance.planning.switch.goals import Writes, goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
@@ -77,7 +76,7 @@ def transaction(
         drain_s=drain_s,
     )
     outside.store.rows[1] = operation
-    return Transaction(operation, box, outside.ports())
+    return outside.transaction(operation, box)
 
 
 async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]:
@@ -674,7 +673,7 @@ async def test_a_new_process_finishes_what_it_finds(phase: Phase) -> None:
     if phase in {Phase.LOAD, Phase.WARM_UP, Phase.COMMIT}:
         outside.systemd.advance(2000.0)
         outside.systemd.start("genesis", by_hand=True)
-    resumed = Transaction(replace(operation, phase=phase), BOX, outside.ports())
+    resumed = outside.transaction(replace(operation, phase=phase), BOX)
     finished = await resumed.run()
     assert finished.outcome is Outcome.DONE
     assert serving(outside) == ("genesis",)
@@ -692,7 +691,7 @@ async def test_a_new_process_finishes_a_rollback() -> None:
         reason="cancelled",
         phase=Phase.STOP,
     )
-    finished = await Transaction(operation, BOX, outside.ports()).run()
+    finished = await outside.transaction(operation, BOX).run()
     assert finished.outcome is Outcome.ROLLED_BACK
     assert serving(outside) == ("aeon",)
     assert outside.commitment.names == ("aeon",)

@@ -18,15 +18,28 @@ When it fails, what it stopped is started again, and what it found running is le
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, Literal, assert_type
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
-from appliance.domain.operations import Goal, HoldUntil, Kind
+from appliance.domain.operations import Goal, HoldUntil, Kind, Operation
 from appliance.domain.profile import Catalogue
 
 _ENDS: Final = 2
 """Rank of a unit that stops, or that systemd will start again after a crash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writes:
+    """What a commit changes on disk for the next boot."""
+
+    names: tuple[str, ...] | None = None
+    """Names to serve after a boot, sorted; None: they stay."""
+    sets_hold: bool = False
+    """Whether the hold is replaced by `hold`."""
+    hold: HoldUntil = None
+    """The new hold; None: there shall be none."""
 
 
 def in_the_way(name: str, catalogue: Catalogue) -> frozenset[str]:
@@ -98,6 +111,17 @@ def goal_of(
                 restore=_together(evicted, catalogue, observed),
                 claim=tuple(sorted(claim.devices)),
             )
+
+
+def writes_of(operation: Operation, committed: tuple[str, ...]) -> Writes:
+    """Return what `operation` changes when it succeeds; names that are `committed` already stay."""
+    goal = operation.goal
+    ends_hold = bool(goal.start) and operation.kind is not Kind.REPAIR
+    return Writes(
+        names=None if goal.commit == committed else goal.commit,
+        sets_hold=goal.hold_until is not None or ends_hold,
+        hold=goal.hold_until,
+    )
 
 
 def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:

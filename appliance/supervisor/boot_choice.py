@@ -1,0 +1,73 @@
+"""Boot choice: what a boot serves or holds, read and written for operations."""
+
+import contextlib
+
+from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.observed import Observed
+from appliance.domain.operations import HoldUntil, Operation, has_run_out
+from appliance.planning.switch.goals import writes_of
+from appliance.ports import Clock, Commitment, Units
+
+
+class BootChoice:
+    """The commitment's two files, and the hold's unit that agrees with one of them."""
+
+    def __init__(self, *, commitment: Commitment, units: Units, clock: Clock) -> None:
+        self._commitment = commitment
+        self._units = units
+        self._clock = clock
+
+    def committed(self) -> tuple[str, ...]:
+        """Names to serve after a boot, sorted."""
+        return self._commitment.committed()
+
+    def hold_until(self) -> HoldUntil:
+        """The hold that a boot shall keep."""
+        return self._commitment.hold_until()
+
+    def holds(self) -> bool:
+        """Tell whether a boot now would hold. The hold's unit may start a moment later."""
+        until = self.hold_until()
+        return until is not None and not has_run_out(until, self._clock.unix_s())
+
+    async def reserve(self, operation: Operation) -> str:
+        """Take the room for what `operation` writes; returns why there is none, empty: there is."""
+        try:
+            await self._commitment.reserve(writes_of(operation, self.committed()))
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    async def release(self) -> None:
+        """Give back what was reserved and not used."""
+        await self._commitment.release()
+
+    async def write(self, operation: Operation) -> None:
+        """Write all that a finished `operation` changes, or leave what a boot follows as it was.
+
+        Raises:
+            StoreError: a file could not be written.
+            UnitError: the hold's unit could not be started.
+        """
+        writes = writes_of(operation, self.committed())
+        names, until = self.committed(), self.hold_until()
+        try:
+            if writes.names is not None:
+                await self._commitment.commit(writes.names)
+            if writes.sets_hold:
+                await self._commitment.set_hold(writes.hold)
+            if writes.hold is not None:
+                await self._units.start_hold()
+        except ApplianceError:
+            # Where this fails too, a boot follows the new names, and the status says so.
+            with contextlib.suppress(StoreError):
+                if self.committed() != names:
+                    await self._commitment.commit(names)
+                if self.hold_until() != until:
+                    await self._commitment.set_hold(until)
+            raise
+
+    async def restore_hold(self, observed: Observed) -> None:
+        """Start the hold's unit again where an operation that goes back has ended it."""
+        if self.holds() and not observed.hold_active:
+            await self._units.start_hold()

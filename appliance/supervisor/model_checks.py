@@ -1,0 +1,88 @@
+"""Checks of models: before an operation touches anything, and once a model has started."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from appliance.domain.claims import Claim
+from appliance.domain.memory import GroupMemory
+from appliance.domain.observed import Observed
+from appliance.domain.operations import Operation
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.admission.preflight import Finding, findings, leaving_of
+from appliance.planning.admission.run import run_findings
+from appliance.planning.switch.placement import misplaced, unlocked
+from appliance.ports import Backend, Host, Peaks, Store, Units
+
+
+class Preflight:
+    """Collects what speaks for and against an operation. Changes nothing."""
+
+    def __init__(self, *, host: Host, units: Units, store: Store, peaks: Peaks) -> None:
+        self._host = host
+        self._units = units
+        self._store = store
+        self._peaks = peaks
+
+    async def findings(
+        self, operation: Operation, catalogue: Catalogue, observed: Observed
+    ) -> tuple[Finding, ...]:
+        """Return every finding on `operation` as the box is now."""
+        goal = operation.goal
+        claim = Claim(devices=frozenset(goal.claim))
+        with_gpus = bool(claim.gpus) or any(catalogue[n].gpus for n in goal.start)
+        involved = {*goal.start, *observed.busy()}
+        peaks = {n: p for n in involved if (p := self._peaks.peak(n)) is not None}
+        box, groups, marks, facts = await asyncio.gather(
+            self._host.box(with_gpus=with_gpus),
+            self._groups(leaving_of(goal, catalogue, observed).running),
+            self._store.marks(),
+            asyncio.gather(*(self._host.facts(catalogue[name]) for name in goal.start)),
+        )
+        found = findings(
+            operation.kind,
+            goal,
+            catalogue=catalogue,
+            observed=observed,
+            marks=marks,
+            facts=dict(zip(goal.start, facts, strict=True)),
+            box=box,
+            peaks=peaks,
+            groups=groups,
+        )
+        return (*found, *run_findings(operation.kind, goal, observed, box))
+
+    async def _groups(self, leaving: Sequence[Applied]) -> Mapping[str, GroupMemory]:
+        """Main memory of what leaves, by profile; those that cannot be read are absent."""
+        found: dict[str, GroupMemory] = {}
+        if any(applied.gpus for applied in leaving):
+            return found  # what a driver pins for them would be missing
+        for applied in leaving:
+            path = await self._units.control_group(applied.name)
+            group = await self._host.group(path) if path else None
+            if group is not None:
+                found[applied.name] = group
+        return found
+
+
+class ModelProof:
+    """Proves that a started model answers, and from where its profile says."""
+
+    def __init__(self, *, backend: Backend, host: Host, units: Units) -> None:
+        self._backend = backend
+        self._host = host
+        self._units = units
+
+    async def warm_up(self, applied: Applied) -> str:
+        """Ask for one real answer. Returns what to show; raises `BackendError`."""
+        return await self._backend.warm_up(applied, timeout_s=applied.deadlines.warm_up_s)
+
+    async def misplacement(self, applied: Applied) -> str | None:
+        """Why a model that answers is not where its profile says; None: nothing shows that."""
+        problem = None
+        if applied.gpus:
+            problem = misplaced(applied, await self._host.box(with_gpus=True))
+        if problem is None and applied.locks_memory:
+            group = await self._host.group(await self._units.control_group(applied.name))
+            facts = await self._host.facts(applied)
+            problem = unlocked(applied, group, model_bytes=facts.model_bytes)
+        return problem
