@@ -15,12 +15,11 @@ from typing import Any, Final
 from appliance.domain.errors import BackendError
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Applied, Endpoint, WarmUp
-from appliance.planning.status.engine_load import kv_cache_in_slots, load_in
+from appliance.planning.status.engine_load import kv_cache_page, load_in
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
 _MAX_ANSWER_BYTES: Final = 1 << 20
-_LLAMA_SERVER: Final = "llama-server"
 _LOAD_TIMEOUT_S: Final = 2.0
 """An engine answers between two steps of its models: longer is busy, and says enough."""
 
@@ -101,9 +100,10 @@ def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoa
     if metrics is None:
         return None
     load = load_in(metrics)
-    if load.kv_cache is None and applied.engine == _LLAMA_SERVER:
-        slots = _page(connection, "/slots")
-        load = replace(load, kv_cache=None if slots is None else kv_cache_in_slots(slots))
+    page = kv_cache_page(applied.engine)
+    if load.kv_cache is None and page is not None:
+        text = _page(connection, page.path)
+        load = replace(load, kv_cache=None if text is None else page.read(text))
     return None if load == EngineLoad() else load
 
 

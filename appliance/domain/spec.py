@@ -15,18 +15,6 @@ Gpus = Literal["all"] | tuple[int, ...]
 """The GPUs a backend sees: all of them, or those with these indexes; empty: the CPU."""
 
 
-class Engine(StrEnum):
-    """The program that answers requests."""
-
-    LLAMA_SERVER = "llama-server"
-    VLLM = "vllm"
-    SGLANG = "sglang"
-    XLLAMACPP = "xllamacpp"
-    """llama.cpp's own server from a wheel, run by the appliance's interpreter."""
-    COMMAND = "command"
-    """Any other program that serves HTTP."""
-
-
 class Thinking(StrEnum):
     """Whether the server lets the model think before it answers."""
 
@@ -90,90 +78,8 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaServerOptions:
-    """[llama-server]. None everywhere: the engine's own default."""
-
-    gpu_layers: Literal["all"] | int | None = None
-    """None: all with GPUs, 0 without."""
-    cpu_experts: Literal["all"] | tuple[int, ...] = ()
-    """Layers whose experts stay in host RAM."""
-    expert_cache_mib: int | None = None
-    split_mode: str | None = None
-    tensor_split: tuple[float, ...] = ()
-    kv_unified: bool = False
-    batch: int | None = None
-    ubatch: int | None = None
-    threads: int | None = None
-    cpus: tuple[int, ...] = ()
-    cpu_strict: bool = False
-    mlock: bool = False
-    cache_ram_mib: int | None = None
-    """Host RAM for the prompt cache; 0: none; -1: no limit."""
-    flash_attn: str | None = None
-    mmproj: str | None = None
-    embedding: bool = False
-    legacy_options: bool = False
-    """The build is older than June 2026: spell its options the old way."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VllmOptions:
-    """[vllm]. None everywhere: the engine's own default."""
-
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    gpu_memory_utilization: float | None = None
-    kv_cache_memory_bytes: int | None = None
-    """Overrides the utilisation."""
-    dtype: str | None = None
-    quantization: str | None = None
-    enforce_eager: bool = False
-    disable_custom_all_reduce: bool = False
-    trust_remote_code: bool = False
-    chat_template: str | None = None
-    reasoning_parser: str | None = None
-    prefix_caching: bool | None = None
-    chunked_prefill: bool | None = None
-    max_batched_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SglangOptions:
-    """[sglang]. None everywhere: the engine's own default."""
-
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    mem_fraction_static: float | None = None
-    chunked_prefill_size: int | None = None
-    attention_backend: str | None = None
-    dtype: str | None = None
-    quantization: str | None = None
-    disable_cuda_graph: bool = False
-    trust_remote_code: bool = False
-    chat_template: str | None = None
-    reasoning_parser: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class XllamacppOptions:
-    """[xllamacpp]."""
-
-    threads: int | None = None
-    """None: as many as the launch context says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOptions:
-    """[command]."""
-
-    argv: tuple[str, ...]
-    """The first is an absolute path. ``{port}``, ``{socket}``, ``{host}`` and ``{model}`` are
-    replaced; every other brace is kept."""
-    health: str = "/health"
-    """Path that answers 200 once a request can be served."""
-
-
-EngineOptions = LlamaServerOptions | VllmOptions | SglangOptions | XllamacppOptions | CommandOptions
+class EngineOptions:
+    """Options of one engine: the table of a profile that has the engine's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +90,8 @@ class Profile:
     """The stem of its file."""
     description: str = ""
     mark: Mark = Mark.STANDBY
-    engine: Engine
+    engine: str
+    """A name in `appliance.engines.ENGINES`."""
     binary: str = ""
     """Absolute path; empty where the engine brings its own."""
     model: str = ""
@@ -226,8 +133,3 @@ class Profile:
         """The served names that are no patterns; the profile's own when all are."""
         plain = tuple(s for s in self.served if not set(s) & set("*?["))
         return plain or (self.name,)
-
-
-def locks_memory(profile: Profile) -> bool:
-    """Whether the engine pins its weights in RAM, hence needs LimitMEMLOCK=infinity."""
-    return isinstance(profile.options, LlamaServerOptions) and profile.options.mlock

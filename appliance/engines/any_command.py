@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.problems import Problem
-from appliance.domain.spec import CommandOptions, Profile
-from appliance.engines import refused_arguments as why
-from appliance.engines.rendering import LOOPBACK, Launch, LaunchContext, environment
+from appliance.domain.spec import EngineOptions, Profile
+from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
+from appliance.engines.shared.rendering import LOOPBACK, environment
 
 _PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model)\}")
 _ANYWHERE: Final = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])|\[::\]|\A::\Z|=::\Z")
@@ -19,11 +21,22 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 
 
-def render(profile: Profile, options: CommandOptions, context: LaunchContext) -> Launch:
-    """The launch of a command profile."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions(EngineOptions):
+    """[command]."""
+
+    argv: tuple[str, ...]
+    """The first is an absolute path. ``{port}``, ``{socket}``, ``{host}`` and ``{model}`` are
+    replaced; every other brace is kept."""
+    health: str = "/health"
+    """Path that answers 200 once a request can be served."""
+
+
+def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    options = options_of(CommandOptions, profile)
     values = _values(profile)
     argv = (_PLACEHOLDER.sub(lambda m: values[m[1]], word) for word in options.argv)
-    return Launch(
+    return Invocation(
         argv=tuple(argv),
         environment=environment(profile, context),
         health_path=options.health,
@@ -40,12 +53,13 @@ def _values(profile: Profile) -> Mapping[str, str]:
     }
 
 
-def problems(profile: Profile, options: CommandOptions) -> tuple[Problem, ...]:
-    """What a command must not do."""
-    return (*_argv_problems(profile, options), *_common_problems(profile))
+def _problems(profile: Profile) -> Iterator[Problem]:
+    yield from _argv_problems(profile)
+    yield from _common_problems(profile)
 
 
-def _argv_problems(profile: Profile, options: CommandOptions) -> Iterator[Problem]:
+def _argv_problems(profile: Profile) -> Iterator[Problem]:
+    options = options_of(CommandOptions, profile)
     text = " ".join(options.argv)
     wanted = "port" if profile.endpoint.socket is None else "socket"
     other = "socket" if wanted == "port" else "port"
@@ -88,3 +102,13 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("binary",), text="the program is the first of argv: remove binary")
     if profile.extra_args:
         yield Problem(where=("extra_args",), text="put them into argv: remove extra_args")
+
+
+ENGINE: Final = Engine(
+    name="command",
+    options=CommandOptions,
+    invocation=_invocation,
+    problems=_problems,
+    needs_binary=False,
+    needs_model=False,
+)

@@ -4,17 +4,28 @@ Options as its own help listed them in October 2026; ``legacy_options`` spells t
 from before June 2026 did (``--mlock``, no CORS options, a number for all layers).
 """
 
-from collections.abc import Iterator
-from typing import Final
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from appliance.domain.problems import Problem
-from appliance.domain.spec import LlamaServerOptions, Profile, Thinking
-from appliance.engines import refused_arguments as why
-from appliance.engines.rendering import (
+from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.engine import (
+    Engine,
+    Invocation,
+    InvocationContext,
+    KvCachePage,
+    LlamaCppLoading,
+    LogPrefixes,
+    MemoryUse,
+    Metrics,
+    Task,
+    options_of,
+)
+from appliance.engines.shared.rendering import (
     LOOPBACK,
-    Launch,
-    LaunchContext,
-    cpu_mask,
     environment,
     hf_repository,
     hf_variables,
@@ -33,9 +44,36 @@ _SPECULATIVE: Final = {
 }
 
 
-def render(profile: Profile, options: LlamaServerOptions, context: LaunchContext) -> Launch:
-    """The launch of a llama-server profile."""
-    return Launch(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaServerOptions(EngineOptions):
+    """[llama-server]. None everywhere: the engine's own default."""
+
+    gpu_layers: Literal["all"] | int | None = None
+    """None: all with GPUs, 0 without."""
+    cpu_experts: Literal["all"] | tuple[int, ...] = ()
+    """Layers whose experts stay in host RAM."""
+    expert_cache_mib: int | None = None
+    split_mode: str | None = None
+    tensor_split: tuple[float, ...] = ()
+    kv_unified: bool = False
+    batch: int | None = None
+    ubatch: int | None = None
+    threads: int | None = None
+    cpus: tuple[int, ...] = ()
+    cpu_strict: bool = False
+    mlock: bool = False
+    cache_ram_mib: int | None = None
+    """Host RAM for the prompt cache; 0: none; -1: no limit."""
+    flash_attn: str | None = None
+    mmproj: str | None = None
+    embedding: bool = False
+    legacy_options: bool = False
+    """The build is older than June 2026: spell its options the old way."""
+
+
+def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    options = options_of(LlamaServerOptions, profile)
+    return Invocation(
         argv=(
             profile.binary,
             *_model(profile, options),
@@ -100,6 +138,11 @@ def _processors(options: LlamaServerOptions) -> Iterator[str]:
         yield from ("--cpu-strict", "1")
     if options.mlock:
         yield from ("--mlock",) if options.legacy_options else ("--load-mode", "mmap+mlock")
+
+
+def cpu_mask(cpus: Iterable[int]) -> str:
+    """CPU numbers as the hexadecimal mask llama.cpp reads: 0,2,4-9 is 3F5."""
+    return f"{sum(1 << n for n in set(cpus)):X}"
 
 
 def _behaviour(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
@@ -262,13 +305,11 @@ RULES: Final = why.ArgumentRules(
 )
 
 
-def problems(profile: Profile, options: LlamaServerOptions) -> tuple[Problem, ...]:
-    """What llama-server cannot do, or must not be asked to."""
-    return (
-        *why.argument_problems(profile, RULES),
-        *_common_problems(profile, options),
-        *_table_problems(profile, options),
-    )
+def _problems(profile: Profile) -> Iterator[Problem]:
+    options = options_of(LlamaServerOptions, profile)
+    yield from why.argument_problems(profile, RULES)
+    yield from _common_problems(profile, options)
+    yield from _table_problems(profile, options)
 
 
 def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[Problem]:
@@ -303,3 +344,92 @@ def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[P
     if options.kv_unified and profile.parallel in {None, 1}:
         text = "one request at a time has nothing to share: set parallel, or remove kv_unified"
         yield Problem(where=("llama-server", "kv_unified"), text=text)
+
+
+def _memory(profile: Profile) -> MemoryUse:
+    options = options_of(LlamaServerOptions, profile)
+    # llama.cpp takes a split of nothing but zeros for no split at all.
+    split = options.tensor_split if any(options.tensor_split) else ()
+    if options.split_mode == "none":
+        split = (1.0,)
+    return MemoryUse(
+        gpu_split=() if profile.gpus == () else split,
+        locks_memory=options.mlock,
+        loading=LlamaCppLoading(
+            projector=options.mmproj,
+            gpu_layers=options.gpu_layers,
+            cpu_experts=options.cpu_experts,
+            expert_cache_mib=options.expert_cache_mib or 0,
+            split_mode=options.split_mode,
+            tensor_split=options.tensor_split,
+            kv_unified=options.kv_unified,
+            batch=options.batch,
+            ubatch=options.ubatch,
+            flash_attn=options.flash_attn,
+        ),
+    )
+
+
+def _task(profile: Profile) -> Task | None:
+    options = options_of(LlamaServerOptions, profile)
+    ranks = not {"--rerank", "--reranking"}.isdisjoint(profile.extra_args)
+    return Task.EMBED if options.embedding or ranks else None
+
+
+def kv_cache_in_slots(slots: str) -> float | None:
+    """The share of llama-server's context that requests take, from its slots; None: no slots."""
+    try:
+        document = json.loads(slots)
+    except (ValueError, RecursionError):
+        return None
+    rows = [row for row in document if isinstance(row, dict)] if isinstance(document, list) else []
+    total = sum(_whole(row.get("n_ctx")) for row in rows)
+    return round(min(1.0, sum(map(_tokens, rows)) / total), 4) if total else None
+
+
+def _tokens(row: Mapping[str, object]) -> int:
+    """What a slot has in its context; one that rests keeps only what may be dropped."""
+    if row.get("is_processing") is not True:
+        return 0
+    later = row.get("next_token")
+    decoding = later[0] if isinstance(later, list) and later else later
+    decoded = decoding.get("n_decoded") if isinstance(decoding, dict) else None
+    return _whole(row.get("n_past")) or _whole(row.get("n_prompt_tokens")) + _whole(decoded)
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+ENGINE: Final = Engine(
+    name="llama-server",
+    options=LlamaServerOptions,
+    invocation=_invocation,
+    problems=_problems,
+    weights="gguf",
+    memory=_memory,
+    task=_task,
+    refused_variables={"LLAMA_API_KEY": why.SECRET},
+    refused_variable_families={
+        "LLAMA_ARG_": "it would set an option unseen: use a key or extra_args",
+        "LLAMA_LOG_": why.PRIVATE,
+    },
+    metrics=Metrics(
+        running=("llamacpp:requests_processing",),
+        queued=("llamacpp:requests_deferred",),
+        kv_cache=("llamacpp:kv_cache_usage_ratio",),
+    ),
+    kv_cache_page=KvCachePage(path="/slots", read=kv_cache_in_slots),
+    # tools/server/server.cpp, as of November 2026; its tools read and write files, its proxy reaches
+    # other hosts, "stream" shows what others generate, by the name of their conversation.
+    admin_paths=frozenset(
+        {
+            *("slots", "metrics", "lora-adapters", "lora-adapters-list", "cors-proxy", "tools"),
+            *("stream", "streams"),
+            "chat/completions/control",  # ends the thinking of a running request, of any client
+        }
+    ),
+    admin_writes=frozenset({"props"}),
+    # 0.00.123.456 I
+    log_prefixes=LogPrefixes(stamp=r"\d+(?:\.\d+){3} ", letter=r"([DIWE]) +(?=\S)"),
+)

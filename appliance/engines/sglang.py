@@ -1,24 +1,40 @@
 """SGLang, started as ``sglang serve``, or through a Python that has it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile, SglangOptions
-from appliance.engines import refused_arguments as why
-from appliance.engines.rendering import (
+from appliance.domain.spec import EngineOptions, Profile
+from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.engine import (
+    Engine,
+    Invocation,
+    InvocationContext,
+    LogPrefixes,
+    MemoryUse,
+    Metrics,
+    PytorchLoading,
+    Task,
+    options_of,
+)
+from appliance.engines.shared.pytorch import (
+    architecture_task,
+    enough_gpus,
+    one_kv_type,
+    shard_split,
+    shards,
+    temporary_directory,
+    torch_variables,
+)
+from appliance.engines.shared.rendering import (
     LOOPBACK,
-    Launch,
-    LaunchContext,
     environment,
     hf_repository,
     hf_variables,
     switch,
-    temporary_directory,
-    torch_variables,
     words,
 )
-from appliance.engines.sharding import enough_gpus, one_kv_type
 
 KV_TYPES: Final = {
     "auto": "auto",
@@ -31,15 +47,31 @@ KV_TYPES: Final = {
 _ALGORITHMS: Final = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngram": "NGRAM"}
 
 
-def render(profile: Profile, options: SglangOptions, context: LaunchContext) -> Launch:
-    """The launch of an SGLang profile."""
-    return Launch(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SglangOptions(EngineOptions):
+    """[sglang]. None everywhere: the engine's own default."""
+
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    mem_fraction_static: float | None = None
+    chunked_prefill_size: int | None = None
+    attention_backend: str | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    disable_cuda_graph: bool = False
+    trust_remote_code: bool = False
+    chat_template: str | None = None
+    reasoning_parser: str | None = None
+
+
+def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    return Invocation(
         argv=(
             *_program(profile.binary),
             "--model-path",
             hf_repository(profile.model) or profile.model,
             *_common(profile),
-            *_table(options),
+            *_table(options_of(SglangOptions, profile)),
             *profile.extra_args,
             *("--enable-metrics", "--host", LOOPBACK, "--port", str(profile.endpoint.port)),
         ),
@@ -55,7 +87,7 @@ def render(profile: Profile, options: SglangOptions, context: LaunchContext) -> 
     )
 
 
-def _ours(profile: Profile, context: LaunchContext) -> dict[str, str]:
+def _ours(profile: Profile, context: InvocationContext) -> dict[str, str]:
     directory = f"{context.cache_root}/{profile.name}/sglang"
     return {
         # Kernels compiled once are kept; in the home otherwise.
@@ -164,12 +196,9 @@ RULES: Final = why.ArgumentRules(
 )
 
 
-def problems(profile: Profile, options: SglangOptions) -> tuple[Problem, ...]:
-    """What SGLang cannot do, or must not be asked to."""
-    return (*why.argument_problems(profile, RULES), *_problems(profile, options))
-
-
-def _problems(profile: Profile, options: SglangOptions) -> Iterator[Problem]:
+def _problems(profile: Profile) -> Iterator[Problem]:
+    options = options_of(SglangOptions, profile)
+    yield from why.argument_problems(profile, RULES)
     yield from one_kv_type(profile, "sglang", KV_TYPES)
     yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
     if profile.thinking is not None:
@@ -182,3 +211,50 @@ def _problems(profile: Profile, options: SglangOptions) -> Iterator[Problem]:
     if profile.speculative is not None and profile.speculative.method not in _ALGORITHMS:
         text = f"sglang knows the methods {', '.join(_ALGORITHMS)}"
         yield Problem(where=("speculative", "method"), text=text)
+
+
+def _memory(profile: Profile) -> MemoryUse:
+    options = options_of(SglangOptions, profile)
+    workers = shards(options.tensor_parallel, options.pipeline_parallel)
+    return MemoryUse(
+        gpu_split=shard_split(profile, workers),
+        # The default depends on the GPU and is therefore not guessed.
+        vram_fraction=None if profile.gpus == () else options.mem_fraction_static,
+        loading=PytorchLoading(workers=workers),
+    )
+
+
+def _task(profile: Profile) -> Task | None:
+    dashed = (argument.replace("_", "-") for argument in profile.extra_args)
+    return Task.EMBED if "--is-embedding" in dashed else None
+
+
+ENGINE: Final = Engine(
+    name="sglang",
+    options=SglangOptions,
+    invocation=_invocation,
+    problems=_problems,
+    weights="safetensors",
+    memory=_memory,
+    task=_task,
+    model_task=architecture_task,
+    refused_variables={"SGLANG_HOST_IP": why.LISTENS, "SGLANG_PORT": why.LISTENS},
+    refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
+    metrics=Metrics(
+        running=("sglang:num_running_reqs",),
+        queued=("sglang:num_queue_reqs",),
+        kv_cache=("sglang:token_usage",),
+    ),
+    # srt/entrypoints/http_server.py, as of November 2026.
+    admin_paths=frozenset(
+        {
+            *("flush_cache", "freeze_gc", "slow_down", "configure_logging", "set_trace_level"),
+            *("abort_request", "pause_generation", "continue_generation", "get_server_info"),
+            *("set_internal_state", "get_internal_state", "get_load", "loads", "dumper"),
+            *("pd_role_switch", "open_session", "close_session"),
+            *("add_external_corpus", "remove_external_corpus", "list_external_corpora"),
+        }
+    ),
+    # [2026-08-02 10:11:12 TP0]
+    log_prefixes=LogPrefixes(stamp=r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^]]{0,40}\] ?"),
+)

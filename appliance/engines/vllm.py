@@ -2,26 +2,43 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
+from appliance.domain.model_headers import Safetensors
 from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile, Thinking, VllmOptions
-from appliance.engines import refused_arguments as why
-from appliance.engines.rendering import (
+from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.engines.shared import refused_arguments as why
+from appliance.engines.shared.engine import (
+    Engine,
+    Invocation,
+    InvocationContext,
+    LogPrefixes,
+    MemoryUse,
+    Metrics,
+    PytorchLoading,
+    Task,
+    options_of,
+)
+from appliance.engines.shared.pytorch import (
+    architecture_task,
+    enough_gpus,
+    one_kv_type,
+    shard_split,
+    shards,
+    temporary_directory,
+    torch_variables,
+)
+from appliance.engines.shared.rendering import (
     LOOPBACK,
-    Launch,
-    LaunchContext,
     compact_json,
     environment,
     hf_repository,
     hf_variables,
     switch,
-    temporary_directory,
-    torch_variables,
     words,
 )
-from appliance.engines.sharding import enough_gpus, one_kv_type
 
 # A sixteen-bit cache takes the model's own type: vLLM calls that auto.
 KV_TYPES: Final = {
@@ -49,15 +66,35 @@ _GIB_COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 _CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 
-def render(profile: Profile, options: VllmOptions, context: LaunchContext) -> Launch:
-    """The launch of a vLLM profile."""
-    return Launch(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmOptions(EngineOptions):
+    """[vllm]. None everywhere: the engine's own default."""
+
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
+    """Overrides the utilisation."""
+    dtype: str | None = None
+    quantization: str | None = None
+    enforce_eager: bool = False
+    disable_custom_all_reduce: bool = False
+    trust_remote_code: bool = False
+    chat_template: str | None = None
+    reasoning_parser: str | None = None
+    prefix_caching: bool | None = None
+    chunked_prefill: bool | None = None
+    max_batched_tokens: int | None = None
+
+
+def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    return Invocation(
         argv=(
             profile.binary,
             "serve",
             hf_repository(profile.model) or profile.model,
             *_common(profile),
-            *_table(options),
+            *_table(options_of(VllmOptions, profile)),
             *profile.extra_args,
             *_ours(profile),
         ),
@@ -121,17 +158,6 @@ def _ours(profile: Profile) -> Iterator[str]:
         yield from ("--uds", profile.endpoint.socket)
     else:
         yield from ("--host", LOOPBACK, "--port", str(profile.endpoint.port))
-
-
-def declared_cache_bytes(profile: Profile, options: VllmOptions) -> int | None:
-    """A worker's cache, where the profile says how large it is; None: what the utilisation leaves.
-
-    On a CPU ``VLLM_CPU_KVCACHE_SPACE``, in GiB, goes before the option (vllm/platforms/cpu.py).
-    """
-    space = profile.env.get(_CPU_CACHE, "") if profile.gpus == () else ""
-    if _GIB_COUNT.fullmatch(space):
-        return int(space) << 30
-    return options.kv_cache_memory_bytes
 
 
 # The options of vLLM 0.32 (vllm/entrypoints/launchers/cli_args.py, vllm/engine/arg_utils.py).
@@ -226,17 +252,142 @@ RULES: Final = why.ArgumentRules(
 )
 
 
-def problems(profile: Profile, options: VllmOptions) -> tuple[Problem, ...]:
-    """What vLLM cannot do, or must not be asked to."""
+def _problems(profile: Profile) -> Iterator[Problem]:
+    options = options_of(VllmOptions, profile)
     rules = RULES
     if profile.thinking is not None:
         rules = replace(RULES, keys={**RULES.keys, _CHAT_KWARGS: "thinking"})
-    return (*why.argument_problems(profile, rules), *_problems(profile, options))
-
-
-def _problems(profile: Profile, options: VllmOptions) -> Iterator[Problem]:
+    yield from why.argument_problems(profile, rules)
     yield from one_kv_type(profile, "vllm", KV_TYPES)
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
     yield from enough_gpus(profile, "vllm", options.tensor_parallel, options.pipeline_parallel)
+
+
+_UTILISATION: Final = 0.92
+"""What vLLM takes of each GPU when nobody says (``CacheConfig.gpu_memory_utilization``; it was
+0.9 up to version 0.16). Too much only waits a little longer; too little would not start."""
+
+
+def _memory(profile: Profile) -> MemoryUse:
+    options = options_of(VllmOptions, profile)
+    workers = shards(options.tensor_parallel, options.pipeline_parallel)
+    cache_bytes = _declared_cache_bytes(profile, options)
+    fraction = _UTILISATION
+    if options.gpu_memory_utilization is not None:
+        fraction = options.gpu_memory_utilization
+    taken = fraction if cache_bytes is None else None
+    # The build for CPUs takes the same part of the memory of its NUMA node, and does not start
+    # where less is available (vllm/v1/worker/cpu_worker.py).
+    on_cpu = profile.gpus == ()
+    return MemoryUse(
+        gpu_split=shard_split(profile, workers),
+        vram_fraction=None if on_cpu else taken,
+        ram_fraction=taken if on_cpu else None,
+        loading=PytorchLoading(workers=workers, cache_bytes=cache_bytes),
+    )
+
+
+def _declared_cache_bytes(profile: Profile, options: VllmOptions) -> int | None:
+    """A worker's cache, where the profile says how large it is; None: what the utilisation leaves.
+
+    On a CPU ``VLLM_CPU_KVCACHE_SPACE``, in GiB, goes before the option (vllm/platforms/cpu.py).
+    """
+    space = profile.env.get(_CPU_CACHE, "") if profile.gpus == () else ""
+    if _GIB_COUNT.fullmatch(space):
+        return int(space) << 30
+    return options.kv_cache_memory_bytes
+
+
+_TASKS: Final = {
+    "classify": Task.CLASSIFY,
+    "embed": Task.EMBED,
+    "embedding": Task.EMBED,
+    "generate": Task.GENERATE,
+    "reward": Task.CLASSIFY,
+    "score": Task.CLASSIFY,
+}
+"""Values of vLLM's ``--convert``, and of ``--task`` before 0.10."""
+_RUNNERS: Final = {"generate": Task.GENERATE, "pooling": Task.EMBED}
+"""Values of vLLM's ``--runner``; a pooling one embeds unless ``--convert`` says otherwise."""
+
+
+def _task(profile: Profile) -> Task | None:
+    values = _values(profile.extra_args)
+    converted = _TASKS.get(values.get("--convert", "")) or _TASKS.get(values.get("--task", ""))
+    return converted or _RUNNERS.get(values.get("--runner", ""))
+
+
+def _values(arguments: tuple[str, ...]) -> dict[str, str]:
+    """Values of long options, written ``--a b`` or ``--a=b``; of a repeated one the last."""
+    found: dict[str, str] = {}
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        if argument.startswith("--"):
+            name, equals, value = argument.partition("=")
+            found[name.replace("_", "-")] = value if equals else following
+    return found
+
+
+def _model_task(model: Safetensors) -> Task | None:
+    return Task.EMBED if model.pools else architecture_task(model)
+
+
+_OTHER_PROGRAM: Final = "another program would serve than the one that is watched"
+
+ENGINE: Final = Engine(
+    name="vllm",
+    options=VllmOptions,
+    invocation=_invocation,
+    problems=_problems,
+    weights="safetensors",
+    memory=_memory,
+    task=_task,
+    model_task=_model_task,
+    refused_variables={
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "messages could run code",
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": why.LISTENER,
+        "VLLM_API_KEY": why.SECRET,
+        "VLLM_CONFIG_ROOT": why.CONFIGURATION,
+        "VLLM_DO_NOT_TRACK": why.REPORTS,
+        "VLLM_HOST_IP": why.LISTENS,
+        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would be taken for one that serves",
+        "VLLM_LOGGING_CONFIG_PATH": why.CONFIGURATION,
+        "VLLM_LOOPBACK_IP": why.LISTENS,
+        "VLLM_MODEL_REDIRECT_PATH": why.CONFIGURATION,
+        "VLLM_NO_USAGE_STATS": why.REPORTS,
+        "VLLM_PORT": why.LISTENS,
+        "VLLM_RPC_BASE_PATH": why.LISTENS,
+        "VLLM_RUST_FRONTEND_PATH": _OTHER_PROGRAM,
+        "VLLM_SERVER_DEV_MODE": why.ENDPOINTS,
+        "VLLM_TRACE_FUNCTION": why.PRIVATE,
+        "VLLM_USAGE_STATS_SERVER": why.REPORTS,
+        "VLLM_USE_RUST_FRONTEND": _OTHER_PROGRAM,
+    },
+    refused_variable_families={
+        "VLLM_DEBUG_LOG_": why.PRIVATE,
+        "VLLM_DP_": why.SHARDS,
+        "VLLM_EC_SIDE_CHANNEL_": why.LISTENER,
+        "VLLM_MOONCAKE_": why.LISTENER,
+        "VLLM_NIXL_": why.LISTENER,
+        "VLLM_RAY_": why.OTHER_BOXES,
+    },
+    metrics=Metrics(
+        running=("vllm:num_requests_running",),
+        queued=("vllm:num_requests_waiting",),
+        kv_cache=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    ),
+    # docs/usage/security.md and vllm/entrypoints/serve, as of November 2026; "inference" tells its
+    # configuration and takes tokens past its templates.
+    admin_paths=frozenset(
+        {
+            *("inference", "docs", "redoc", "openapi.json"),
+            *("pause", "resume", "is_paused", "abort_requests", "collective_rpc", "server_info"),
+            *("reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "reconfigure"),
+            *("scale_elastic_ep", "is_scaling_elastic_ep", "get_world_size", "load"),
+            *("tokenizer_info", "fault_tolerance"),
+        }
+    ),
+    # (EngineCore pid=7)
+    log_prefixes=LogPrefixes(process=r"\(([A-Za-z]\w* (?:rank=\d+ )?pid=\d+)\) ?"),
+)

@@ -1,19 +1,35 @@
 """The embedded engine: llama.cpp's own server from a wheel, run by our interpreter."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile, XllamacppOptions
-from appliance.engines.rendering import Launch, LaunchContext, environment
+from appliance.domain.spec import EngineOptions, Profile
+from appliance.engines.shared.engine import (
+    Engine,
+    Invocation,
+    InvocationContext,
+    LlamaCppLoading,
+    MemoryUse,
+    options_of,
+)
+from appliance.engines.shared.rendering import environment
 
-PACKAGED_MODEL: Final = "smollm2"
 _DEFAULT_CTX: Final = 2048
 
 
-def render(profile: Profile, options: XllamacppOptions, context: LaunchContext) -> Launch:
-    """The launch of an embedded profile."""
-    return Launch(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XllamacppOptions(EngineOptions):
+    """[xllamacpp]."""
+
+    threads: int | None = None
+    """None: as many as the launch context says."""
+
+
+def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
+    options = options_of(XllamacppOptions, profile)
+    return Invocation(
         argv=(
             *(f"{context.prefix}/bin/python", "-I", "-m", "appliance.launch.embedded"),
             *("--port", str(profile.endpoint.port), "--model", profile.model),
@@ -28,11 +44,6 @@ def render(profile: Profile, options: XllamacppOptions, context: LaunchContext) 
 
 
 _UNUSED: Final = ("kv", "thinking", "tool_parser", "speculative")
-
-
-def problems(profile: Profile) -> tuple[Problem, ...]:
-    """What the embedded engine cannot do."""
-    return tuple(_problems(profile))
 
 
 def _problems(profile: Profile) -> Iterator[Problem]:
@@ -52,3 +63,20 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     if len(profile.models) > 1:
         text = "the embedded engine answers to one name only: keep one"
         yield Problem(where=("served",), text=text)
+
+
+def _memory(_profile: Profile) -> MemoryUse:
+    return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX))
+
+
+ENGINE: Final = Engine(
+    name="xllamacpp",
+    options=XllamacppOptions,
+    invocation=_invocation,
+    problems=_problems,
+    needs_binary=False,
+    packaged_model="smollm2",
+    default_gpus=(),
+    weights="gguf",
+    memory=_memory,
+)

@@ -10,7 +10,7 @@ from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
 from appliance.domain.paths import CACHE_DIR
-from appliance.engines.rendering import LaunchContext
+from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.units.backend_unit import problem
 from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.specs import spec_of
@@ -58,9 +58,9 @@ def renderable(loaded: Loaded, layout: Layout) -> Loaded:
     )
 
 
-def context_of(settings: Settings) -> LaunchContext:
-    """Return what a launch depends on, on this box."""
-    return LaunchContext(
+def context_of(settings: Settings) -> InvocationContext:
+    """Return what invocations of engines depend on, here."""
+    return InvocationContext(
         prefix=str(settings.prefix),
         cache_root=CACHE_DIR,
         hf_home=str(settings.hf_home),

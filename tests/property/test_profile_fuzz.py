@@ -11,13 +11,14 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance import engines
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.adapters.toml.lines import key_lines
 from appliance.domain.errors import ProfileError
 from appliance.domain.quantities import duration_s, size_bytes
 from appliance.domain.spec import Profile
-from appliance.engines.rendering import cpu_mask
+from appliance.engines import ENGINES
+from appliance.engines.llama_server import cpu_mask
+from appliance.engines.shared.engine import InvocationContext
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = [f.read_bytes() for f in sorted((Path(__file__).parents[2] / "profiles").glob("*.toml"))]
@@ -93,12 +94,12 @@ def check_launch(found: Profile | ProfileError) -> None:
     """A profile that is accepted renders to words that a process can be started with."""
     if isinstance(found, ProfileError):
         return
-    launch = engines.launch(found, engines.LaunchContext())
-    assert launch.argv[0].startswith("/")
-    for text in (*launch.argv, *launch.environment, *launch.environment.values()):
+    invocation = ENGINES[found.engine].invocation(found, InvocationContext())
+    assert invocation.argv[0].startswith("/")
+    for text in (*invocation.argv, *invocation.environment, *invocation.environment.values()):
         assert not {"\0", "\n", "\r"} & set(text)
-    if "--host" in launch.argv:
-        host = launch.argv[len(launch.argv) - launch.argv[::-1].index("--host")]
+    if "--host" in invocation.argv:
+        host = invocation.argv[len(invocation.argv) - invocation.argv[::-1].index("--host")]
         assert host == "127.0.0.1" or host.startswith("/")
 
 

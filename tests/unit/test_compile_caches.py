@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance import engines
 from appliance.adapters.profile_files.loading import load_profile
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Invocation, InvocationContext
 from appliance.planning.profiles.compilation import Source
 from appliance.planning.units.commands import Layout, backend_argv
 from appliance.planning.units.specs import spec_of
@@ -26,19 +27,19 @@ LONGEST_SOCKET_PATH = 107
 """sun_path of unix(7), without its end."""
 
 
-def launch(
+def invocation(
     engine: str, directory: Path, *, name: str = "a", top: str = "", env: str = ""
-) -> engines.Launch:
-    """The launch of the shortest profile of an engine."""
+) -> Invocation:
+    """The invocation of the shortest profile of an engine."""
     path = directory / f"{name}.toml"
     path.write_text(f"{top}{MINIMAL[engine]}{env}")
-    return engines.launch(load_profile(path), engines.LaunchContext())
+    return ENGINES[engine].invocation(load_profile(path), InvocationContext())
 
 
 @pytest.mark.parametrize("engine", TORCH)
 def test_compile_caches_are_in_the_cache_directory(engine: str, tmp_path: Path) -> None:
     """Compiled kernels and temporary files lie where a stop does not remove them."""
-    found = launch(engine, tmp_path)
+    found = invocation(engine, tmp_path)
     own = "/var/cache/appliance-backend/a"
     assert found.environment.keys() >= CACHES
     assert all(found.environment[name].startswith(own) for name in CACHES)
@@ -47,7 +48,7 @@ def test_compile_caches_are_in_the_cache_directory(engine: str, tmp_path: Path) 
 
 def test_sglang_keeps_its_kernels_too(tmp_path: Path) -> None:
     """What SGLang and DeepGEMM compile is kept beside the rest."""
-    environment = launch("sglang", tmp_path).environment
+    environment = invocation("sglang", tmp_path).environment
     own = "/var/cache/appliance-backend/a/sglang"
     assert environment["SGLANG_CACHE_DIR"] == own
     assert environment["SGLANG_DG_CACHE_DIR"] == f"{own}/deep_gemm"
@@ -56,13 +57,13 @@ def test_sglang_keeps_its_kernels_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", sorted(MINIMAL.keys() - set(TORCH)))
 def test_other_engines_keep_the_private_temporary_directory(engine: str, tmp_path: Path) -> None:
     """Engines that compile nothing have a /tmp that ends with them."""
-    found = launch(engine, tmp_path)
+    found = invocation(engine, tmp_path)
     assert (found.temporary, "TMPDIR" in found.environment) == ("", False)
 
 
 def test_only_our_temporary_directory_is_cleared(tmp_path: Path) -> None:
     """A TMPDIR that a profile names itself is never cleared."""
-    found = launch("vllm", tmp_path, env='[env]\nTMPDIR = "/srv/scratch"\n')
+    found = invocation("vllm", tmp_path, env='[env]\nTMPDIR = "/srv/scratch"\n')
     assert found.environment["TMPDIR"] == "/srv/scratch"
     assert found.temporary == "/var/cache/appliance-backend/a/tmp"
 
@@ -70,20 +71,20 @@ def test_only_our_temporary_directory_is_cleared(tmp_path: Path) -> None:
 def test_vllm_on_a_cpu_leaves_its_compiled_code_to_pytorchs_caches(tmp_path: Path) -> None:
     """On a CPU vLLM cannot load what it saves ahead of time; on GPUs it can, and goes on so."""
     name = "VLLM_USE_AOT_COMPILE"
-    assert launch("vllm", tmp_path, top="gpus = []\n").environment[name] == "0"
-    assert name not in launch("vllm", tmp_path).environment
+    assert invocation("vllm", tmp_path, top="gpus = []\n").environment[name] == "0"
+    assert name not in invocation("vllm", tmp_path).environment
 
 
 def test_saving_ahead_of_time_can_be_asked_for_on_a_cpu(tmp_path: Path) -> None:
     """A version of vLLM that loads what it saved is told so by its profile."""
     env = '[env]\nVLLM_USE_AOT_COMPILE = "1"\n'
-    found = launch("vllm", tmp_path, top="gpus = []\n", env=env)
+    found = invocation("vllm", tmp_path, top="gpus = []\n", env=env)
     assert found.environment["VLLM_USE_AOT_COMPILE"] == "1"
 
 
 def test_vllms_sockets_fit_however_long_the_name(tmp_path: Path) -> None:
     """The sockets of vLLM are named after its RPC directory and a UUID: short enough to be bound."""
-    found = launch("vllm", tmp_path, name=LONGEST_NAME)
+    found = invocation("vllm", tmp_path, name=LONGEST_NAME)
     uuid = "04d9f3f6-76af-4a3c-b779-13b7865c1826"
     assert len(f"{found.environment['TMPDIR']}/{uuid}") > LONGEST_SOCKET_PATH
     assert len(f"{found.environment['VLLM_RPC_BASE_PATH']}/{uuid}") <= LONGEST_SOCKET_PATH
@@ -94,6 +95,6 @@ def test_the_wrapper_clears_what_the_engine_writes_to(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(MINIMAL["vllm"])
     source = Source(path=str(path), sha256="0" * 64)
-    spec = spec_of(load_profile(path), source, engines.LaunchContext())
+    spec = spec_of(load_profile(path), source, InvocationContext())
     argv = backend_argv(spec, Layout(version="1", systemd=252))
     assert argv[argv.index("--temporary") + 1] == spec.environment["TMPDIR"]

@@ -18,14 +18,15 @@ from appliance.domain.model_headers import (
     Value,
 )
 from appliance.domain.need import Estimate
-from appliance.domain.spec import LlamaServerOptions, Profile
-from appliance.engines.gpu_placement import gpu_split, ram_fraction, vram_fraction
-from appliance.engines.rendering import LaunchContext
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import InvocationContext, LlamaCppLoading, MemoryUse
 from appliance.planning.estimates.cache import Window, layer_bytes, notes
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
-from appliance.planning.profiles.compilation import Source, compile_applied
+from appliance.planning.profiles.compilation import Source
+from appliance.planning.units.specs import spec_of
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -65,6 +66,12 @@ def profile(text: str) -> Profile:
     return parse_profile("p", (text if "engine" in text else head + text).encode())
 
 
+def memory_of(text: str) -> MemoryUse:
+    """How the engine of a profile takes memory."""
+    one = profile(text)
+    return ENGINES[one.engine].memory(one)
+
+
 def estimate(text: str, model: Gguf | Safetensors, projector: int = 0) -> Estimate:
     found = estimated(profile(text), "/m", lambda _: Model(main=model, projector_bytes=projector))
     assert found.estimate is not None, found.problem
@@ -102,9 +109,9 @@ EXPERTS = "[llama-server]\ncpu_experts"
 def test_weights_go_where_llama_cpp_puts_them(text: str, gpu: int, least: int, ram: int) -> None:
     """The last layers first, the output with them, inputs never, and experts where they are told."""
     one = profile(text)
-    options = one.options
-    assert isinstance(options, LlamaServerOptions)
-    placed = weights(TENSORS, 4, layers_on_gpus(one, options, 4), kept_in_ram(one, options))
+    loading = memory_of(text).loading
+    assert isinstance(loading, LlamaCppLoading)
+    placed = weights(TENSORS, 4, layers_on_gpus(one, loading, 4), kept_in_ram(one, loading))
     assert (placed.gpu, placed.least_gpu, placed.ram) == (gpu, least, ram)
     assert estimate(text, gguf()).least_vram_bytes == least
 
@@ -396,15 +403,15 @@ def test_need_of_main_memory_without_gpus(text: str, ram_bytes: int, share: floa
     """On a CPU weights and cache are in RAM, and vLLM takes its utilisation of it unless told."""
     found = estimate(text, safetensors())
     assert (found.vram_bytes, found.least_vram_bytes, found.ram_bytes) == (0, 0, ram_bytes)
-    assert ram_fraction(profile(text)) == share
-    assert vram_fraction(profile(text)) is None
+    memory = memory_of(text)
+    assert (memory.ram_fraction, memory.vram_fraction) == (share, None)
 
 
 def test_cache_variable_of_the_cpu_build_means_nothing_on_gpus() -> None:
     """With GPUs the utilisation holds, and none of it is in main memory."""
     text = VLLM + SPACE.replace("gpus = []\n", "") % "2"
-    assert vram_fraction(profile(text)) == 0.92
-    assert ram_fraction(profile(text)) is None
+    memory = memory_of(text)
+    assert (memory.vram_fraction, memory.ram_fraction) == (0.92, None)
 
 
 @pytest.mark.parametrize(
@@ -472,7 +479,7 @@ def compiled(text: str, file_bytes: int = 6000) -> str:
         return Model(main=model)
 
     source = Source(path="/p.toml", sha256="0")
-    return compile_applied(profile(text), source, LaunchContext(), look).fingerprint
+    return spec_of(profile(text), source, InvocationContext(), look=look).applied.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -530,5 +537,5 @@ def test_how_an_engine_spreads_its_memory(
     text: str, split: tuple[float, ...], fraction: float | None
 ) -> None:
     """One shard a GPU, a split of one's own, the first GPU alone; and the share that is taken."""
-    one = profile(text)
-    assert (gpu_split(one), vram_fraction(one)) == (split, fraction)
+    memory = memory_of(text)
+    assert (memory.gpu_split, memory.vram_fraction) == (split, fraction)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import EngineLoad
-from appliance.planning.status.engine_load import kv_cache_in_slots, load_in
+from appliance.engines.llama_server import kv_cache_in_slots
+from appliance.planning.status.engine_load import kv_cache_page, load_in
 from appliance.planning.status.gateway_row import gateway_row
 
 LLAMA = """\
@@ -83,6 +84,15 @@ def test_any_page_is_read(metrics: str) -> None:
 def test_cache_by_slots(slots: object, share: float | None) -> None:
     """A slot that rests takes nothing that another request could not have."""
     assert kv_cache_in_slots(json.dumps(slots)) == share
+
+
+@pytest.mark.parametrize(
+    ("engine", "path"), [("llama-server", "/slots"), ("vllm", None), ("of an older release", None)]
+)
+def test_who_has_a_page_of_its_cache(engine: str, path: str | None) -> None:
+    """llama-server tells its cache slot by slot; others have a metric or nothing."""
+    page = kv_cache_page(engine)
+    assert (page and page.path) == path
 
 
 NOTHING = {

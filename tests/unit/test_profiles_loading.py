@@ -10,18 +10,19 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.profile import Deadlines, Endpoint, Mark, Need, WarmUp
 from appliance.domain.spec import (
     KvCache,
-    LlamaServerOptions,
     Ordering,
     Override,
     Patch,
     Profile,
     Speculative,
     Thinking,
-    locks_memory,
 )
-from appliance.engines import LaunchContext
-from appliance.engines.tasks import warm_up_of
-from appliance.planning.profiles.compilation import Source, claim_of, compile_applied
+from appliance.engines import ENGINES
+from appliance.engines.llama_server import LlamaServerOptions
+from appliance.engines.shared.engine import InvocationContext
+from appliance.planning.profiles.compilation import Source, claim_of
+from appliance.planning.profiles.warm_up import warm_up_of
+from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
 
 SHIPPED = Path(__file__).parents[2] / "profiles"
@@ -190,7 +191,7 @@ def test_every_common_key_arrives() -> None:
         extra_args=("--no-warmup",),
         options=LlamaServerOptions(mlock=True),
     )
-    assert locks_memory(found)
+    assert ENGINES[found.engine].memory(found).locks_memory
 
 
 @pytest.mark.parametrize("engine", MINIMAL)
@@ -234,18 +235,16 @@ def test_the_model_is_checked_where_the_engine_will_look(
     """A path as it is, a repository in the local cache, the packaged model nowhere."""
     text = MINIMAL[engine].replace('"/m"', f'"{model}"').replace('"/m.gguf"', f'"{model}"')
     found = profile(text.replace('"smollm2"', f'"{model}"'))
-    applied = compile_applied(
-        found, Source(path="/etc/x.toml", sha256="0"), LaunchContext(hf_home="/hf")
-    )
-    assert applied.model_path == path
+    source = Source(path="/etc/x.toml", sha256="0")
+    spec = spec_of(found, source, InvocationContext(hf_home="/hf"))
+    assert spec.applied.model_path == path
 
 
 def test_what_is_compiled_is_what_runs() -> None:
     """The applied profile names the program, the health path and the source of the unit."""
     text = MINIMAL["command"] + 'health = "/ready"\n'
-    applied = compile_applied(
-        profile(text), Source(path="/etc/x.toml", sha256="ab"), LaunchContext()
-    )
+    source = Source(path="/etc/x.toml", sha256="ab")
+    applied = spec_of(profile(text), source, InvocationContext()).applied
     assert (applied.binary, applied.health_path) == ("/opt/c", "/ready")
     assert (applied.source_path, applied.source_sha256) == ("/etc/x.toml", "ab")
     assert applied.first_mark is Mark.STANDBY

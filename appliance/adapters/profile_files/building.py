@@ -18,20 +18,19 @@ from appliance.adapters.profile_files.schema import (
 )
 from appliance.domain.profile import Deadlines, Endpoint, Handling, Mark, Need, WarmUp
 from appliance.domain.spec import (
-    CommandOptions,
-    Engine,
     EngineOptions,
     Gpus,
-    LlamaServerOptions,
     Ordering,
     Patch,
     Profile,
-    SglangOptions,
     Speculative,
     Thinking,
-    VllmOptions,
-    XllamacppOptions,
 )
+from appliance.engines.any_command import CommandOptions
+from appliance.engines.llama_server import LlamaServerOptions
+from appliance.engines.sglang import SglangOptions
+from appliance.engines.vllm import VllmOptions
+from appliance.engines.xllamacpp import XllamacppOptions
 
 
 def build(name: str, file: ProfileFile) -> Profile:
@@ -41,7 +40,7 @@ def build(name: str, file: ProfileFile) -> Profile:
         name=name,
         description=file.description,
         mark=Mark(file.mark),
-        engine=Engine(file.engine),
+        engine=file.engine,
         binary=file.binary or "",
         model=file.model or "",
         served=tuple(file.served or (name,)),

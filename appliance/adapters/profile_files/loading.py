@@ -26,7 +26,8 @@ from appliance.adapters.toml.file import (
 from appliance.adapters.toml.lines import Where
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
-from appliance.domain.spec import Engine, Profile
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
 from appliance.planning.profiles.collisions import collisions
 from appliance.planning.profiles.compilation import Source
 from appliance.planning.profiles.rules import problems
@@ -185,11 +186,11 @@ def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
 
 def _strange_tables(file: ProfileFile) -> Iterator[ModelFault]:
     """Tables of engines that this profile does not use."""
-    for engine in Engine:
+    for engine in ENGINES:
         table = getattr(file, engine.replace("-", "_"))
         if table is not None and engine != file.engine:
             text = f"[{engine}] is for another engine: this profile's is {file.engine}"
-            yield ModelFault((engine.value,), text)
+            yield ModelFault((engine,), text)
 
 
 def _placed(fault: ModelFault, document: Document) -> Fault:

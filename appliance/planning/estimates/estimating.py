@@ -1,6 +1,6 @@
 """The estimate of a profile, whatever its engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.domain.model_headers import (
@@ -13,13 +13,9 @@ from appliance.domain.model_headers import (
     Unread,
 )
 from appliance.domain.need import Estimate
-from appliance.domain.spec import (
-    LlamaServerOptions,
-    Profile,
-    SglangOptions,
-    VllmOptions,
-    XllamacppOptions,
-)
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import LlamaCppLoading, PytorchLoading
 from appliance.planning.estimates import llama_cpp, transformers
 from appliance.planning.estimates.facts import UnknownError
 
@@ -41,9 +37,10 @@ class Estimated:
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
     """Where the model of a profile is; None: it names none that can be read."""
-    if engine == "command" or not model:
+    known = ENGINES.get(engine)
+    if known is None or known.weights is None or not model:
         return None
-    return ModelReference(model=model, path=path, gguf=engine in {"llama-server", "xllamacpp"})
+    return ModelReference(model=model, path=path, gguf=known.weights == "gguf")
 
 
 def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimated:
@@ -57,30 +54,28 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
     reference = reference_of(profile.engine, profile.model, path)
     if reference is None:
         return Estimated(problem="nothing is known about the program")
-    if isinstance(profile.options, LlamaServerOptions):
-        reference = ModelReference(
-            model=reference.model,
-            path=reference.path,
-            gguf=reference.gguf,
-            projector=profile.options.mmproj,
-        )
+    loading = ENGINES[profile.engine].memory(profile).loading
+    if isinstance(loading, LlamaCppLoading):
+        reference = replace(reference, projector=loading.projector)
     model = look(reference)
     if isinstance(model, Unread):
         missing = model.fault is Fault.MISSING
         return Estimated(problem=_NOT_THERE if missing else model.problem)
     weights = model.main if isinstance(model.main, Safetensors) else None
     try:
-        estimate = _estimate(profile, model)
+        estimate = _estimate(profile, loading, model)
     except UnknownError as error:
         return Estimated(problem=str(error), file_bytes=model.file_bytes, weights=weights)
     return Estimated(estimate=estimate, file_bytes=model.file_bytes, weights=weights)
 
 
-def _estimate(profile: Profile, model: Model) -> Estimate:
-    match profile.options, model.main:
-        case (LlamaServerOptions() | XllamacppOptions()) as options, Gguf() as gguf:
-            return llama_cpp.estimate(profile, options, model, gguf)
-        case (VllmOptions() | SglangOptions()) as options, Safetensors() as weights:
-            return transformers.estimate(profile, options, weights)
+def _estimate(
+    profile: Profile, loading: LlamaCppLoading | PytorchLoading | None, model: Model
+) -> Estimate:
+    match loading, model.main:
+        case LlamaCppLoading() as llama, Gguf() as gguf:
+            return llama_cpp.estimate(profile, llama, model, gguf)
+        case PytorchLoading() as sharded, Safetensors() as weights:
+            return transformers.estimate(profile, sharded, weights)
         case _:
             raise UnknownError(f"{profile.engine} is not estimated for files of this format")

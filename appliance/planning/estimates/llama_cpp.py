@@ -4,7 +4,8 @@ from typing import Final
 
 from appliance.domain.model_headers import Gguf, Model
 from appliance.domain.need import Estimate
-from appliance.domain.spec import LlamaServerOptions, Profile, XllamacppOptions
+from appliance.domain.spec import Profile
+from appliance.engines.shared.engine import LlamaCppLoading
 from appliance.planning.estimates import cache
 from appliance.planning.estimates.architectures import KNOWN
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
@@ -16,7 +17,6 @@ from appliance.planning.estimates.offload import (
 )
 
 _DEFAULT_UBATCH: Final = 512
-_EMBEDDED_CTX: Final = 2048
 _CONTEXT_BYTES: Final = 384 << 20
 """A CUDA context with the library's own workspace: some hundred MiB a GPU, by driver and card."""
 _ACTIVATIONS: Final = 16
@@ -24,9 +24,7 @@ _ACTIVATIONS: Final = 16
 _NO_OFFLOAD: Final = ("--no-kv-offload", "-nkvo")
 
 
-def estimate(
-    profile: Profile, options: LlamaServerOptions | XllamacppOptions, model: Model, gguf: Gguf
-) -> Estimate:
+def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Gguf) -> Estimate:
     """Weights, cache and a rough allowance for the rest. Raises `UnknownError`.
 
     Not the prompt cache (``--cache-ram``, 8 GiB of RAM by default): it grows only with use.
@@ -34,15 +32,14 @@ def estimate(
     facts = GgufFacts(gguf)
     if facts.architecture not in KNOWN:
         raise UnknownError(f"architecture {facts.architecture} is not known")
-    options = options if isinstance(options, LlamaServerOptions) else _EMBEDDED
-    offloaded = layers_on_gpus(profile, options, facts.layers)
-    placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(profile, options))
-    caches = cache.layer_bytes(facts, _window(profile, options, facts))
+    offloaded = layers_on_gpus(profile, loading, facts.layers)
+    placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(profile, loading))
+    caches = cache.layer_bytes(facts, _window(profile, loading, facts))
     cached_on_gpu = sum(caches[first_layer(facts.layers, offloaded) :] if offloaded else ())
     if set(_NO_OFFLOAD) & set(profile.extra_args):
         cached_on_gpu = 0
-    buffers = _buffer_bytes(profile, options, facts)
-    extra = (options.expert_cache_mib or 0) << 20
+    buffers = _buffer_bytes(profile, loading, facts)
+    extra = loading.expert_cache_mib << 20
     with_gpu = profile.gpus != ()
     return Estimate(
         vram_bytes=placed.gpu
@@ -50,7 +47,7 @@ def estimate(
         + model.projector_bytes
         + extra
         + buffers
-        + _CONTEXT_BYTES * _gpu_count(profile, options)
+        + _CONTEXT_BYTES * _gpu_count(profile, loading)
         if with_gpu
         else 0,
         least_vram_bytes=placed.least_gpu,
@@ -62,19 +59,16 @@ def estimate(
     )
 
 
-_EMBEDDED: Final = LlamaServerOptions()
-
-
-def _window(profile: Profile, options: LlamaServerOptions, facts: GgufFacts) -> cache.Window:
+def _window(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> cache.Window:
     """As the engines render it: ``ctx`` is what one request gets, unless they share one cache.
 
-    Without ``ctx`` llama.cpp takes what the model was trained for, for all requests together.
+    Without ``ctx`` and a default llama.cpp takes what the model was trained for, for all requests
+    together.
     """
     requests = profile.parallel or 1
     trained = facts.number("context_length") or 0
-    embedded = isinstance(profile.options, XllamacppOptions)
-    tokens = profile.ctx or (_EMBEDDED_CTX if embedded else trained)
-    shared = options.kv_unified or (profile.ctx is None and not embedded)
+    tokens = profile.ctx or loading.default_ctx or trained
+    shared = loading.kv_unified or (profile.ctx is None and loading.default_ctx is None)
     return cache.Window(
         tokens=tokens,
         caches=1 if shared else requests,
@@ -84,27 +78,27 @@ def _window(profile: Profile, options: LlamaServerOptions, facts: GgufFacts) -> 
     )
 
 
-def _buffer_bytes(profile: Profile, options: LlamaServerOptions, facts: GgufFacts) -> int:
+def _buffer_bytes(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> int:
     """A rough allowance for the compute buffers of one micro-batch, all in F32.
 
     What ``ggml_gallocr`` reserves for the worst graph is known only to llama.cpp; the largest
     parts are the logits (tokens x vocabulary), the feed-forward and attention activations, the
     mask over the context, and the scores of every head where flash attention is off.
     """
-    tokens = options.ubatch or min(_DEFAULT_UBATCH, options.batch or _DEFAULT_UBATCH)
-    window = _window(profile, options, facts)
+    tokens = loading.ubatch or min(_DEFAULT_UBATCH, loading.batch or _DEFAULT_UBATCH)
+    window = _window(profile, loading, facts)
     wide = max(facts.per_layer("feed_forward_length", default=(facts.embedding,)))
     per_token = facts.vocabulary + _ACTIVATIONS * facts.embedding + 2 * wide + window.cells
-    if options.flash_attn == "off":
+    if loading.flash_attn == "off":
         per_token += window.cells * max(facts.heads)
     return tokens * per_token * 4
 
 
-def _gpu_count(profile: Profile, options: LlamaServerOptions) -> int:
-    if options.split_mode == "none":
+def _gpu_count(profile: Profile, loading: LlamaCppLoading) -> int:
+    if loading.split_mode == "none":
         return 1
     if profile.gpus == "all":
-        return max(1, len([part for part in options.tensor_split if part]))
+        return max(1, len([part for part in loading.tensor_split if part]))
     return len(profile.gpus)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.model_headers import Tensor
-from appliance.domain.spec import LlamaServerOptions, Profile
+from appliance.domain.spec import Profile
+from appliance.engines.shared.engine import LlamaCppLoading
 
 _BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
@@ -30,11 +31,11 @@ class Weights:
     ram: int
 
 
-def layers_on_gpus(profile: Profile, options: LlamaServerOptions, layers: int) -> int:
+def layers_on_gpus(profile: Profile, loading: LlamaCppLoading, layers: int) -> int:
     """``--gpu-layers`` as rendered; one more than `layers` takes the output along."""
     if profile.gpus == ():
         return 0
-    asked = options.gpu_layers
+    asked = loading.gpu_layers
     return layers + 1 if asked is None or asked == "all" else min(asked, layers + 1)
 
 
@@ -77,17 +78,17 @@ def weights(
     return Weights(gpu=gpu, least_gpu=least, ram=ram)
 
 
-def kept_in_ram(profile: Profile, options: LlamaServerOptions) -> Callable[[str], bool]:
+def kept_in_ram(profile: Profile, loading: LlamaCppLoading) -> Callable[[str], bool]:
     """Tells the tensors that the profile keeps in main memory by name."""
-    patterns = [re.compile(p) for p in _patterns(profile, options)]
+    patterns = [re.compile(p) for p in _patterns(profile, loading)]
     return lambda name: any(p.search(name) for p in patterns)
 
 
-def _patterns(profile: Profile, options: LlamaServerOptions) -> Iterable[str]:
-    if options.cpu_experts == "all" or set(_ALL_EXPERTS) & set(profile.extra_args):
+def _patterns(profile: Profile, loading: LlamaCppLoading) -> Iterable[str]:
+    if loading.cpu_experts == "all" or set(_ALL_EXPERTS) & set(profile.extra_args):
         yield _EXPERTS
-    elif options.cpu_experts:
-        yield _experts_of(options.cpu_experts)
+    elif loading.cpu_experts:
+        yield _experts_of(loading.cpu_experts)
     for count in _values(profile.extra_args, _FIRST_EXPERTS):
         if count.isdecimal() and 0 < int(count) <= 1 << 12:
             yield _experts_of(range(int(count)))

@@ -1,12 +1,12 @@
-"""What a safetensors model takes under vLLM or SGLang."""
+"""What a safetensors model takes under an engine that runs PyTorch."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.need import Estimate
-from appliance.domain.spec import Profile, SglangOptions, VllmOptions
-from appliance.engines.vllm import declared_cache_bytes
+from appliance.domain.spec import Profile
+from appliance.engines.shared.engine import PytorchLoading
 from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError
 
 _PROCESS_BYTES: Final = 1 << 30
@@ -19,17 +19,13 @@ _TEXT: Final = ("text_config", "llm_config", "language_config", "thinker_config"
 _BYTES: Final = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2}
 
 
-def estimate(
-    profile: Profile, options: VllmOptions | SglangOptions, model: Safetensors
-) -> Estimate:
+def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> Estimate:
     """Weights as stored, the cache, and a rough allowance. Raises `UnknownError`."""
-    workers = (options.tensor_parallel or 1) * (options.pipeline_parallel or 1)
     notes = ["compute buffers guessed"]
     if profile.speculative is not None:
         notes.append("drafting not counted")
-    declared = declared_cache_bytes(profile, options) if isinstance(options, VllmOptions) else None
-    if declared is not None:
-        cached = declared * workers
+    if loading.cache_bytes is not None:
+        cached = loading.cache_bytes * loading.workers
     else:
         cached = token_bytes(profile, model.config) * _tokens(profile, model.config)
         notes.append("room for one request's cache only" if _one(profile) else "cache guessed")
@@ -38,7 +34,7 @@ def estimate(
         in_ram = model.weights_bytes + cached + _HOST_BYTES
         return Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=in_ram, notes=tuple(notes))
     return Estimate(
-        vram_bytes=model.weights_bytes + cached + _PROCESS_BYTES * workers,
+        vram_bytes=model.weights_bytes + cached + _PROCESS_BYTES * loading.workers,
         least_vram_bytes=model.weights_bytes,
         ram_bytes=_HOST_BYTES,
         notes=tuple(notes),

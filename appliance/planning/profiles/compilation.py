@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from appliance import engines
 from appliance.domain.claims import ALL_GPUS, CPU, Claim
 from appliance.domain.model_headers import Fault, LookAtModel, ModelReference, Unread
 from appliance.domain.profile import Applied
-from appliance.domain.spec import Profile, locks_memory
-from appliance.engines.gpu_placement import gpu_split, ram_fraction, vram_fraction
-from appliance.engines.rendering import LaunchContext, hf_cache_path, hf_repository
-from appliance.engines.tasks import warm_up_of
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import Invocation
+from appliance.engines.shared.rendering import hf_cache_path, hf_repository
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.profiles.fingerprint import fingerprint
 from appliance.planning.profiles.request_handling import handling_of
+from appliance.planning.profiles.warm_up import warm_up_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,29 +39,34 @@ def unseen(_reference: ModelReference) -> Unread:
 
 
 def compile_applied(
-    profile: Profile, source: Source, context: LaunchContext, look: LookAtModel = unseen
+    profile: Profile,
+    source: Source,
+    invocation: Invocation,
+    hf_home: str,
+    look: LookAtModel = unseen,
 ) -> Applied:
-    """`profile` as it is installed, still without the profiles it conflicts with.
+    """Return `profile` as it is installed, still without the profiles it conflicts with.
 
     Args:
         profile: A valid one.
         source: Its file.
-        context: The box.
+        invocation: How its engine is started.
+        hf_home: The local Hugging Face cache.
         look: Reads the headers of its model.
     """
-    launch = engines.launch(profile, context)
-    path = model_path(profile.model, context.hf_home)
+    memory = ENGINES[profile.engine].memory(profile)
+    path = model_path(profile.model, hf_home)
     found = estimated(profile, path, look)
     return Applied(
         name=profile.name,
         description=profile.description,
-        engine=str(profile.engine),
+        engine=profile.engine,
         model=profile.model,
         model_path=path,
-        binary=launch.argv[0],
+        binary=invocation.argv[0],
         served=profile.served,
         endpoint=profile.endpoint,
-        health_path=launch.health_path,
+        health_path=invocation.health_path,
         claim=claim_of(profile),
         need=profile.need,
         deadlines=profile.deadlines,
@@ -69,14 +74,14 @@ def compile_applied(
         first_mark=profile.mark,
         source_path=source.path,
         source_sha256=source.sha256,
-        fingerprint=fingerprint(profile, launch, found.file_bytes),
+        fingerprint=fingerprint(profile, invocation, found.file_bytes),
         gpus=profile.gpus,
-        gpu_split=gpu_split(profile),
-        vram_fraction=vram_fraction(profile),
-        ram_fraction=ram_fraction(profile),
+        gpu_split=memory.gpu_split,
+        vram_fraction=memory.vram_fraction,
+        ram_fraction=memory.ram_fraction,
         estimate=found.estimate,
         estimate_problem=found.problem,
-        locks_memory=locks_memory(profile),
+        locks_memory=memory.locks_memory,
         assume_free=profile.assume_free,
         handling=handling_of(profile),
     )

@@ -5,21 +5,21 @@ from dataclasses import asdict
 from hashlib import sha256
 
 from appliance.domain.spec import Profile
-from appliance.engines.rendering import Launch
+from appliance.engines.shared.engine import Invocation
 
 
-def fingerprint(profile: Profile, launch: Launch, weights_bytes: int | None) -> str:
+def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:
     """SHA-256 in hexadecimal over everything that decides how much memory `profile` takes.
 
     Args:
         profile: The profile.
-        launch: What its engine is started with.
+        invocation: What its engine is started with.
         weights_bytes: Size of the model's files; None: not known. Another file under the same
             name is another model.
     """
     facts = {
-        "argv": launch.argv,
-        "environment": dict(launch.environment),
+        "argv": invocation.argv,
+        "environment": dict(invocation.environment),
         "gpus": profile.gpus,
         "patch": None if profile.patch is None else asdict(profile.patch),
         "weights_bytes": weights_bytes,

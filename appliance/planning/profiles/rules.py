@@ -1,22 +1,33 @@
 """What must hold within one profile, beyond the types of its values."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from appliance import engines
 from appliance.domain.problems import Problem
-from appliance.domain.spec import CommandOptions, Profile
-from appliance.engines.refused_arguments import variable_problems
-from appliance.engines.rendering import HF_SCHEME
-from appliance.engines.tasks import task_problems
-from appliance.engines.xllamacpp import PACKAGED_MODEL
+from appliance.domain.spec import Profile
+from appliance.engines import ENGINES
+from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
+from appliance.engines.shared.rendering import HF_SCHEME
 from appliance.planning.profiles.request_handling import handling_problems
+from appliance.planning.profiles.warm_up import warm_up_problems
 from appliance.planning.units.override_values import is_data_path, is_foreign_unit
 from appliance.planning.units.overrides import refusal
 
 _HF: Final = re.compile(r"hf:[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?\Z", re.ASCII)
-_EMBEDDED: Final = "xllamacpp"
+_VARIABLES: Final[Mapping[str, str]] = {
+    name: reason
+    for variables in (VARIABLES, *(engine.refused_variables for engine in ENGINES.values()))
+    for name, reason in variables.items()
+}
+_VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
+    start: reason
+    for families in (
+        VARIABLE_FAMILIES,
+        *(engine.refused_variable_families for engine in ENGINES.values()),
+    )
+    for start, reason in families.items()
+}
 
 
 def problems(profile: Profile) -> tuple[Problem, ...]:
@@ -30,9 +41,9 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
         *_patch(profile),
         *handling_problems(profile),
         *_overrides(profile),
-        *variable_problems(profile),
-        *engines.problems(profile),
-        *task_problems(profile),
+        *_variables(profile),
+        *ENGINES[profile.engine].problems(profile),
+        *warm_up_problems(profile),
     )
 
 
@@ -45,25 +56,24 @@ def _endpoint(profile: Profile) -> Iterator[Problem]:
 
 
 def _model(profile: Profile) -> Iterator[Problem]:
-    model, embedded = profile.model, profile.engine == _EMBEDDED
+    model, engine = profile.model, ENGINES[profile.engine]
     if not model:
-        if not isinstance(profile.options, CommandOptions):
+        if engine.needs_model:
             yield Problem(where=(), text='"model" is missing: a path, or hf:owner/name')
     elif model.startswith(HF_SCHEME):
         if _HF.match(model) is None:
             text = f'"{model}" is not of the form hf:owner/name'
             yield Problem(where=("model",), text=text)
-        elif embedded:
+        elif engine.packaged_model:
             yield Problem(where=("model",), text="the embedded engine wants the path of a file")
-    elif not model.startswith("/") and not (embedded and model == PACKAGED_MODEL):
+    elif not model.startswith("/") and model != engine.packaged_model:
         text = f'"{model}" is neither an absolute path nor hf:owner/name'
-        hint = f' nor "{PACKAGED_MODEL}"' if embedded else ""
+        hint = f' nor "{engine.packaged_model}"' if engine.packaged_model else ""
         yield Problem(where=("model",), text=text + hint)
 
 
 def _binary(profile: Profile) -> Iterator[Problem]:
-    brings_its_own = profile.engine == _EMBEDDED or isinstance(profile.options, CommandOptions)
-    if not profile.binary and not brings_its_own:
+    if not profile.binary and ENGINES[profile.engine].needs_binary:
         text = f'"binary" is missing: the absolute path of the {profile.engine} program'
         yield Problem(where=(), text=text)
 
@@ -104,3 +114,10 @@ def _overrides(profile: Profile) -> Iterator[Problem]:
     for override in profile.unit:
         if reason := refusal(override):
             yield Problem(where=("unit", override.section, override.key), text=reason)
+
+
+def _variables(profile: Profile) -> Iterator[Problem]:
+    for name in profile.env:
+        families = (why for start, why in _VARIABLE_FAMILIES.items() if name.startswith(start))
+        if reason := _VARIABLES.get(name) or next(families, None):
+            yield Problem(where=("env", name), text=f'"{name}" is refused: {reason}')

@@ -4,9 +4,9 @@ A path goes to the engine as the client wrote it. It is judged by the plainest f
 engine, or anything in front of one, could make of it: unescaped until nothing is left to
 unescape, dots and doubled slashes resolved, in small letters.
 
-The governing paths are those of llama-server (tools/server/server.cpp), vLLM (docs/usage/
-security.md and vllm/entrypoints/serve) and SGLang (srt/entrypoints/http_server.py), as of
-November 2026. Engines add and rename them, so words that only such paths contain count as well.
+The governing paths are those of all engines (`Engine.admin_paths`): the program of a ``command``
+may be any of them. Engines add and rename paths, so words that only such paths contain count as
+well.
 """
 
 import re
@@ -16,40 +16,26 @@ from urllib.parse import unquote
 
 from appliance.domain.errors import ApplianceError
 from appliance.domain.gateway import Api, Refusal
+from appliance.engines import ENGINES
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
+_ADMIN_PATHS: Final = tuple(path for engine in ENGINES.values() for path in engine.admin_paths)
 _GOVERNING: Final = frozenset(
-    {
-        # llama-server; its tools read and write files, its proxy reaches other hosts
-        *("slots", "metrics", "lora-adapters", "lora-adapters-list", "cors-proxy", "tools"),
-        *("stream", "streams"),  # what others generate, by the name of their conversation
-        # vLLM; "inference" tells its configuration and takes tokens past its templates
-        *("inference", "docs", "redoc", "openapi.json"),
-        *("pause", "resume", "is_paused", "abort_requests", "collective_rpc", "server_info"),
-        *("reset_prefix_cache", "reset_mm_cache", "reset_encoder_cache", "reconfigure"),
-        *("scale_elastic_ep", "is_scaling_elastic_ep", "get_world_size", "load"),
-        *("tokenizer_info", "fault_tolerance"),
-        # SGLang
-        *("flush_cache", "freeze_gc", "slow_down", "configure_logging", "set_trace_level"),
-        *("abort_request", "pause_generation", "continue_generation", "get_server_info"),
-        *("set_internal_state", "get_internal_state", "get_load", "loads", "dumper"),
-        *("pd_role_switch", "open_session", "close_session"),
-        *("add_external_corpus", "remove_external_corpus", "list_external_corpora"),
-        # anyone's
-        *("debug", "dev", "admin", "internal"),
-    }
+    {*("debug", "dev", "admin", "internal"), *(path for path in _ADMIN_PATHS if "/" not in path)}
 )
 """First parts of paths, after a version."""
+_GOVERNING_LONGER: Final = tuple(path.split("/") for path in _ADMIN_PATHS if "/" in path)
+_GOVERNING_WRITES: Final = frozenset(
+    path for engine in ENGINES.values() for path in engine.admin_writes
+)
+"""First parts of paths that only reading is open for."""
 
 _GOVERNING_WORDS: Final = re.compile(
     r"weight|lora|profil|sleep|wake_?up|memory_occupation|hicache|expert_distribution"
     r"|kv_cache|kv_event|kv_transfer|transfer_engine"
 )
 """In a first part; nothing that generates is called so."""
-
-_CONTROL_OF_CHATS: Final = ["chat", "completions", "control"]
-"""llama-server: ends the thinking of a running request, also of another client's."""
 
 _APIS: Final = {
     ("chat", "completions"): Api.CHAT,
@@ -131,9 +117,9 @@ def _governs(method: str, parts: list[str]) -> bool:
     if not parts:
         return False
     name = parts[0]
-    if name == "props":
+    if name in _GOVERNING_WRITES:
         return method not in _READS
-    if parts[:3] == _CONTROL_OF_CHATS:
+    if any(parts[: len(longer)] == longer for longer in _GOVERNING_LONGER):
         return True
     return name in _GOVERNING or _GOVERNING_WORDS.search(name) is not None
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from appliance.engines import ENGINES
+
 LINES: Final = 10
 """At most so many lines are shown."""
 LINES_READ: Final = 1000
@@ -18,17 +20,22 @@ _SHOWN_CHARACTERS: Final = 400
 _READ_CHARACTERS: Final = 2000
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_PROCESS: Final = re.compile(r"\(([A-Za-z]\w* (?:rank=\d+ )?pid=\d+)\) ?|\[(rank\d+)\]: ?")
-"""``(EngineCore pid=7)`` of vLLM, ``[rank0]:`` of PyTorch."""
+_PREFIXES: Final = tuple(engine.log_prefixes for engine in ENGINES.values())
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(filter(None, patterns)))
+
+
+_PROCESS: Final = _any_of((*(p.process for p in _PREFIXES), r"\[(rank\d+)\]: ?"))
+"""Those of engines, and ``[rank0]:`` of PyTorch."""
 _LEVEL: Final = re.compile(
     r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):? +"
     r"(?:\d\d-\d\d \d\d:\d\d:\d\d +)?(\[[\w./]+:\d+\])? ?"
 )
 """``ERROR 11-22 07:00:01 [core.py:1229]`` of vLLM, ``INFO:     `` of uvicorn."""
-_STAMP: Final = re.compile(r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^]]{0,40}\] ?|\d+(?:\.\d+){3} ")
-"""``[2026-08-02 10:11:12 TP0]`` of SGLang, ``0.00.123.456`` of llama-server."""
-_LETTER: Final = re.compile(r"([DIWE]) +(?=\S)")
-"""llama-server's level, after its stamp."""
+_STAMP: Final = _any_of(p.stamp for p in _PREFIXES)
+_LETTER: Final = _any_of(p.letter for p in _PREFIXES)
 _GROUP: Final = re.compile(r" *(?:\| ?|\+ |\+-+)")
 """Margin of a traceback within an exception group."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -83,7 +90,7 @@ def _parted(line: str) -> tuple[str, str, str]:
     text = _COLOUR.sub("", line).rstrip()
     speaker = level = ""
     if match := _PROCESS.match(text):
-        speaker, text = match[1] or match[2], text[match.end() :]
+        speaker, text = match[match.lastindex or 0], text[match.end() :]
     if match := _STAMP.match(text):
         text = text[match.end() :]
         if match := _LETTER.match(text):

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from appliance.domain.model_headers import LookAtModel
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
-from appliance.engines import launch
-from appliance.engines.rendering import LaunchContext
+from appliance.engines import ENGINES
+from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.profiles.compilation import Source, compile_applied, unseen
 from appliance.planning.units.commands import UnitSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """Where the paths of a launch lead to."""
+    """Where the paths of an invocation lead to."""
 
     files: tuple[str, ...] = ()
     """Further files that the engine reads."""
@@ -35,7 +35,7 @@ def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str
 def spec_of(
     profile: Profile,
     source: Source,
-    context: LaunchContext,
+    context: InvocationContext,
     *,
     user: str | None = None,
     look: LookAtModel = unseen,
@@ -49,12 +49,14 @@ def spec_of(
         context: The box.
         user: Who runs backends whose profile names nobody; None: each has a user of its own.
         look: Reads the headers of its model.
-        follow: Finds where the paths of a launch lead to.
+        follow: Finds where the paths of an invocation lead to.
     """
-    started = launch(profile, context)
-    owner = profile.user or user or ""
-    applied = replace(compile_applied(profile, source, context, look), user=owner)
-    reached = follow(applied, started.argv[1:], profile.patch.command[:1] if profile.patch else ())
+    invocation = ENGINES[profile.engine].invocation(profile, context)
+    compiled = compile_applied(profile, source, invocation, context.hf_home, look)
+    applied = replace(compiled, user=profile.user or user or "")
+    reached = follow(
+        applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
+    )
     return UnitSpec(
         applied=replace(
             applied,
@@ -62,9 +64,9 @@ def spec_of(
             places=reached.places,
             programs=reached.programs,
         ),
-        argv=started.argv,
-        environment=started.environment,
-        temporary=started.temporary,
+        argv=invocation.argv,
+        environment=invocation.environment,
+        temporary=invocation.temporary,
         order=profile.order,
         patch=profile.patch,
         overrides=profile.unit,

@@ -87,90 +87,46 @@ def argument_problems(profile: Profile, rules: ArgumentRules) -> Iterator[Proble
             yield Problem(where=("extra_args", place), text=reason)
 
 
-_LISTENS: Final = f"variables cannot move the address: {HOST}"
+LISTENS: Final = f"variables cannot move the address: {HOST}"
+SECRET: Final = "unit files are readable by everybody: no secrets in [env]"  # noqa: S105 - a sentence
+REPORTS: Final = "nothing is reported to anybody"
+CONFIGURATION: Final = "a backend reads no configuration that the profile does not show"
 _GPUS: Final = "the GPUs are chosen by the key gpus"
 _SYSTEMD: Final = "it belongs to systemd"
 _LOOPBACK: Final = "workers talk to each other on loopback only"
-_SECRET: Final = "unit files are readable by everybody: no secrets in [env]"  # noqa: S105 - a sentence
 
-_REPORTS: Final = "nothing is reported to anybody"
-_CONFIGURATION: Final = "a backend reads no configuration that the profile does not show"
-_OTHER_PROGRAM: Final = "another program would serve than the one that is watched"
-
-_VARIABLES: Final[Mapping[str, str]] = {
+VARIABLES: Final[Mapping[str, str]] = {
     "CUDA_DEVICE_ORDER": _GPUS,
     "CUDA_VISIBLE_DEVICES": _GPUS,
-    "DO_NOT_TRACK": _REPORTS,
+    "DO_NOT_TRACK": REPORTS,
     "GLOO_SOCKET_IFNAME": _LOOPBACK,
-    "HF_HUB_DISABLE_TELEMETRY": _REPORTS,
+    "HF_HUB_DISABLE_TELEMETRY": REPORTS,
     "HF_HUB_OFFLINE": OFFLINE,
-    "HF_TOKEN": _SECRET,
+    "HF_TOKEN": SECRET,
     "HIP_VISIBLE_DEVICES": _GPUS,
-    "HOST": _LISTENS,
-    "HUGGING_FACE_HUB_TOKEN": _SECRET,
+    "HOST": LISTENS,
+    "HUGGING_FACE_HUB_TOKEN": SECRET,
     "INVOCATION_ID": _SYSTEMD,
-    "LLAMA_API_KEY": _SECRET,
     "MAINPID": _SYSTEMD,
     "MASTER_ADDR": _LOOPBACK,
     "MASTER_PORT": _LOOPBACK,
     "NCCL_SOCKET_IFNAME": _LOOPBACK,
     "NOTIFY_SOCKET": _SYSTEMD,
     "NVIDIA_VISIBLE_DEVICES": _GPUS,
-    "PYTHONINSPECT": _CONFIGURATION,
-    "PYTHONNOUSERSITE": _CONFIGURATION,
-    "PYTHONSAFEPATH": _CONFIGURATION,
-    "PYTHONSTARTUP": _CONFIGURATION,
-    "PYTHONUSERBASE": _CONFIGURATION,
-    "SGLANG_HOST_IP": _LISTENS,
-    "SGLANG_PORT": _LISTENS,
+    "PYTHONINSPECT": CONFIGURATION,
+    "PYTHONNOUSERSITE": CONFIGURATION,
+    "PYTHONSAFEPATH": CONFIGURATION,
+    "PYTHONSTARTUP": CONFIGURATION,
+    "PYTHONUSERBASE": CONFIGURATION,
     "TRANSFORMERS_OFFLINE": OFFLINE,
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "messages could run code",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": LISTENER,
-    "VLLM_API_KEY": _SECRET,
-    "VLLM_CONFIG_ROOT": _CONFIGURATION,
-    "VLLM_DO_NOT_TRACK": _REPORTS,
-    "VLLM_HOST_IP": _LISTENS,
-    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would be taken for one that serves",
-    "VLLM_LOGGING_CONFIG_PATH": _CONFIGURATION,
-    "VLLM_LOOPBACK_IP": _LISTENS,
-    "VLLM_MODEL_REDIRECT_PATH": _CONFIGURATION,
-    "VLLM_NO_USAGE_STATS": _REPORTS,
-    "VLLM_PORT": _LISTENS,
-    "VLLM_RPC_BASE_PATH": _LISTENS,
-    "VLLM_RUST_FRONTEND_PATH": _OTHER_PROGRAM,
-    "VLLM_SERVER_DEV_MODE": ENDPOINTS,
-    "VLLM_TRACE_FUNCTION": PRIVATE,
-    "VLLM_USAGE_STATS_SERVER": _REPORTS,
-    "VLLM_USE_RUST_FRONTEND": _OTHER_PROGRAM,
-    "XDG_CONFIG_HOME": _CONFIGURATION,
+    "XDG_CONFIG_HOME": CONFIGURATION,
 }
-_VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
+"""Variables that are refused whatever the engine; those of one engine are in its module."""
+VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
     "LISTEN_": _SYSTEMD,
-    "LLAMA_ARG_": "it would set an option unseen: use a key or extra_args",
-    "LLAMA_LOG_": PRIVATE,
     "OTEL_": LISTENER,
     "RAY_": OTHER_BOXES,
-    "SGLANG_GRPC_": LISTENER,
-    "UVICORN_": _LISTENS,
-    "VLLM_DEBUG_LOG_": PRIVATE,
-    "VLLM_DP_": SHARDS,
-    "VLLM_EC_SIDE_CHANNEL_": LISTENER,
-    "VLLM_MOONCAKE_": LISTENER,
-    "VLLM_NIXL_": LISTENER,
-    "VLLM_RAY_": OTHER_BOXES,
+    "UVICORN_": LISTENS,
     "WATCHDOG_": _SYSTEMD,
 }
-
-
-def variable_refusal(name: str) -> str | None:
-    """Why the variable `name` may not be set by a profile, as one sentence; None: it may."""
-    families = (why for start, why in _VARIABLE_FAMILIES.items() if name.startswith(start))
-    reason = _VARIABLES.get(name) or next(families, None)
-    return None if reason is None else f'"{name}" is refused: {reason}'
-
-
-def variable_problems(profile: Profile) -> Iterator[Problem]:
-    """Refused variables in the profile's [env]."""
-    for name in profile.env:
-        if reason := variable_refusal(name):
-            yield Problem(where=("env", name), text=reason)
+"""The same by how names begin."""

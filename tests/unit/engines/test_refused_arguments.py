@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
 from appliance.engines import sglang, vllm
-from appliance.engines.refused_arguments import ArgumentRules
+from appliance.engines.shared.refused_arguments import ArgumentRules
 from tests.fakes.profile_texts import MINIMAL
 
 

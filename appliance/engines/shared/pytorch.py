@@ -1,0 +1,99 @@
+"""What vLLM and SGLang share: they run PyTorch, and split a model into shards."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from appliance.domain.model_headers import Safetensors
+from appliance.domain.problems import Problem
+from appliance.domain.spec import Profile
+from appliance.engines.shared.engine import InvocationContext, Task
+
+_SUFFIXES: Final = (
+    ("ForCausalLM", Task.GENERATE),
+    ("ForConditionalGeneration", Task.GENERATE),
+    ("ChatModel", Task.GENERATE),
+    ("LMHeadModel", Task.GENERATE),
+    ("ForTextEncoding", Task.EMBED),
+    ("EmbeddingModel", Task.EMBED),
+    ("ForSequenceClassification", Task.CLASSIFY),
+    ("ForTokenClassification", Task.CLASSIFY),
+    ("ClassificationModel", Task.CLASSIFY),
+    ("ForRewardModeling", Task.CLASSIFY),
+    ("ForRewardModel", Task.CLASSIFY),
+    ("RewardModel", Task.CLASSIFY),
+    ("Model", Task.EMBED),
+)
+"""Endings of an architecture's name, as vLLM reads them (config/model.py, _SUFFIX_TO_DEFAULTS)."""
+
+
+def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
+    """Workers find each other on loopback; kernels compiled once are kept."""
+    directory = f"{context.cache_root}/{profile.name}"
+    return {
+        # Its default is in the home; it appends .cache/flashinfer.
+        "FLASHINFER_WORKSPACE_BASE": directory,
+        # The unit's filter blocks the box's own address: only loopback is left.
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        # Workers are further Pythons: none imports what lies in its working directory.
+        "PYTHONSAFEPATH": "1",
+        # A first start compiles for minutes: the result must outlive a restart.
+        "TMPDIR": temporary_directory(profile, context),
+        "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
+        "TRITON_CACHE_DIR": f"{directory}/triton",
+        "TVM_FFI_CACHE_DIR": f"{directory}/tvm-ffi",
+    }
+
+
+def temporary_directory(profile: Profile, context: InvocationContext) -> str:
+    """Directory for temporary files of engines that run PyTorch.
+
+    PyTorch keeps its compiler's precompiled headers beside them (``torchinductor_USER``, 149 MB
+    for a CPU), whatever its cache directory is: in a private /tmp they would end with each stop.
+    """
+    return f"{context.cache_root}/{profile.name}/tmp"  # noqa: S108 - of this profile
+
+
+def one_kv_type(profile: Profile, engine: str, known: Mapping[str, str]) -> Iterator[Problem]:
+    """Problems of ``kv`` for an engine with one type for keys and values."""
+    if profile.kv is None:
+        return
+    if profile.kv.k != profile.kv.v:
+        text = f"{engine} has one type for keys and values: write kv as one word"
+        yield Problem(where=("kv",), text=text)
+    elif profile.kv.k not in known:
+        text = f'kv "{profile.kv.k}" is unknown to {engine}: use one of {", ".join(known)}'
+        yield Problem(where=("kv",), text=text)
+
+
+def enough_gpus(
+    profile: Profile, table: str, tensor: int | None, pipeline: int | None
+) -> Iterator[Problem]:
+    """The problem of a model split over more GPUs than the profile claims."""
+    if profile.gpus == "all":
+        return
+    workers = shards(tensor, pipeline)
+    if profile.gpus and workers > len(profile.gpus):
+        text = f"the model is split over {workers} GPUs, the profile claims {len(profile.gpus)}"
+        yield Problem(where=(table, "tensor_parallel"), text=text)
+
+
+def shards(tensor: int | None, pipeline: int | None) -> int:
+    """Return how many workers, each with a GPU of its own, hold the model."""
+    return (tensor or 1) * (pipeline or 1)
+
+
+def shard_split(profile: Profile, workers: int) -> tuple[float, ...]:
+    """Return equal weights of the first GPUs, one for each worker; none without GPUs."""
+    return () if profile.gpus == () else (1.0,) * workers
+
+
+def architecture_task(model: Safetensors) -> Task | None:
+    """Return the task that the name of the model's architecture tells; None: it tells none."""
+    architectures = model.config.get("architectures")
+    names = architectures if isinstance(architectures, list) else []
+    for name in names[:1]:
+        for suffix, task in _SUFFIXES:
+            if isinstance(name, str) and name.endswith(suffix):
+                return task
+    return None

@@ -1,0 +1,73 @@
+"""Arguments and variables that several engines have in common."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from appliance.domain.spec import Gpus, Profile
+from appliance.engines.shared.engine import InvocationContext
+
+HF_SCHEME: Final = "hf:"
+LOOPBACK: Final = "127.0.0.1"
+
+
+def words(*parts: str | float | None) -> tuple[str, ...]:
+    """An option and its values; nothing when a value is None."""
+    return () if None in parts else tuple(str(p) for p in parts)
+
+
+def switch(option: str, *, on: bool) -> tuple[str, ...]:
+    """`option` alone, or nothing."""
+    return (option,) if on else ()
+
+
+def compact_json(value: Mapping[str, object]) -> str:
+    """One line, keys in the order given."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def hf_repository(model: str) -> str | None:
+    """``owner/name`` in ``hf:owner/name``; None: `model` is no such reference."""
+    return model.removeprefix(HF_SCHEME) if model.startswith(HF_SCHEME) else None
+
+
+def hf_cache_path(repository: str, hf_home: str) -> str:
+    """Directory of ``owner/name`` or ``owner/name:quant`` in the local cache."""
+    owner_name = repository.partition(":")[0]
+    return f"{hf_home}/hub/models--{owner_name.replace('/', '--')}"
+
+
+def environment(
+    profile: Profile, context: InvocationContext, *ours: Mapping[str, str]
+) -> dict[str, str]:
+    """Variables of a backend: ours for any engine, `ours` of this one, then the profile's."""
+    merged = dict(gpu_variables(profile.gpus))
+    if profile.gpus != ():
+        merged["CUDA_CACHE_PATH"] = f"{context.cache_root}/{profile.name}/nv"
+        # The largest that the driver takes; at its default of 1 GiB it throws kernels away.
+        merged["CUDA_CACHE_MAXSIZE"] = str(4 << 30)
+    for some in (*ours, profile.env):
+        merged |= some
+    return dict(sorted(merged.items()))
+
+
+def gpu_variables(gpus: Gpus) -> Mapping[str, str]:
+    """Indexes that mean the same to CUDA as to NVML, and no GPU outside the claim."""
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if gpus == "all":
+        return order
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    return order | visible if gpus else visible
+
+
+def hf_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
+    """Weights come from the local cache and are never fetched at a start."""
+    return {
+        "DO_NOT_TRACK": "1",
+        "HF_HOME": context.hf_home,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "1",
+        # Code that comes with a model is copied here; HF_HOME itself is read-only.
+        "HF_MODULES_CACHE": f"{context.cache_root}/{profile.name}/hf-modules",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
