@@ -147,11 +147,29 @@ make_release() {
   "$python" -m venv --without-pip "$1"
   "$work/tools/bin/pip" --python "$1/bin/python" install --quiet --quiet --disable-pip-version-check \
     --no-index --no-deps --no-compile --no-warn-script-location "$work/stage/"*.whl
+  write_launcher "$1"
   # Service users cannot write here, so what is not compiled now would be compiled at every start.
   "$1/bin/python" -m compileall -q -j 0 "$1/lib"
   chown -R root:root "$1"
   chmod -R go-w "$1"
   touch "$1/.complete"
+}
+
+# The command, in place of pip's script. It imports neither site nor re (4 ms together) and names the
+# place of the packages itself. Imports make no garbage, and looking for it takes 1.4 ms: the command
+# turns the collector on once it has imported what it needs.
+write_launcher() { # RELEASE
+  local packages
+  packages=$("$1/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  cat >"$1/bin/appliance" <<END
+#!$1/bin/python -IS
+import gc
+gc.disable()
+import sys
+sys.path.append("$packages")
+from appliance.cli.main import run
+run()
+END
 }
 
 # The engine is compiled code: it is there and still may not load.

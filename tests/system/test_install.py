@@ -64,6 +64,15 @@ def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
         assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
 
 
+def test_the_command_imports_what_root_installed(installed: Box) -> None:
+    """Neither a variable of the environment nor a directory changes what the command imports."""
+    installed.write("/root/mine/appliance.py", "raise SystemExit('mine')\n")
+    started = "cd /root/mine && PYTHONPATH=/root/mine PYTHONSTARTUP=/root/mine/appliance.py"
+    assert installed.run(f"{started} appliance version").stdout.startswith("appliance ")
+    launcher = installed.run(f"cat {PREFIX}/current/bin/appliance").stdout
+    assert launcher.splitlines()[0].endswith("/bin/python -IS")
+
+
 def test_bytecode_is_compiled_for_everything(installed: Box) -> None:
     """No module is left to be compiled at start by users who could not store the result."""
     package = f"{PREFIX}/current/lib/python3*/site-packages/appliance"

@@ -127,6 +127,23 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     assert not HEAVY & {module.partition(".")[0] for module in loaded}
 
 
+def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
+    """The garbage collector, which the launcher turns off, is on once the imports are done."""
+    program = (
+        "import gc; gc.disable(); from appliance.cli.main import main; "
+        "main(['version']); print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+    with FakeSupervisor(box.socket, {"status": [RESULT]}):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**box.environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout.splitlines()[-1] == "True True"
+
+
 def test_verbs_are_imported_only_when_run() -> None:
     """Knowing the grammar imports no verb."""
     program = "import sys, appliance.cli.main as m; m.build_parser(); print(*sys.modules)"
