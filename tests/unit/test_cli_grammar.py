@@ -19,7 +19,9 @@ HEAVY = {
     "asyncio",
     "dataclasses",
     "dbus_fast",
+    "gettext",
     "inspect",
+    "locale",
     "pathlib",
     "pydantic",
     "pydantic_settings",
@@ -30,6 +32,7 @@ HEAVY = {
     "tomllib",
     "typer",
 }
+ROOT = Path(__file__).parents[2]
 RESULT = {"event": "result", "exit": 0, "message": "done"}
 STATUS: Mapping[str, object] = {
     "host": "garage",
@@ -142,6 +145,22 @@ def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
             check=True,
         )
     assert done.stdout.splitlines()[-1] == "True True"
+
+
+def test_argparse_alone_goes_without_translations() -> None:
+    """Whoever imports gettext beside the command line gets the real one."""
+    program = (
+        "import sys, appliance.cli.grammar as g; assert 'gettext' not in sys.modules; "
+        "print(g.build_parser().format_usage()); import gettext; print(gettext.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.append({str(ROOT)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("usage: appliance")
+    assert done.stdout.splitlines()[-1].endswith("gettext.py")
 
 
 def test_verbs_are_imported_only_when_run() -> None:

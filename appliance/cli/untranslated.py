@@ -1,0 +1,29 @@
+"""argparse without gettext: looking for translations imports locale too and takes 3 ms.
+
+Python ships none of its messages, and a usage error in two languages would help nobody.
+"""
+
+import importlib
+import sys
+from types import ModuleType
+
+
+def import_argparse() -> None:
+    """Import argparse with texts as they are; anybody else still gets the real gettext."""
+    if "argparse" in sys.modules or "gettext" in sys.modules:
+        return
+    plain = ModuleType("gettext")
+    vars(plain).update(gettext=_text, ngettext=_text_for)
+    sys.modules["gettext"] = plain
+    try:
+        importlib.import_module("argparse")
+    finally:
+        del sys.modules["gettext"]
+
+
+def _text(message: str) -> str:
+    return message
+
+
+def _text_for(one: str, many: str, count: int) -> str:
+    return one if count == 1 else many
