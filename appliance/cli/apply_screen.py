@@ -15,7 +15,7 @@ from appliance.install.apply import (
     run_apply,
 )
 from appliance.planning.units.apply_plan import Action, Step
-from appliance.planning.units.drift import Drift, Kind
+from appliance.planning.units.drift import Drift, DriftKind
 from appliance.protocol.control import Exit
 from appliance.settings import Settings
 
@@ -60,16 +60,16 @@ def exit_status(report: ApplyReport) -> Exit:
     """78 for a wrong profile, 1 for hand edits that are left, else 0."""
     if report.errors:
         return Exit.CONFIG
-    left = any(d.kind is not Kind.SHARED for d in report.plan.drift)
+    left = any(d.kind is not DriftKind.SHARED for d in report.plan.drift)
     return Exit.FAILED if left else Exit.OK
 
 
-_WHAT: Final[Mapping[Kind, str]] = {
-    Kind.EDITED: "was changed by hand",
-    Kind.FOREIGN: "was not written by appliance apply",
-    Kind.DROP_IN: "is a drop-in that no profile knows",
-    Kind.SHARED: "is a drop-in for every backend: it counts beside what is written here",
-    Kind.ODD: "is no regular file (masked, or a link)",
+_WHAT: Final[Mapping[DriftKind, str]] = {
+    DriftKind.EDITED: "was changed by hand",
+    DriftKind.FOREIGN: "was not written by appliance apply",
+    DriftKind.DROP_IN: "is a drop-in that no profile knows",
+    DriftKind.SHARED: "is a drop-in for every backend: it counts beside what is written here",
+    DriftKind.ODD: "is no regular file (masked, or a link)",
 }
 
 
@@ -104,7 +104,7 @@ def _step_lines(step: Step, *, dry_run: bool) -> Iterator[str]:
 
 
 def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
-    if drift.kind is Kind.SHARED:
+    if drift.kind is DriftKind.SHARED:
         yield f"{drift.file} {_WHAT[drift.kind]}"
         return
     yield f"{drift.file} {_WHAT[drift.kind]} and is left as it is:"
@@ -112,7 +112,7 @@ def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
         yield f"  {line}"
     for sentence in refused:
         yield f"  cannot be kept in a profile: {sentence}"
-    if drift.profile is not None and drift.kind is not Kind.ODD and not refused:
+    if drift.profile is not None and drift.kind is not DriftKind.ODD and not refused:
         yield "  to keep the change: sudo appliance apply --adopt-changes"
     yield "  to drop the change: sudo appliance apply --discard"
 

@@ -14,7 +14,7 @@ from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.drift import (
     Adoption,
     Drift,
-    Kind,
+    DriftKind,
     adoption,
     drop_in,
     find_drift,
@@ -51,7 +51,7 @@ def adopt(
     """
     by_profile: dict[str | None, list[Drift]] = {}
     for drift in find_drift(installed.files, installed.last_written).values():
-        if drift.kind is Kind.SHARED:
+        if drift.kind is DriftKind.SHARED:
             continue
         by_profile.setdefault(drift.profile, []).append(drift)
     known = {s.applied.name: s for s in specs}
@@ -61,7 +61,7 @@ def adopt(
     refused: dict[str, tuple[str, ...]] = {}
     for name, drifts in by_profile.items():
         files = [d.file for d in drifts]
-        if name is None or name not in known or any(d.kind is Kind.ODD for d in drifts):
+        if name is None or name not in known or any(d.kind is DriftKind.ODD for d in drifts):
             refused |= dict.fromkeys(files, ("there is no valid profile for it",))
             continue
         found = _adoption(known[name], drifts, installed, layout)
@@ -110,7 +110,7 @@ def _adoption(
     base = installed.last_written.get(unit) or render([spec], [], layout)[unit]
     edited = installed.files.get(unit) or base
     for drift in sorted(drifts, key=lambda d: d.file):
-        if drift.kind is Kind.DROP_IN:
+        if drift.kind is DriftKind.DROP_IN:
             edited = drop_in(edited, installed.files[drift.file] or "")
     return adoption(base, edited)
 

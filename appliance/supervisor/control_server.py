@@ -44,7 +44,7 @@ from appliance.protocol.control import MAX_REQUEST_BYTES, PROTOCOL_MAX, PROTOCOL
 from appliance.protocol.unix_server import Bounds, peer_of, serve_unix, until_left
 from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.ownership import (
-    Request,
+    OperationRequest,
     Running,
     Supervisor,
 )
@@ -216,7 +216,7 @@ class ControlServer:
     async def _operate(
         self, kind: Kind, args: Message, peer: str, offer: Offer, *, uid: int
     ) -> AsyncIterator[Message]:
-        request = Request(
+        request = OperationRequest(
             kind=kind,
             names=(_name(args),) if kind is Kind.SWITCH else _names(args),
             command=_command(args) if kind is Kind.RUN else "",
@@ -264,7 +264,7 @@ class ControlServer:
         async for message in _story(running):
             yield message if message["event"] != "result" else _cancelled(message)
 
-    async def _rehearsed(self, request: Request) -> Message:
+    async def _rehearsed(self, request: OperationRequest) -> Message:
         operation, found = await self._supervisor.rehearse(request)
         refused = any(f.level is Level.REFUSE for f in found)
         return {

@@ -35,7 +35,7 @@ from appliance.planning.switch.actions import (
     Stop,
     StopRun,
     Wait,
-    WarmUp,
+    WarmUpModel,
 )
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.next_action import next_action, reverse_operation
@@ -191,7 +191,7 @@ class Transaction:
                 await self._drain(names)
             case Stop() | Start() | StartRun() | StopRun():
                 await self._queue(action)
-            case WarmUp(name):
+            case WarmUpModel(name):
                 await self._warm_up(name)
             case Commit():
                 await self._commit(observed)

@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What somebody asks for."""
+class OperationRequest:
+    """Request for an operation, checked by whoever took it."""
 
     kind: Kind
     names: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class Supervisor:
         """
         await self._resumed.wait()
 
-    async def submit(self, request: Request) -> Running:
+    async def submit(self, request: OperationRequest) -> Running:
         """Begin an operation, or join the running one when it wants the same.
 
         Raises:
@@ -204,7 +204,7 @@ class Supervisor:
             token="" if caller is None else caller.token,
         )
 
-    async def rehearse(self, request: Request) -> tuple[Operation, Sequence[Finding]]:
+    async def rehearse(self, request: OperationRequest) -> tuple[Operation, Sequence[Finding]]:
         """What `submit` would do and what speaks against it. Changes nothing.
 
         Raises:
@@ -318,7 +318,7 @@ class Supervisor:
         self._damage = damage
         return catalogue
 
-    def _join(self, request: Request, running: Transaction) -> Running:
+    def _join(self, request: OperationRequest, running: Transaction) -> Running:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
@@ -331,7 +331,7 @@ class Supervisor:
             transaction=running, accepted=_accepted(operation, joined=True, usual_ms=None)
         )
 
-    def _operation(self, request: Request, observed: Observed) -> Operation:
+    def _operation(self, request: OperationRequest, observed: Observed) -> Operation:
         goal = goal_of(
             request.kind,
             request.names,
@@ -423,7 +423,7 @@ class Supervisor:
         names = await self._reconciler.reconcile(observed, self._catalogue)
         if names:
             with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
-                await self.submit(Request(kind=Kind.REPAIR, names=names))
+                await self.submit(OperationRequest(kind=Kind.REPAIR, names=names))
 
     def _look_at(self, observed: Observed) -> None:
         """Tell the gateway how things are, the journal and systemd what is new."""

@@ -38,7 +38,7 @@ from appliance.planning.switch.actions import (
     Stop,
     StopRun,
     Wait,
-    WarmUp,
+    WarmUpModel,
 )
 from appliance.planning.switch.goals import Writes, goal_of, in_the_way_of, writes_of
 from appliance.planning.switch.next_action import next_action, reverse_operation
@@ -198,7 +198,7 @@ class Hands:
                 self.steps = replace(self.steps, drained=True)
             case Stop() | Start() | StartRun() | StopRun():
                 self._queue(operation, action)
-            case WarmUp(name):
+            case WarmUpModel(name):
                 self._warm_up(name)
             case Commit():
                 self._commit(operation)

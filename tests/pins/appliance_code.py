@@ -34,7 +34,7 @@ from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings
 from appliance.supervisor.control_server import ControlServer
-from appliance.supervisor.ownership import Request, Running, Supervisor
+from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.outside import FakeOutside
@@ -65,11 +65,11 @@ __all__ = [
     "ObservedPeak",
     "ObservedUnit",
     "Operation",
+    "OperationRequest",
     "Outcome",
     "Output",
     "Phase",
     "Quality",
-    "Request",
     "Supervised",
     "Supervisor",
     "add_key",

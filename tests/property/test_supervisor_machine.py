@@ -14,7 +14,7 @@ from appliance.domain.claims import claim_on
 from appliance.domain.errors import BusyError
 from appliance.domain.operations import FOREVER, Kind
 from appliance.planning.switch.goals import in_the_way, in_the_way_of
-from appliance.supervisor.ownership import Request, Supervisor
+from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
@@ -72,7 +72,9 @@ class Box(RuleBasedStateMachine):
         async def submit() -> None:
             assert self.supervisor is not None
             try:
-                await self.supervisor.submit(Request(kind=kind, names=(name,), rollback=rollback))
+                await self.supervisor.submit(
+                    OperationRequest(kind=kind, names=(name,), rollback=rollback)
+                )
             except BusyError:
                 return
 
@@ -92,7 +94,7 @@ class Box(RuleBasedStateMachine):
             command = self.outside.systemd.command
             try:
                 await self.supervisor.submit(
-                    Request(kind=Kind.RUN, command="python3", claim=claim_on(gpus))
+                    OperationRequest(kind=Kind.RUN, command="python3", claim=claim_on(gpus))
                 )
             except BusyError:
                 return
@@ -117,7 +119,7 @@ class Box(RuleBasedStateMachine):
             assert self.supervisor is not None
             end = until if isinstance(until, str) else self.outside.systemd.now_s + until
             try:
-                await self.supervisor.submit(Request(kind=Kind.HOLD, hold_until=end))
+                await self.supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until=end))
             except BusyError:
                 return
 

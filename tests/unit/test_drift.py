@@ -8,7 +8,7 @@ from appliance.domain.spec import Override
 from appliance.planning.units.backend_unit import render
 from appliance.planning.units.drift import (
     Adoption,
-    Kind,
+    DriftKind,
     adoption,
     diff,
     drop_in,
@@ -29,22 +29,22 @@ RULE = polkit_rule(["a"], source="/p", version="1")
     [
         (UNIT, TEXT, None),
         (UNIT, TEXT.replace("252", "257"), None),
-        (UNIT, TEXT + "# mine\n", Kind.EDITED),
-        (UNIT, TEXT.replace("RestartSec=5s", "RestartSec=1s"), Kind.EDITED),
-        (UNIT, "[Service]\nExecStart=/bin/true\n", Kind.FOREIGN),
-        (UNIT, "", Kind.FOREIGN),
-        (UNIT, None, Kind.ODD),
-        (f"{UNIT}.d/x.conf", "[Service]\nNice=1\n", Kind.DROP_IN),
-        (f"{UNIT}.d/x.conf", None, Kind.ODD),
-        ("appliance-backend-.service.d/x.conf", "[Service]\nNice=1\n", Kind.SHARED),
-        ("appliance-backend-.service.d/x.conf", None, Kind.SHARED),
+        (UNIT, TEXT + "# mine\n", DriftKind.EDITED),
+        (UNIT, TEXT.replace("RestartSec=5s", "RestartSec=1s"), DriftKind.EDITED),
+        (UNIT, "[Service]\nExecStart=/bin/true\n", DriftKind.FOREIGN),
+        (UNIT, "", DriftKind.FOREIGN),
+        (UNIT, None, DriftKind.ODD),
+        (f"{UNIT}.d/x.conf", "[Service]\nNice=1\n", DriftKind.DROP_IN),
+        (f"{UNIT}.d/x.conf", None, DriftKind.ODD),
+        ("appliance-backend-.service.d/x.conf", "[Service]\nNice=1\n", DriftKind.SHARED),
+        ("appliance-backend-.service.d/x.conf", None, DriftKind.SHARED),
         (RULE_FILE, RULE, None),
-        (RULE_FILE, RULE.replace(', "ref"', ""), Kind.EDITED),
-        (RULE_FILE, "// mine\n", Kind.FOREIGN),
+        (RULE_FILE, RULE.replace(', "ref"', ""), DriftKind.EDITED),
+        (RULE_FILE, "// mine\n", DriftKind.FOREIGN),
     ],
 )
 def test_what_apply_did_not_write_is_noticed(
-    file: str, text: str | None, kind: Kind | None
+    file: str, text: str | None, kind: DriftKind | None
 ) -> None:
     """A file is as apply wrote it or it is drift of one kind."""
     found = find_drift({file: text}, {})

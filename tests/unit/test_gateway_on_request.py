@@ -19,7 +19,7 @@ from appliance.gateway.supervisor_client import ask_for_switch
 from appliance.gateway.switch_requester import Wanting
 from appliance.planning.routing.switch_scheduler import Turns
 from appliance.supervisor.control_server import ControlServer, to_gateway
-from appliance.supervisor.ownership import Request, Supervisor
+from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.unit.gateway_states import routed
@@ -132,7 +132,7 @@ async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_
     """People hold the box: clients are told at once."""
     outside = FakeOutside(PROFILES, "aeon")
     async with willing(engines, outside, tmp_path) as (box, supervisor):
-        await supervisor.submit(Request(kind=Kind.HOLD, hold_until="forever"))
+        await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until="forever"))
         async with asyncio.timeout(5):
             while outside.store.ended == [] or box.table.state.held:
                 await asyncio.sleep(0.001)

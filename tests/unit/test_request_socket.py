@@ -20,7 +20,7 @@ from appliance.domain.profile import Handling
 from appliance.gateway.supervisor_client import Busy, Done, Failed, ask_for_switch
 from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
 from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, to_gateway
-from appliance.supervisor.ownership import Request, Supervisor
+from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 
@@ -150,7 +150,7 @@ async def test_another_user_is_refused(tmp_path: Path) -> None:
 async def test_a_hold_is_not_ended_through_this_socket(tmp_path: Path) -> None:
     """People's hold stays, whatever the gateway makes of it; a person may end it."""
     async with supervised(tmp_path) as box:
-        held = await box.supervisor.submit(Request(kind=Kind.HOLD, hold_until="forever"))
+        held = await box.supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until="forever"))
         async for _ in held.transaction.feed.follow():
             pass
         assert await ask_for_switch(box.request, "genesis", "gateway") == Busy()

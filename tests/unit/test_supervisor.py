@@ -14,7 +14,7 @@ from appliance.domain.profile import Mark
 from appliance.planning.admission.preflight import Presence, ProfileFacts, refusal
 from appliance.planning.switch.goals import Writes, goal_of
 from appliance.supervisor.ownership import (
-    Request,
+    OperationRequest,
     Supervisor,
 )
 from tests.fakes.outside import FakeOutside
@@ -60,12 +60,12 @@ async def test_same_target_joins_and_another_is_busy() -> None:
     """Two operators: the same switch is one operation, another one is told what runs."""
     outside = FakeOutside(BOX, "aeon")
     async with supervising(outside) as supervisor:
-        first = await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
-        second = await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        first = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        second = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         assert second.accepted.joined
         assert second.transaction is first.transaction
         with pytest.raises(BusyError, match=r"switch genesis is running \(preflight, 0 s\)"):
-            await supervisor.submit(Request(kind=Kind.SWITCH, names=("aeon",)))
+            await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("aeon",)))
         await until(outside, "genesis")
 
 
@@ -74,7 +74,7 @@ async def test_unknown_profile_is_an_error() -> None:
     outside = FakeOutside(BOX)
     async with supervising(outside) as supervisor:
         with pytest.raises(UnknownProfileError, match='no profile "genisis"'):
-            await supervisor.submit(Request(kind=Kind.SWITCH, names=("genisis",)))
+            await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genisis",)))
     assert outside.store.rows == {}
 
 
@@ -84,7 +84,7 @@ async def test_profile_applied_a_moment_ago_is_known() -> None:
     profiles = FakeProfiles({})
     async with supervising(outside, profiles) as supervisor:
         profiles.applied = BOX
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         await until(outside, "genesis")
 
 
@@ -172,7 +172,9 @@ async def test_a_switch_without_roll_back_is_not_undone_by_a_repair() -> None:
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].refusal = "held by ana"
     async with supervising(outside) as supervisor:
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",), rollback=False))
+        await supervisor.submit(
+            OperationRequest(kind=Kind.SWITCH, names=("genesis",), rollback=False)
+        )
         await until(outside)
         await turns()
         assert outside.systemd.observed(BOX).serving() == ()
@@ -184,7 +186,7 @@ async def test_timed_hold_ends_by_itself() -> None:
     outside.serve("aeon")
     async with supervising(outside) as supervisor:
         until_s = outside.systemd.now_s + 7200
-        await supervisor.submit(Request(kind=Kind.HOLD, hold_until=until_s))
+        await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until=until_s))
         await until(outside)
         await until(outside, "aeon", turns=20_000)
         assert outside.systemd.now_s >= until_s
@@ -308,7 +310,7 @@ async def test_killed_supervisor_goes_on() -> None:
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].load_s = 50.0
     async with supervising(outside) as supervisor:
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
             await asyncio.sleep(0)
     assert outside.store.ended == []
@@ -325,10 +327,12 @@ async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].load_s = 50.0
     async with supervising(outside) as supervisor:
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
     outside.store.readable.clear()
     async with supervising(outside) as supervisor:
-        second = asyncio.create_task(supervisor.submit(Request(kind=Kind.STOP, names=("aeon",))))
+        second = asyncio.create_task(
+            supervisor.submit(OperationRequest(kind=Kind.STOP, names=("aeon",)))
+        )
         await turns()
         outside.store.readable.set()
         with pytest.raises(BusyError, match="switch genesis is running"):
@@ -352,12 +356,12 @@ async def test_a_command_is_never_joined() -> None:
     """Two equal commands are two: the second one is told what runs; so is everything else."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
-    request = Request(kind=Kind.RUN, command="sh", claim=claim_on("all"))
+    request = OperationRequest(kind=Kind.RUN, command="sh", claim=claim_on("all"))
     async with supervising(outside) as supervisor:
         first = await supervisor.submit(request)
         assert (first.accepted.target, first.accepted.evicts) == (("sh",), ("aeon",))
         assert first.accepted.usual_ms is None
-        for other in (request, Request(kind=Kind.SWITCH, names=("genesis",))):
+        for other in (request, OperationRequest(kind=Kind.SWITCH, names=("genesis",))):
             with pytest.raises(BusyError, match=r"run sh is running \("):
                 await supervisor.submit(other)
         while outside.store.ended == []:
@@ -389,7 +393,7 @@ async def test_the_gateway_is_told_what_serves() -> None:
         await turns()
         assert outside.gateway.state.standing("aeon") is Standing.SERVING
         assert outside.gateway.state.held == frozenset()
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         await until(outside, "genesis")
         await turns()
         supervisor.reload()
@@ -408,7 +412,7 @@ async def test_requests_never_meet_a_model_that_is_not_committed() -> None:
     outside.serve("aeon")
     async with supervising(outside) as supervisor:
         await turns()
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         await until(outside, "genesis")
         await turns()
     for state in outside.gateway.states:
@@ -422,7 +426,7 @@ async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].load_s = 50.0
     async with supervising(outside) as supervisor:
-        await supervisor.submit(Request(kind=Kind.SWITCH, names=("genesis",)))
+        await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
             await asyncio.sleep(0)
     outside.gateway.states.clear()
@@ -439,7 +443,7 @@ async def test_a_rehearsal_tells_of_a_full_disk() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     async with supervising(outside) as supervisor:
-        request = Request(kind=Kind.SWITCH, names=("genesis",))
+        request = OperationRequest(kind=Kind.SWITCH, names=("genesis",))
         _operation, found = await supervisor.rehearse(request)
         assert (refusal(found), outside.commitment.reserved) == ("", Writes())
         outside.commitment.full = True
@@ -450,6 +454,6 @@ async def test_a_rehearsal_tells_of_a_full_disk() -> None:
         while running.transaction.operation.phase is not Phase.LOAD:
             await asyncio.sleep(0)
         reserved = outside.commitment.reserved
-        await supervisor.rehearse(Request(kind=Kind.HOLD, hold_until=FOREVER))
+        await supervisor.rehearse(OperationRequest(kind=Kind.HOLD, hold_until=FOREVER))
         assert outside.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
         await until(outside, "genesis")

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from appliance.adapters.sqlite.database import open_database, put_row, set_odd_aside
 from appliance.adapters.sqlite.operation_rows import (
     to_finished,
     to_finished_row,
@@ -26,7 +27,6 @@ from appliance.adapters.sqlite.operation_rows import (
     to_row,
 )
 from appliance.adapters.sqlite.operation_spool import OperationSpool
-from appliance.adapters.sqlite.schema import open_database, put_row, set_odd_aside
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome
 from appliance.domain.profile import Mark

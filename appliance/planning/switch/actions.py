@@ -69,7 +69,7 @@ class StopRun:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmUp:
+class WarmUpModel:
     """Ask for one real completion."""
 
     name: str
@@ -123,7 +123,7 @@ Action = (
     | Start
     | StartRun
     | StopRun
-    | WarmUp
+    | WarmUpModel
     | Commit
     | Wait
     | BeginRollback

@@ -32,7 +32,7 @@ from appliance.planning.switch.actions import (
     Steps,
     Stop,
     Wait,
-    WarmUp,
+    WarmUpModel,
 )
 from appliance.planning.switch.goals import in_the_way, in_the_way_of
 from appliance.planning.switch.run_command import end_command, has_begun, is_forward, run_command
@@ -121,7 +121,7 @@ def _come_up(operation: Operation, steps: Steps, observed: Observed) -> Action |
     unproved = (n for n in _to_start(operation) if n not in steps.warm)
     for name in unproved:
         if not (operation.rolling_back and name in operation.goal.kept):
-            return WarmUp(name)
+            return WarmUpModel(name)
     return None
 
 

@@ -30,7 +30,7 @@ from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
 from appliance.planning.units.commands import Layout, UnitSpec
-from appliance.planning.units.drift import Drift, Kind, comment_of, find_drift
+from appliance.planning.units.drift import Drift, DriftKind, comment_of, find_drift
 from appliance.planning.units.gateway_drop_ins import (
     GATEWAY_FILES,
     SERVICE_DROP_IN,
@@ -146,7 +146,7 @@ def plan_apply(
         ProfileError: a profile cannot be rendered.
     """
     drift = find_drift(installed.files, installed.last_written)
-    left = {f: d for f, d in drift.items() if f not in settled or d.kind is Kind.SHARED}
+    left = {f: d for f, d in drift.items() if f not in settled or d.kind is DriftKind.SHARED}
     wanted = {s.applied.name for s in specs}
     gone = _irremovable(installed, left) - wanted
     stand_ins = _stand_ins(installed, left, stay=broken | gone)

@@ -27,7 +27,7 @@ from appliance.planning.units.text import Section, seal_holds, sealed_body, sect
 DROP_IN_SUFFIX: Final = ".d"
 
 
-class Kind(StrEnum):
+class DriftKind(StrEnum):
     """How a file differs from what apply wrote."""
 
     EDITED = "edited"
@@ -42,7 +42,7 @@ class Drift:
     """One file that a person changed."""
 
     file: str
-    kind: Kind
+    kind: DriftKind
     profile: str | None
     """The profile it belongs to; None: the polkit rule, or no valid name."""
     diff: str
@@ -91,17 +91,17 @@ def find_drift(
     }
 
 
-def _kind(file: str, text: str | None) -> Kind | None:
+def _kind(file: str, text: str | None) -> DriftKind | None:
     if file.startswith(f"{unit_of('')}{DROP_IN_SUFFIX}/"):
-        return Kind.SHARED
+        return DriftKind.SHARED
     if text is None:
-        return Kind.ODD
+        return DriftKind.ODD
     if "/" in file and file not in GATEWAY_FILES:
-        return Kind.DROP_IN
+        return DriftKind.DROP_IN
     comment = comment_of(file)
     if seal_holds(text, comment):
         return None
-    return Kind.EDITED if sealed_body(text, comment) is not None else Kind.FOREIGN
+    return DriftKind.EDITED if sealed_body(text, comment) is not None else DriftKind.FOREIGN
 
 
 def diff(before: str, after: str, file: str) -> str:

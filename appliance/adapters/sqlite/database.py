@@ -1,4 +1,4 @@
-"""Schema of the database: opened at its present version, migrated forward, never backward."""
+"""Database of operations and marks: opened at its present version, migrated forward, never backward."""
 
 import contextlib
 import logging
