@@ -1,56 +1,36 @@
-"""What the gate last said about each profile (`appliance.launch.gate_verdict` writes it)."""
+"""Reader of the gate's verdicts (`appliance.protocol.gate_verdict`)."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain.names import is_profile_name
-
-_ADMITTED: Final = "admitted"
-_MOST_BYTES: Final = 64 << 10
+from appliance.protocol.gate_verdict import MAX_BYTES, SUFFIX, GateVerdict, decoded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateWord:
-    """One verdict on one start."""
-
-    admitted: bool
-    """False: it was refused, or memory was late."""
-    reason: str
-    """For people: who is in the way; or, of an admission, ``12.1 → 0.4 GiB in 2.3 s``."""
-
-
-def read_gate_words(directory: Path) -> Mapping[str, GateWord]:
-    """The last words in `directory`, by profile; a start that was admitted at once left none."""
+def read_verdicts(directory: Path) -> Iterator[tuple[str, GateVerdict]]:
+    """Yield profiles with the gate's last verdict on them, damaged files left out."""
     try:
-        files = sorted(directory.glob("*.json"))
+        files = sorted(directory.glob(f"*{SUFFIX}"))
     except OSError:
-        return {}
-    words = {file.stem: _word(file) for file in files if is_profile_name(file.stem)}
-    return {name: word for name, word in words.items() if word is not None}
+        return
+    for file in files:
+        if is_profile_name(file.stem) and (verdict := _read(file)) is not None:
+            yield file.stem, verdict
 
 
 def refusals_in(directory: Path) -> Mapping[str, str]:
-    """Why the gate last refused a start, by profile; admitted ones are absent."""
-    words = read_gate_words(directory)
-    return {name: word.reason for name, word in words.items() if not word.admitted}
+    """Return why the gate last refused a start, by profile; admitted ones are absent."""
+    return {name: v.reason for name, v in read_verdicts(directory) if not v.admitted}
 
 
 def admissions_in(directory: Path) -> Mapping[str, str]:
-    """What the gate waited for before it last admitted a start, by profile."""
-    words = read_gate_words(directory)
-    return {name: word.reason for name, word in words.items() if word.admitted}
+    """Return what the gate waited for before it last admitted a start, by profile."""
+    return {name: v.reason for name, v in read_verdicts(directory) if v.admitted}
 
 
-def _word(file: Path) -> GateWord | None:
-    """None: the gate has replaced or removed it meanwhile."""
+def _read(file: Path) -> GateVerdict | None:
     try:
-        document = json.loads(read_small_file(file, _MOST_BYTES))
-        reason = document["reason"]
-        admitted = document.get("verdict") == _ADMITTED
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return decoded(read_small_file(file, MAX_BYTES))
+    except OSError:  # the gate has replaced or removed it meanwhile
         return None
-    return GateWord(admitted=admitted, reason=reason) if isinstance(reason, str) else None

@@ -20,8 +20,7 @@ import time
 
 from appliance.domain.paths import LEASE_DIR
 from appliance.launch import leases
-from appliance.launch.journal import ERROR, say
-from appliance.launch.options import EX_USAGE, Options, UsageError
+from appliance.launch.program import ERROR, EX_USAGE, Options, UsageError, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,11 +20,10 @@ import os
 import sys
 import time
 
+from appliance.adapters.files.regular import UntrustedFileError, read_untrusted_text
 from appliance.domain.names import HOLD_UNIT, is_profile_name, unit_of
 from appliance.domain.paths import STATE_DIR, UNIT_DIR
-from appliance.launch.journal import ERROR, INFO, WARNING, say
-from appliance.launch.options import EX_USAGE, Options, UsageError
-from appliance.launch.regular_files import Unreadable, read_text
+from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ _SHOWN_CHARACTERS = 60
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a small text file, stripped, without empty ones. Raises `Unreadable`."""
-    text = read_text(path, _MAX_BYTES) or ""
+    """The lines of a small text file, stripped, without empty ones. Raises `UntrustedFileError`."""
+    text = read_untrusted_text(path, _MAX_BYTES) or ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
@@ -46,7 +45,7 @@ def is_held(directory: str, *, now_unix_s: float) -> bool:
     """Whether the hold file asks for nothing to start."""
     try:
         lines = read_lines(f"{directory}/hold")
-    except Unreadable as error:
+    except UntrustedFileError as error:
         say(WARNING, f"holding, though the hold file is damaged: {error}")
         return True
     if not lines:
@@ -63,7 +62,7 @@ def committed_units(directory: str, unit_directory: str) -> list[str]:
     """Units of the committed names that are valid and installed, in the file's order."""
     try:
         lines = read_lines(f"{directory}/active")
-    except Unreadable as error:
+    except UntrustedFileError as error:
         say(ERROR, f"nothing is started, the committed names are damaged: {error}")
         return []
     units: list[str] = []

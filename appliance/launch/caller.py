@@ -12,7 +12,7 @@ import resource
 import socket
 import struct
 
-from appliance.adapters.kernel.processes import PROC, read
+from appliance.adapters.kernel.text_files import PROC, read
 from appliance.domain.names import is_service
 
 _SO_PEERGROUPS = 59

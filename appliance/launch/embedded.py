@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from appliance.launch.journal import ERROR, INFO, say
+from appliance.launch.program import ERROR, INFO, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from appliance.adapters.kernel.processes import PROC, members, read_all
+from appliance.adapters.kernel.processes import members
+from appliance.adapters.kernel.text_files import PROC, read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

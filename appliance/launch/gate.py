@@ -13,16 +13,22 @@ arguments. Exit statuses, as systemd.service(5) reads them:
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 
+from appliance.adapters.files.regular import (
+    UntrustedFileError,
+    read_untrusted_text,
+    replace_volatile,
+)
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.paths import GATE_DIR, LEASE_DIR
-from appliance.launch import gate_verdict, leases, obstacles
-from appliance.launch.journal import ERROR, WARNING, say
-from appliance.launch.options import EX_USAGE, Options, UsageError
-from appliance.launch.regular_files import Unreadable, read_text
+from appliance.launch import leases, obstacles
+from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
 from appliance.launch.release import Release
 from appliance.planning.memory import arguments, peak
+from appliance.protocol import gate_verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +61,9 @@ _MAX_STATUS_CHARACTERS = 1000
 _EXTENSION_S = 15.0
 """systemd's start time-out is kept this far ahead while we wait. Should we hang, it ends us."""
 _SYSTEMCTL_TIMEOUT_S = 5.0
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+"""The supervisor reads verdicts, whatever the umask."""
 
 
 class Gate:
@@ -96,11 +105,11 @@ class Gate:
         return all(lease.is_free() for lease in self._leases)
 
     def _admit(self) -> int:
-        """Leave word of a wait for memory; otherwise nothing, and no old word either."""
-        gate_verdict.clear(self._gate_dir, self._name)
-        reason, first = self._release.word(), self._release.first_held
+        """Replace the last verdict where there was a wait for memory, else remove it."""
+        self._remove_verdict()
+        reason, first = self._release.change_text(), self._release.first_held
         if first is not None:
-            self._leave(
+            self._write_verdict(
                 gate_verdict.ADMITTED,
                 reason,
                 from_bytes=first,
@@ -123,7 +132,7 @@ class Gate:
         verdict = gate_verdict.REFUSED if obstacle.rival else gate_verdict.LATE
         reason = f"{obstacle.explain()}{waited}"
         self._reset_failed()
-        self._leave(verdict, reason)
+        self._write_verdict(verdict, reason)
         from appliance.protocol.sd_notify import notify  # noqa: PLC0415
 
         notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
@@ -135,16 +144,28 @@ class Gate:
         import traceback  # noqa: PLC0415
 
         say(ERROR, "".join(traceback.format_exception(error)))
-        self._leave(gate_verdict.REFUSED, f"the gate itself failed: {error!r}")
+        self._write_verdict(gate_verdict.REFUSED, f"the gate itself failed: {error!r}")
         return REFUSED
 
-    def _leave(self, verdict: str, reason: str, **figures: float) -> None:
+    def _write_verdict(self, verdict: str, reason: str, **figures: float) -> None:
+        directory = self._gate_dir
+        invocation_id = os.environ.get("INVOCATION_ID", "")
+        text = gate_verdict.encoded(
+            verdict, reason, unix_s=time.time(), invocation_id=invocation_id, figures=figures
+        )
+        file, new = gate_verdict.file_of(directory, self._name), f"{directory}/.{self._name}.new"
         try:
-            gate_verdict.write(
-                self._gate_dir, self._name, verdict=verdict, reason=reason, **figures
-            )
+            os.makedirs(directory, mode=_DIRECTORY_MODE, exist_ok=True)
+            replace_volatile(file, new, text, mode=_FILE_MODE)
         except OSError as error:
-            say(WARNING, f"cannot leave word in {self._gate_dir}: {error.strerror}")
+            say(WARNING, f"cannot write the verdict {file}: {error.strerror}")
+
+    def _remove_verdict(self) -> None:
+        """Never raises: an old sentence must not stop a model."""
+        try:
+            os.unlink(gate_verdict.file_of(self._gate_dir, self._name))
+        except OSError:
+            return
 
     def _reset_failed(self) -> None:
         """Take this start off the start limit: being refused is no crash."""
@@ -182,8 +203,8 @@ def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
 def _peak(path: str, fingerprint: str) -> peak.ObservedPeak | None:
     """Return what was seen of the configuration `fingerprint`; None: nothing to be believed."""
     try:
-        found = peak.decoded(read_text(path, peak.MOST_FILE_BYTES) or "")
-    except Unreadable:
+        found = peak.decoded(read_untrusted_text(path, peak.MOST_FILE_BYTES) or "")
+    except UntrustedFileError:
         return None
     return None if found is None else found.of(fingerprint)
 

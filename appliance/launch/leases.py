@@ -16,7 +16,7 @@ import os
 import time
 
 from appliance.domain.names import BACKEND_GROUP, is_lease_name
-from appliance.launch.options import UsageError
+from appliance.launch.program import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

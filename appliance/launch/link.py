@@ -10,7 +10,7 @@ import socket
 import time
 
 from appliance.launch.caller import Caller
-from appliance.launch.journal import WARNING, say
+from appliance.launch.program import WARNING, say
 from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False

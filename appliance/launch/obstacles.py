@@ -5,8 +5,6 @@ The GPUs have a module of their own, `appliance.launch.watch`.
 
 from __future__ import annotations
 
-from functools import partial
-
 from appliance.adapters.kernel.processes import (
     Holder,
     command_words,
@@ -15,10 +13,10 @@ from appliance.adapters.kernel.processes import (
     holders_of_file,
     largest,
     processes_of,
-    read,
     resident_bytes,
     unit_of_group,
 )
+from appliance.adapters.kernel.text_files import meminfo
 from appliance.domain.names import unit_of
 from appliance.launch.shortfall_text import sentence_of
 from appliance.planning.memory import fit
@@ -97,16 +95,20 @@ def held_lease(leases: Sequence[Lease], amounts: Amounts) -> Obstacle | None:
             free = lease.is_free()
         except OSError as error:  # a full or read-only /run may be better later
             text = f"{lease.name}: {error.strerror}: {lease.path}"
-            return Obstacle(text, kind=_LEASE, explain=partial(str, text))
+            return Obstacle(text, kind=_LEASE, explain=text.__str__)
         if not free:
-            return Obstacle(
-                f"waiting for {lease.name}: another process holds it",
-                kind=_LEASE,
-                explain=partial(lease_sentence, lease, amounts),
-                patience_s=LEASE_GRACE_S,
-                rival=True,
-            )
+            return _held(lease, amounts)
     return None
+
+
+def _held(lease: Lease, amounts: Amounts) -> Obstacle:
+    return Obstacle(
+        f"waiting for {lease.name}: another process holds it",
+        kind=_LEASE,
+        explain=lambda: lease_sentence(lease, amounts),
+        patience_s=LEASE_GRACE_S,
+        rival=True,
+    )
 
 
 def lease_sentence(lease: Lease, amounts: Amounts = dict) -> str:
@@ -140,13 +142,17 @@ def left_over(groups: Iterable[tuple[str, str]], amounts: Amounts, *, own: str) 
     for unit, group in groups:
         pids = [pid for pid in processes_of(group) if not _is_gate(pid)]
         if pids:
-            return Obstacle(
-                f"waiting for {unit}: {_count(pids)} of it still there",
-                kind=_LEFT_OVER,
-                explain=partial(_left_over_sentence, unit, pids, amounts),
-                rival=unit != own,
-            )
+            return _left_over(unit, pids, amounts, rival=unit != own)
     return None
+
+
+def _left_over(unit: str, pids: Sequence[int], amounts: Amounts, *, rival: bool) -> Obstacle:
+    return Obstacle(
+        f"waiting for {unit}: {_count(pids)} of it still there",
+        kind=_LEFT_OVER,
+        explain=lambda: _left_over_sentence(unit, pids, amounts),
+        rival=rival,
+    )
 
 
 def _is_gate(pid: int) -> bool:
@@ -167,7 +173,7 @@ def _count(pids: Sequence[int]) -> str:
 
 
 class Host:
-    """Main memory: MemTotal and MemAvailable of proc(5)."""
+    """Main memory at one instant."""
 
     __slots__ = ("available_bytes", "total_bytes")
 
@@ -176,20 +182,18 @@ class Host:
         self.total_bytes = total_bytes
 
 
-def host() -> Host:
-    """Main memory now."""
-    values: dict[str, int] = {}
-    for line in read("/proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        if name in {"MemTotal", "MemAvailable"}:
-            values[name] = int(rest.split()[0]) << 10
-    return Host(available_bytes=values["MemAvailable"], total_bytes=values["MemTotal"])
+def read_host() -> Host:
+    """Return main memory now. Raises OSError when the kernel does not say."""
+    total, available = meminfo()
+    if not (total and available):
+        raise OSError("the kernel does not say how much memory there is")
+    return Host(available_bytes=available, total_bytes=total)
 
 
 def late_ram(requirement: MemoryRequirement, now: Host) -> Obstacle | None:
     """Host memory that has not come back, for a backend without GPUs."""
     short = next(fit.shortfalls(requirement, (), now), None)
-    return None if short is None else late(short, partial(ram_sentence, sentence_of(short)))
+    return None if short is None else late(short, lambda: ram_sentence(sentence_of(short)))
 
 
 def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> Obstacle:
@@ -202,14 +206,14 @@ def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> 
     """
     text = sentence_of(short)
     if short.final:
-        return Obstacle(text, kind=_MEMORY, explain=partial(str, text), patience_s=0.0, rival=True)
+        return Obstacle(text, kind=_MEMORY, explain=text.__str__, patience_s=0.0, rival=True)
     rival = short.kind == fit.REMAINS and short.unit != own
     return Obstacle(text, kind=_MEMORY, explain=explain, rival=rival)
 
 
 def awaited(status: str, sentence: str) -> Obstacle:
     """Memory that has yet to be proved free."""
-    return Obstacle(status, kind=_MEMORY, explain=partial(str, sentence))
+    return Obstacle(status, kind=_MEMORY, explain=sentence.__str__)
 
 
 def ram_sentence(text: str) -> str:

@@ -25,7 +25,8 @@ from __future__ import annotations
 import os
 import time
 
-from appliance.adapters.kernel.processes import PROC, members, read
+from appliance.adapters.kernel.processes import members
+from appliance.adapters.kernel.text_files import PROC, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

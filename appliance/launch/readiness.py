@@ -14,7 +14,7 @@ import time
 from appliance.adapters.kernel.processes import control_group
 from appliance.domain.amounts import size
 from appliance.launch.endpoint import Endpoint
-from appliance.launch.journal import INFO, WARNING, say
+from appliance.launch.program import INFO, WARNING, say
 from appliance.launch.progress import Progress
 from appliance.protocol.load_status import load_status
 from appliance.protocol.sd_notify import barrier, extend, notify

@@ -98,8 +98,8 @@ class Release:
         if self._gpus is not None:
             self._gpus.close()
 
-    def word(self) -> str:
-        """What was waited for, ``12.1 → 0.4 GiB in 2.3 s``; empty: it was not for memory."""
+    def change_text(self) -> str:
+        """Return the change that was awaited, ``12.1 → 0.4 GiB in 2.3 s``; empty: none of memory."""
         if self.first_held is None:
             return ""
         return f"{change(self.first_held, self.held)} in {self.waited_s:.1f} s"
@@ -124,7 +124,7 @@ class Release:
             obstacle = self._gpus.look(timeout_s)
             self._now_held = self._gpus.held
         elif self._requirement.ram_bytes is not None or self._requirement.peak is not None:
-            host = obstacles.host()
+            host = obstacles.read_host()
             obstacle = obstacles.late_ram(self._requirement, host)
             self._now_held = fit.held_bytes(self._requirement, (), host)
         else:

@@ -32,17 +32,19 @@ import signal
 import sys
 import time
 
-from appliance.adapters.files.regular import replace_volatile
+from appliance.adapters.files.regular import (
+    UntrustedFileError,
+    read_untrusted_text,
+    replace_volatile,
+)
 from appliance.domain.amounts import duration
 from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
 from appliance.domain.paths import LEASE_DIR, RUN_DIR
 from appliance.launch import leases
 from appliance.launch.foreground import Command, Ending, attend, start
-from appliance.launch.journal import ERROR, INFO, WARNING, say
 from appliance.launch.link import Link, callers
 from appliance.launch.obstacles import lease_sentence
-from appliance.launch.options import EX_USAGE, Options, UsageError
-from appliance.launch.regular_files import Unreadable, read_text
+from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
 from appliance.launch.release import Release
 from appliance.planning.memory.requirement import MemoryRequirement
 from appliance.protocol import run_report, run_ticket
@@ -136,7 +138,7 @@ class Launcher:
         """Whom the supervisor has admitted; a ticket is good for one command."""
         try:
             admitted = self._ticket()
-        except (Unreadable, BadRequest) as error:
+        except (UntrustedFileError, BadRequest) as error:
             raise NotBegun(str(error)) from error
         if admitted.token_sha256 == used:
             raise NotBegun("the supervisor's ticket was used by an earlier command")
@@ -145,10 +147,10 @@ class Launcher:
         return admitted
 
     def _ticket(self) -> run_ticket.Ticket:
-        """The supervisor's ticket. Raises `Unreadable`, `BadRequest`."""
-        text = read_text(self._ticket_path, run_ticket.MAX_BYTES, owner=self._owner)
+        """Read the supervisor's ticket. Raises `NotBegun`, `UntrustedFileError`, `BadRequest`."""
+        text = read_untrusted_text(self._ticket_path, run_ticket.MAX_BYTES, owner=self._owner)
         if text is None:
-            raise Unreadable("the supervisor has asked for no command: appliance run")
+            raise NotBegun("the supervisor has asked for no command: appliance run")
         return run_ticket.parse(text)
 
     def _await_caller(self, admitted: run_ticket.Ticket) -> tuple[Link, Request, list[int]]:
@@ -249,8 +251,10 @@ class Launcher:
     def _used_ticket(self) -> str:
         """The ticket of the last command that ran in this boot."""
         try:
-            last = run_report.decoded(read_text(self._report_path, run_report.MAX_BYTES) or "")
-        except Unreadable:
+            last = run_report.decoded(
+                read_untrusted_text(self._report_path, run_report.MAX_BYTES) or ""
+            )
+        except UntrustedFileError:
             return ""
         return "" if last is None else last.ticket_sha256
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from appliance.launch.journal import WARNING, say
+from appliance.launch.program import WARNING, say
 
 KEPT = "torchinductor_"
 """How the names of what is kept begin: torch._inductor.runtime.cache_dir_utils."""

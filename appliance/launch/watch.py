@@ -21,10 +21,10 @@ from appliance.launch.obstacles import (
     LARGE_BYTES,
     Obstacle,
     awaited,
-    host,
     joined,
     late,
     ram_sentence,
+    read_host,
 )
 from appliance.launch.shortfall_text import sentence_of
 from appliance.planning.memory import fit
@@ -137,7 +137,7 @@ class GpuWatch:
 
     def _short(self, reading: Reading) -> Obstacle | None:
         """What the numbers lack."""
-        now = host()
+        now = read_host()
         self.held = fit.held_bytes(self._requirement, reading.devices, now)
         short = next(fit.shortfalls(self._requirement, reading.devices, now), None)
         if short is None:

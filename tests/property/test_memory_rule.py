@@ -19,7 +19,7 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Need
 from appliance.launch import gate
-from appliance.launch.options import Options
+from appliance.launch.program import Options
 from appliance.launch.shortfall_text import sentence_of
 from appliance.planning.admission.findings import BoxFacts, Level
 from appliance.planning.admission.preflight import findings

@@ -15,7 +15,7 @@ import pytest
 
 from appliance.adapters.gpus.reader import GpuReader
 from appliance.adapters.gpus.sampler_client import Sampler
-from appliance.adapters.kernel import processes
+from appliance.adapters.kernel import text_files
 from appliance.domain.memory import GpuMemory, GpuState, Quality
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
@@ -341,7 +341,7 @@ def test_a_child_is_not_seen_as_outdated_for_nothing(box: Box) -> None:
     """While nothing was upgraded the same child answers."""
     box.read()
     before = child_of(box.reader)
-    assert processes.read(f"/proc/{before}/comm")
+    assert text_files.read(f"/proc/{before}/comm")
     for _ in range(3):
         box.read()
     assert child_of(box.reader) == before

@@ -204,7 +204,7 @@ def test_an_unwritable_folder_does_not_change_the_verdict(box: Box) -> None:
     with held(box.lease):
         result = run(box.gate(*LEASE))
     assert result.returncode == 75
-    assert "cannot leave word" in result.stderr
+    assert "cannot write the verdict" in result.stderr
 
 
 def test_a_lease_that_is_a_link_is_not_followed(box: Box) -> None:

@@ -86,6 +86,8 @@ _HEAVY = frozenset(
 _SHARED = frozenset(
     {
         "adapters",
+        "adapters.files",
+        "adapters.files.regular",
         "adapters.gpus",
         "adapters.kernel",
         "domain",
@@ -95,6 +97,7 @@ _SHARED = frozenset(
         "planning",
         "planning.memory",
         "protocol",
+        "protocol.gate_verdict",
         "protocol.load_status",
     }
 )

@@ -420,9 +420,9 @@ def _make_a_pipe(path: Path) -> None:
     ("spoil", "problem"),
     [
         (Path.unlink, "the supervisor has asked for no command"),
-        (lambda path: path.chmod(0o666), "others than user 0 can write it"),
-        (lambda path: os.chown(path, UID, -1), "others than user 0 can write it"),
-        (_make_a_pipe, "not a regular file"),
+        (lambda path: path.chmod(0o666), "can be written by others than user 0"),
+        (lambda path: os.chown(path, UID, -1), "can be written by others than user 0"),
+        (_make_a_pipe, "a pipe, not a file"),
         (lambda path: path.write_text("[" * 9000), "the ticket is no JSON"),
         (lambda path: path.write_text("[]"), "the ticket is not a JSON object"),
         (lambda path: path.write_text('{"operation": -1}'), "operation is no number"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Need
-from appliance.launch.options import Options
+from appliance.launch.program import Options
 from appliance.planning.memory.arguments import FLAGS, SWITCHES, arguments_of, parsed
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
 from appliance.planning.need import requirement_of

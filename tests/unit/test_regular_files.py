@@ -14,7 +14,7 @@ from appliance.adapters.applied.manifest import is_edited, read_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.files.durable import read_regular
 from appliance.adapters.files.regular import OddFileError, read_small_file, replace_volatile
-from appliance.adapters.gate_verdicts import read_gate_words
+from appliance.adapters.gate_verdicts import read_verdicts
 from appliance.adapters.host import read_run_report
 from appliance.adapters.key_file import read_keys
 from appliance.adapters.model_files.locate import snapshot
@@ -111,7 +111,7 @@ def test_odd_state_is_reported_as_damaged(
         pytest.param(read_regular, id="unit"),
         pytest.param(lambda path: read_peak(_at(path, "a.json"), "a"), id="peak"),
         pytest.param(read_run_report, id="run report"),
-        pytest.param(lambda path: read_gate_words(_at(path, "a.json")).get("a"), id="gate"),
+        pytest.param(lambda path: dict(read_verdicts(_at(path, "a.json"))).get("a"), id="gate"),
         pytest.param(lambda path: gate._peak(str(path), "x"), id="peak, by the gate"),
         pytest.param(lambda path: _spool(path).open, id="operation.json"),
         pytest.param(

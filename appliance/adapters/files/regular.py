@@ -1,7 +1,7 @@
-"""Small files that another user may have put something else in the place of.
+"""Small files in places that another user can write.
 
-A pipe must not make its reader wait, nor a device, a link or a huge file lead it elsewhere.
-Standard library only, and little of it: the quick verbs read files too.
+A pipe in place of a file must not make its reader wait, nor a device, a link or a huge file lead
+it elsewhere. Standard library only, and little of it: the gate and the quick verbs read files too.
 """
 
 import errno
@@ -20,8 +20,15 @@ _KINDS = (
 )
 
 
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class UntrustedFileError(Exception):
+    """A path leads to no small regular text file, or to another user's; `str()` says what."""
+
+
 class OddFileError(OSError):
-    """There is something, but no small regular file.
+    """A path leads to something, but to no small regular file.
 
     `strerror` is a phrase; `errno` is EFBIG for a file that is too large, else EINVAL.
     """
@@ -54,21 +61,59 @@ def open_regular(path: Path, *, follow_links: bool = False) -> int:
     return descriptor
 
 
-def read_small_file(path: Path, most_bytes: int, *, follow_links: bool = False) -> bytes:
-    """The whole content of a regular file of at most `most_bytes`.
+def read_small_file(
+    path: Path, most_bytes: int, *, follow_links: bool = False, owner: int | None = None
+) -> bytes:
+    """Return the whole content of a regular file of at most `most_bytes`.
+
+    Args:
+        path: Of the file.
+        most_bytes: More is an error.
+        follow_links: Whether its last part may be a symbolic link.
+        owner: The only user, beside root, who may have written it; None: anybody.
 
     Raises:
-        OddFileError: it is something else, or larger.
+        OddFileError: it is something else, larger, or may be another user's.
         OSError: it is missing, or cannot be read.
     """
     descriptor = open_regular(path, follow_links=follow_links)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if owner is not None:
+            _check_owner(os.fstat(descriptor), owner, path)
         content = b""
         while len(content) <= most_bytes and (more := file.read(most_bytes + 1 - len(content))):
             content += more
     if len(content) > most_bytes:
         raise OddFileError(errno.EFBIG, f"is larger than {most_bytes} bytes", os.fspath(path))
     return content
+
+
+def _check_owner(status: os.stat_result, owner: int, path: Path) -> None:
+    if status.st_uid not in {0, owner} or status.st_mode & _OTHERS:
+        raise OddFileError(errno.EINVAL, f"can be written by others than user {owner}", path)
+
+
+def read_untrusted_text(path: str, most_bytes: int, *, owner: int | None = None) -> str | None:
+    """Return the whole text of an ASCII file that a service user can write; None: no file.
+
+    Args:
+        path: Of the file.
+        most_bytes: More is an error.
+        owner: The only user, beside root, who may have written it; None: anybody.
+
+    Raises:
+        UntrustedFileError: it is a link, a pipe, a directory, too large, not text, or forbidden.
+    """
+    try:
+        return read_small_file(path, most_bytes, owner=owner).decode("ascii")
+    except FileNotFoundError:
+        return None
+    except OddFileError as error:
+        raise UntrustedFileError(f"{path} {error.strerror}") from error
+    except OSError as error:
+        raise UntrustedFileError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UntrustedFileError(f"{path} is not a text file") from error
 
 
 def replace_volatile(path: Path, new: Path, text: str, *, mode: int | None = None) -> None:

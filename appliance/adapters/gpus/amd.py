@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from appliance.adapters.gpus.states import DEVICE, EXACT, NO_DRIVER, OPAQUE, UNIFIED, DriverError
-from appliance.adapters.kernel.processes import read
-from appliance.adapters.kernel.text_files import is_number, meminfo, number_of, text_of
+from appliance.adapters.kernel.text_files import is_number, meminfo, number_of, read, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import time
 
 from appliance.adapters.gpus import sampler
 from appliance.adapters.gpus.states import READER
-from appliance.adapters.kernel import processes
+from appliance.adapters.kernel import text_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Sampler:
         if _driver_version() != self._driver:
             return True
         # A library that an upgrade removes or replaces stays mapped as a deleted file.
-        lines = processes.read_all(f"{processes.PROC}/{self._pid}/maps").splitlines()
+        lines = text_files.read_all(f"{text_files.PROC}/{self._pid}/maps").splitlines()
         return any(_LIBRARY in line and line.endswith(" (deleted)") for line in lines)
 
     def close(self) -> bool:
@@ -179,7 +179,7 @@ class Sampler:
 
 
 def _driver_version() -> str:
-    return processes.read(_DRIVER_VERSION)
+    return text_files.read(_DRIVER_VERSION)
 
 
 def _parsed(line: bytes) -> Reading:

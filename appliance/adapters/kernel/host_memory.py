@@ -1,7 +1,7 @@
 """Main memory: the host's from /proc/meminfo, a control group's from its processes."""
 
-from appliance.adapters.kernel.processes import PROC, members, processes_of, read
-from appliance.adapters.kernel.text_files import kib_table, meminfo
+from appliance.adapters.kernel.processes import members, processes_of
+from appliance.adapters.kernel.text_files import PROC, kib_table, meminfo, read
 from appliance.domain.errors import ApplianceError
 from appliance.domain.memory import GroupMemory, HostMemory
 

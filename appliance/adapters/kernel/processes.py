@@ -8,37 +8,14 @@ from __future__ import annotations
 
 import os
 
+from appliance.adapters.kernel.text_files import PROC, read, read_all
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROC = "/proc"
 _TREES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 """Where systemd's control groups may be: hybrid machines, and unified ones."""
-_READ_BYTES = 1 << 16
-
-
-def read(path: str) -> str:
-    """A small file as text, at most 64 KiB; empty when it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(descriptor, _READ_BYTES).decode(errors="replace")
-    except OSError:  # the process ended under the read
-        return ""
-    finally:
-        os.close(descriptor)
-
-
-def read_all(path: str) -> str:
-    """A table of any length as text; empty when it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def pids() -> Iterator[int]:

@@ -1,14 +1,37 @@
-"""Figures from the kernel's text files, below a root that tests replace."""
+"""The kernel's text files in /proc and /sys: their text, and the figures in them."""
 
 from __future__ import annotations
 
 import os
 
-from appliance.adapters.kernel.processes import read
-
+PROC = "/proc"
+_READ_BYTES = 1 << 16
 _MEMINFO = ("proc", "meminfo")
 _MOST_DIGITS = 20
 _NODES = ("sys", "devices", "system", "node")
+
+
+def read(path: str) -> str:
+    """A small file as text, at most 64 KiB; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _READ_BYTES).decode(errors="replace")
+    except OSError:  # the process ended under the read
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def read_all(path: str) -> str:
+    """A table of any length as text; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def is_number(text: str) -> bool:

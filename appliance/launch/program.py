@@ -1,4 +1,4 @@
-"""Command lines of the launch programs.
+"""Command line, exit status and log lines of the launch programs.
 
 argparse costs 5 ms of import before every start of a model; these command lines are written
 by `appliance apply`, not by people, and need no help text.
@@ -6,20 +6,26 @@ by `appliance apply`, not by people, and need no help text.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+ERROR = 3
+WARNING = 4
+INFO = 6
+"""Priorities of sd-daemon(3)."""
 EX_USAGE = 64
-"""Exit status of a command line that makes no sense, as in sysexits.h."""
+"""Exit status of a wrong command line, as in sysexits.h."""
 
 
 class UsageError(Exception):
-    """The command line makes no sense; `str()` is one sentence."""
+    """A command line is wrong; `str()` is one sentence."""
 
 
 class Options:
-    """``--flag VALUE`` (also ``--flag=VALUE``), repeatable, and what follows ``--``.
+    """Values of ``--flag VALUE`` (also ``--flag=VALUE``), repeatable, and the words after ``--``.
 
     Args:
         argv: Arguments without the program's name.
@@ -52,15 +58,15 @@ class Options:
             self._values.setdefault(flag, []).append(value)
 
     def has(self, switch: str) -> bool:
-        """Whether a flag that stands alone was given."""
+        """Tell whether a flag that stands alone was given."""
         return switch in self._values
 
     def many(self, flag: str) -> tuple[str, ...]:
-        """Every value given, in order."""
+        """Return every value given, in order."""
         return tuple(self._values.get(flag, ()))
 
     def text(self, flag: str, default: str | None = None) -> str:
-        """The last value given. Raises `UsageError` when there is none and no default."""
+        """Return the last value given. Raises `UsageError` when there is none and no default."""
         value = self.optional(flag)
         if value is not None:
             return value
@@ -69,12 +75,12 @@ class Options:
         return default
 
     def optional(self, flag: str) -> str | None:
-        """The last value given; None: not given."""
+        """Return the last value given; None: not given."""
         values = self._values.get(flag)
         return values[-1] if values else None
 
     def whole(self, flag: str) -> int | None:
-        """The last value as a whole number >= 0; None: not given."""
+        """Return the last value as a whole number >= 0; None: not given."""
         value = self.optional(flag)
         if value is None:
             return None
@@ -83,7 +89,7 @@ class Options:
         return int(value)
 
     def seconds(self, flag: str, default: float) -> float:
-        """The last value as seconds >= 0, also fractions."""
+        """Return the last value as seconds >= 0, also fractions."""
         value = self.optional(flag)
         if value is None:
             return default
@@ -94,3 +100,13 @@ class Options:
         if not 0.0 <= number < float("inf"):
             raise UsageError(f"--{flag} is not a number of seconds: {value}")
         return number
+
+
+def say(priority: int, text: str) -> None:
+    """Write `text` for the journal, line by line, to standard error with its priority."""
+    lines = "".join(f"<{priority}>{line}\n" for line in text.splitlines())
+    try:
+        sys.stderr.write(lines)
+        sys.stderr.flush()
+    except OSError:
+        return  # A journal that is gone must not stop a model from starting.
