@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.pins.appliance_code import unit_of
 from tests.pins.apply_output import MANIFEST, Box, new_box
+from tests.pins.pin_files import file_name
 
 _COMMAND: Final = """\
 # what it is for
@@ -123,7 +124,7 @@ def _pins() -> Iterator[tuple[str, str]]:
                 change(box)
                 text += _step(box, f"{what}: appliance apply {words}".rstrip(), words, before)
                 before = box.files()
-        yield f"{name}.txt", text
+        yield file_name(name), text
 
 
 def _step(box: Box, heading: str, words: str, before: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.pins.cli_scripts import AS_ROOT, SCRIPTS, Script
 from tests.pins.cli_session import CliSession, cli_session
+from tests.pins.pin_files import file_name
 from tests.pins.status_box import catalogue_in
 
 _PROGRESS: Final = '"state": "progress"'
@@ -15,12 +16,14 @@ _PROGRESS: Final = '"state": "progress"'
 
 def make() -> dict[str, str]:
     """Make the transcripts of verbs for everybody, by file."""
-    return {f"{name}.txt": _pin(script) for name, script in SCRIPTS.items() if name not in AS_ROOT}
+    return {
+        file_name(name): _pin(script) for name, script in SCRIPTS.items() if name not in AS_ROOT
+    }
 
 
 def make_as_root() -> dict[str, str]:
     """Make the transcripts of verbs for root, by file."""
-    return {f"{name}.txt": _pin(script) for name, script in SCRIPTS.items() if name in AS_ROOT}
+    return {file_name(name): _pin(script) for name, script in SCRIPTS.items() if name in AS_ROOT}
 
 
 def _pin(script: Script) -> str:

@@ -35,6 +35,11 @@ class Difference:
         )
 
 
+def file_name(name: str) -> str:
+    """Return the file of a case, such as ``hold-over.txt`` for "hold over"."""
+    return f"{name.replace(',', '').replace(' ', '-')}.txt"
+
+
 def load(subject: str, folder: Path = FOLDER) -> dict[str, str]:
     """Return the stored texts of `subject` by path below its folder."""
     root = folder / subject

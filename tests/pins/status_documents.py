@@ -15,6 +15,7 @@ from tests.pins import box_states, box_states_of_readings
 from tests.pins.appliance_code import VERSION, FakeOutside, screen, supervised
 from tests.pins.frozen_time import FrozenLoop, settle, utc
 from tests.pins.normalisation import RAM_DISK, normal, normal_document, told_by
+from tests.pins.pin_files import file_name
 from tests.pins.status_box import BASE, STATES, State, StatusBox, catalogue_in
 
 _REGISTER: Final = (box_states, box_states_of_readings)
@@ -30,7 +31,7 @@ def make() -> dict[str, str]:
         found = {name: _run(state) for name, state in STATES.items()}
     base = found[BASE][1]
     return {
-        f"{name}.txt": face + _HEADING + (document if name == BASE else told_by(base, document))
+        file_name(name): face + _HEADING + (document if name == BASE else told_by(base, document))
         for name, (face, document) in found.items()
     }
 
