@@ -22,7 +22,8 @@ from appliance.adapters.files.durable import (
     reserve_file,
     write_file,
 )
-from appliance.adapters.files.regular import OddFileError, read_small_file
+from appliance.adapters.files.regular import OddFileError
+from appliance.adapters.files.stamps import CachedFile
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.status.box_status import parse_committed, parse_hold
@@ -37,18 +38,21 @@ class FileCommitment:
     def __init__(self, directory: Path) -> None:
         self._active = directory / "active"
         self._hold = directory / "hold"
+        # A switch asks 34 times. People may edit or remove the files: their stamps tell.
+        self._names = CachedFile(self._active, _MOST_BYTES)
+        self._until = CachedFile(self._hold, _MOST_BYTES)
 
     def committed(self) -> tuple[str, ...]:
         """Names to serve after a boot, sorted. Lines that are no profile name are left out."""
         try:
-            return parse_committed(read_small_file(self._active, _MOST_BYTES).decode())
+            return parse_committed(self._names.content().decode())
         except (OSError, UnicodeDecodeError):
             return ()
 
     def hold_until(self) -> HoldUntil:
         """The hold that a boot shall keep. A damaged file holds: it was written to hold."""
         try:
-            return parse_hold(read_small_file(self._hold, _MOST_BYTES).decode(errors="replace"))
+            return parse_hold(self._until.content().decode(errors="replace"))
         except OddFileError:
             return FOREVER
         except OSError:

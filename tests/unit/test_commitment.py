@@ -48,6 +48,25 @@ def test_damaged_hold_holds(tmp_path: Path, text: bytes) -> None:
     assert FileCommitment(tmp_path).hold_until() == FOREVER
 
 
+async def test_what_people_do_to_the_files_is_seen(tmp_path: Path) -> None:
+    """A file that was edited, replaced or removed by hand is read again."""
+    commitment = FileCommitment(tmp_path)
+    await commitment.commit(["genesis"])
+    assert commitment.committed() == ("genesis",)
+    with (tmp_path / "active").open("a") as file:
+        file.write("embedder\n")
+    assert commitment.committed() == ("embedder", "genesis")
+    (tmp_path / "new").write_text("aeon\n")
+    (tmp_path / "new").rename(tmp_path / "active")
+    assert commitment.committed() == ("aeon",)
+    (tmp_path / "active").unlink()
+    assert commitment.committed() == ()
+    await commitment.set_hold(FOREVER)
+    assert commitment.hold_until() == FOREVER
+    (tmp_path / "hold").unlink()
+    assert commitment.hold_until() is None
+
+
 async def test_failed_write_keeps_the_old_names(tmp_path: Path) -> None:
     """What cannot be written is an error, and a boot still follows the old names."""
     commitment = FileCommitment(tmp_path / "state")
