@@ -67,6 +67,11 @@ async def test_what_people_do_to_the_files_is_seen(tmp_path: Path) -> None:
     assert commitment.hold_until() is None
 
 
+async def test_no_hold_is_taken_back_without_a_write(tmp_path: Path) -> None:
+    """Where no hold is kept, ending it needs no disk."""
+    await FileCommitment(tmp_path / "missing").set_hold(None)
+
+
 async def test_failed_write_keeps_the_old_names(tmp_path: Path) -> None:
     """What cannot be written is an error, and a boot still follows the old names."""
     commitment = FileCommitment(tmp_path / "state")
