@@ -183,6 +183,36 @@ def test_the_cases_are_of_every_kind() -> None:
     assert seen["admitted"] > CASES // 10 // 5
 
 
+def test_no_start_waits_for_what_cannot_come() -> None:
+    """On a box where nobody holds anything a start is admitted, or can never be."""
+    for seed in range(0, CASES, 5):
+        case = world(seed)
+        cards = tuple(replace(c, uses=(), nobodys_bytes=0, freed_bytes=0) for c in case.cards)
+        empty = replace(case, cards=cards, ram_available_bytes=case.ram_total_bytes)
+        late = [s for s in gates_verdict(empty) if not s.final]
+        assert all(s.kind in {fit.MISSING, fit.BROKEN} for s in late), f"world({seed})"
+
+
+def test_what_is_admitted_has_room() -> None:
+    """Where the gate admits a start, what was seen or declared fits into what is free."""
+    for seed in range(0, CASES, 5):
+        case = world(seed)
+        if gates_verdict(case):
+            continue
+        devices, _ = case.after()
+        indexes = {d.index for d in devices} if case.profile.gpus == "all" else case.profile.gpus
+        own = [d for d in devices if d.index in indexes and d.quality in {"exact", "numa"}]
+        peak = case.peak.of(case.profile.fingerprint) if case.peak is not None else None
+        here = peak is not None and set(peak.gpus) == {f"GPU-{i}" for i in indexes}
+        if peak is not None and here:
+            held = [(d, peak.gpus[d.uuid]) for d in own]
+            if all(b <= d.total_bytes - d.reserved_bytes for d, b in held):
+                assert all(b <= d.free_bytes for d, b in held), f"world({seed})"
+        elif case.profile.need.vram_bytes is not None and len(own) == len(indexes) > 0:
+            free = sum(d.free_bytes for d in own)
+            assert case.profile.need.vram_bytes <= free, f"world({seed})"
+
+
 def on_one_gpu(*uses: Use, peak_bytes: int, **changes: object) -> World:
     """A GPU of 24 GiB, and a profile that was seen to hold `peak_bytes` of it."""
     base = replace(applied(NAME, "gpu-0"), fingerprint="f")
