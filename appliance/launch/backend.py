@@ -19,7 +19,7 @@ import sys
 import time
 
 from appliance.domain.paths import LEASE_DIR
-from appliance.launch import leases
+from appliance.launch.admission import leases
 from appliance.launch.program import ERROR, EX_USAGE, Options, UsageError, say
 
 TYPE_CHECKING = False
@@ -83,19 +83,19 @@ class Backend:
                 return EX_ADMISSION_LOST
             descriptors.append(descriptor)
         if self._temporary:
-            from appliance.launch.temporary import prepare  # noqa: PLC0415
+            from appliance.launch.start.temporary_files import prepare  # noqa: PLC0415
 
             prepare(self._temporary)
         self._fork_poller(descriptors)
         return self._exec(descriptors)
 
     def _patch_problem(self) -> str:
-        from appliance.launch import patch  # noqa: PLC0415
+        from appliance.launch.start import patch  # noqa: PLC0415
 
         return patch.run(self._patch, self._expected, no_progress_s=self._no_progress_s)
 
     def _held(self, lease: leases.Lease) -> int:
-        from appliance.launch.obstacles import lease_sentence  # noqa: PLC0415
+        from appliance.launch.admission.obstacles import lease_sentence  # noqa: PLC0415
 
         say(ERROR, f"{self._name}: {lease_sentence(lease)}")
         return EX_LEASE_HELD
@@ -119,8 +119,8 @@ class Backend:
 
     def _poll(self, main: int) -> None:
         os.setsid()  # an engine that signals its process group does not mean us
-        from appliance.launch.endpoint import Endpoint  # noqa: PLC0415
-        from appliance.launch.readiness import Poller  # noqa: PLC0415
+        from appliance.launch.start.endpoint import Endpoint  # noqa: PLC0415
+        from appliance.launch.start.readiness import Poller  # noqa: PLC0415
 
         endpoint = Endpoint(port=self._port, path=self._socket, health=self._health)
         try:

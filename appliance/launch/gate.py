@@ -24,9 +24,9 @@ from appliance.adapters.files.regular import (
 )
 from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.paths import GATE_DIR, LEASE_DIR
-from appliance.launch import leases, obstacles
+from appliance.launch.admission import leases, obstacles
+from appliance.launch.admission.release import Release
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
-from appliance.launch.release import Release
 from appliance.planning.memory import arguments, peak
 from appliance.protocol import gate_verdict
 
@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appliance.launch.obstacles import Obstacle
+    from appliance.launch.admission.obstacles import Obstacle
     from appliance.planning.memory.requirement import MemoryRequirement
 
 ADMITTED = 0

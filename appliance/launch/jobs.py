@@ -16,7 +16,7 @@ import sys
 
 from appliance.domain.names import APPLY_UNIT, HOLD_UNIT, RUN_UNIT, profile_of
 from appliance.domain.paths import APPLIED_DIR, APPLIED_UNITS
-from appliance.launch.manager import PRIVATE_SOCKET, RefusedError, queue_job
+from appliance.launch.job_queue import PRIVATE_SOCKET, RefusedError, queue_job
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
 from appliance.protocol.jobs import ACCESS_DENIED, FAILED, MAX_LINE_BYTES, START, STOP, Refusal
 

@@ -40,12 +40,12 @@ from appliance.adapters.files.regular import (
 from appliance.domain.amounts import duration
 from appliance.domain.names import OPERATORS_GROUP, SUPERVISOR_USER
 from appliance.domain.paths import LEASE_DIR, RUN_DIR
-from appliance.launch import leases
-from appliance.launch.foreground import Command, Ending, attend, start
-from appliance.launch.link import Link, callers
-from appliance.launch.obstacles import lease_sentence
+from appliance.launch.admission import leases
+from appliance.launch.admission.obstacles import lease_sentence
+from appliance.launch.admission.release import Release
+from appliance.launch.command.connection import Link, callers
+from appliance.launch.command.execution import Command, Ending, attend, start
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
-from appliance.launch.release import Release
 from appliance.planning.memory.requirement import MemoryRequirement
 from appliance.protocol import run_report, run_ticket
 from appliance.protocol.run_request import BadRequest, Request

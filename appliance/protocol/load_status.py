@@ -3,7 +3,7 @@
     loading                                       the engine's process runs and is not ready
     loading: 4.2 GiB resident, 12 s, …            likewise, with details for people
 
-Written by the launcher of a backend (launch.readiness), parsed by the supervisor: the word before
+Written by the launcher of a backend (launch.start.readiness), parsed by the supervisor: the word before
 the colon is all that it decides on. Imported before every start: without `typing`.
 """
 

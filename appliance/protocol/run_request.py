@@ -39,7 +39,7 @@ class Request:
         """Its name for people. Arguments may hold secrets, and are told to nobody."""
 
     def leases(self) -> tuple[str, ...]:
-        """The claim as `appliance.launch.leases.parse` reads it."""
+        """The claim as `appliance.launch.admission.leases.parse` reads it."""
         if self.gpus is None:
             return ("gpu-all:exclusive",)
         if not self.gpus:

@@ -24,7 +24,7 @@ from appliance.gateway.http.head_cache import Known
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import Chunks
 from appliance.gateway.http.response_parser import Reading
-from appliance.launch import patch
+from appliance.launch.start import patch
 from appliance.planning.routing import bodies, multipart, paths
 from appliance.planning.routing.changes import change
 from appliance.planning.routing.model_names import Directory

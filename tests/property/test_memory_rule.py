@@ -19,8 +19,8 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Need
 from appliance.launch import gate
+from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.launch.program import Options
-from appliance.launch.shortfall_text import sentence_of
 from appliance.planning.admission.findings import BoxFacts, Level
 from appliance.planning.admission.preflight import findings
 from appliance.planning.memory import arguments, fit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.leases import Lease
+from appliance.launch.admission.leases import Lease
 from tests.unit.launch_rig import (
     Manager,
     control_group,

@@ -12,8 +12,8 @@ import pytest
 from dbus_fast import Message, MessageType
 from dbus_fast._private.unmarshaller import Unmarshaller
 
+from appliance.launch.job_queue import call
 from appliance.launch.jobs import answer
-from appliance.launch.manager import call
 from appliance.protocol.jobs import ACCESS_DENIED, FAILED, START, STOP, Refusal, parse_answer
 
 UNIT = "appliance-backend-smol.service"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.launch.patch import missing
+from appliance.launch.start.patch import missing
 from tests.unit.launch_rig import (
     Manager,
     control_group,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.progress import CPU_S, MEMORY_BYTES, READ_BYTES, WRITTEN_BYTES, Sample
-from appliance.launch.readiness import pause_s
+from appliance.launch.start.progress import CPU_S, MEMORY_BYTES, READ_BYTES, WRITTEN_BYTES, Sample
+from appliance.launch.start.readiness import pause_s
 from tests.unit.launch_rig import eventually
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from appliance.adapters.gpus.sampler_client import Device
 from appliance.domain.need import Source
-from appliance.launch.obstacles import Host
-from appliance.launch.shortfall_text import sentence_of
+from appliance.launch.admission.obstacles import Host
+from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 from appliance.planning.memory.fit import Shortfall
 from appliance.planning.memory.peak import ObservedPeak

@@ -1,6 +1,6 @@
 """What can stand between a backend and its start, and the cheap looks that the gate takes at it.
 
-The GPUs have a module of their own, `appliance.launch.watch`.
+The GPUs have a module of their own, `appliance.launch.admission.gpu_watch`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from appliance.adapters.kernel.processes import (
 )
 from appliance.adapters.kernel.text_files import meminfo
 from appliance.domain.names import unit_of
-from appliance.launch.shortfall_text import sentence_of
+from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from appliance.launch.leases import Lease
+    from appliance.launch.admission.leases import Lease
     from appliance.planning.memory.requirement import MemoryRequirement
 
     Amounts = Callable[[], Mapping[int, int]]

@@ -13,9 +13,9 @@ import time
 
 from appliance.adapters.kernel.processes import control_group
 from appliance.domain.amounts import size
-from appliance.launch.endpoint import Endpoint
 from appliance.launch.program import INFO, WARNING, say
-from appliance.launch.progress import Progress
+from appliance.launch.start.endpoint import Endpoint
+from appliance.launch.start.progress import Progress
 from appliance.protocol.load_status import load_status
 from appliance.protocol.sd_notify import barrier, extend, notify
 
@@ -38,7 +38,7 @@ def pause_s(elapsed_s: float, *, answered: bool) -> float:
 
     An engine that answers, but not yet well, is asked ever more rarely: it may log a line for
     each question, and our asking must never look like its progress. Two such lines a second
-    stay below what counts (`appliance.launch.progress`).
+    stay below what counts (`appliance.launch.start.progress`).
     """
     if elapsed_s < _QUICK_FOR_S:
         return _QUICK_PAUSE_S

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from appliance.launch.caller import Caller
-    from appliance.launch.link import Link
+    from appliance.launch.command.connection import Link
+    from appliance.launch.command.peer import Caller
     from appliance.protocol.run_request import Request
 
 _STOPPED = "it was stopped"

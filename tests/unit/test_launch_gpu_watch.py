@@ -14,9 +14,9 @@ import pytest
 
 from appliance.adapters.kernel.processes import control_group as group_of
 from appliance.adapters.kernel.processes import processes_of, unit_of_group
-from appliance.launch.obstacles import Obstacle, left_over
-from appliance.launch.release import Release
-from appliance.launch.watch import GpuWatch
+from appliance.launch.admission.gpu_watch import GpuWatch
+from appliance.launch.admission.obstacles import Obstacle, left_over
+from appliance.launch.admission.release import Release
 from appliance.planning.memory.requirement import MemoryRequirement
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus

@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 
 from appliance.domain.amounts import change, size
-from appliance.launch import obstacles
+from appliance.launch.admission import obstacles
 from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from appliance.launch.leases import Lease
-    from appliance.launch.obstacles import Obstacle
-    from appliance.launch.watch import GpuWatch
+    from appliance.launch.admission.gpu_watch import GpuWatch
+    from appliance.launch.admission.leases import Lease
+    from appliance.launch.admission.obstacles import Obstacle
     from appliance.planning.memory.requirement import MemoryRequirement
 
 _FIRST_PAUSE_S = 0.002
@@ -72,7 +72,7 @@ class Release:
         pause_s = _FIRST_PAUSE_S
         kind, since_s = "", started_s
         if self._requirement.uses_gpus:
-            from appliance.launch.watch import GpuWatch  # noqa: PLC0415
+            from appliance.launch.admission.gpu_watch import GpuWatch  # noqa: PLC0415
 
             self._gpus = GpuWatch(self._requirement, clock=time.monotonic)
         try:

@@ -16,7 +16,7 @@ import sys
 import time
 
 from appliance.adapters.kernel.processes import control_group
-from appliance.launch.progress import Progress
+from appliance.launch.start.progress import Progress
 from appliance.protocol.sd_notify import extend, notify
 
 TYPE_CHECKING = False

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 
 from appliance.adapters.kernel.processes import Holder, control_group, unit_of_group
-from appliance.launch.obstacles import (
+from appliance.launch.admission.obstacles import (
     LARGE_BYTES,
     Obstacle,
     awaited,
@@ -26,7 +26,7 @@ from appliance.launch.obstacles import (
     ram_sentence,
     read_host,
 )
-from appliance.launch.shortfall_text import sentence_of
+from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 from appliance.planning.memory.requirement import used
 

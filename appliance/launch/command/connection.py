@@ -9,7 +9,7 @@ import os
 import socket
 import time
 
-from appliance.launch.caller import Caller
+from appliance.launch.command.peer import Caller
 from appliance.launch.program import WARNING, say
 from appliance.protocol.run_request import BadRequest, Request
 

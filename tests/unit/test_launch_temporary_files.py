@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.temporary import KEPT, prepare
+from appliance.launch.start.temporary_files import KEPT, prepare
 
 
 def test_temporary_directory_is_made(tmp_path: Path) -> None:

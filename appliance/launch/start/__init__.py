@@ -1,0 +1,1 @@
+"""Steps of one start of an engine, from patches to READY."""
