@@ -3,13 +3,12 @@
 from argparse import Namespace
 from typing import cast
 
-from appliance.cli.control_client import ask
-from appliance.cli.failures import NotAMemberError, UnreachableError
 from appliance.cli.paths import Places, find_places
-from appliance.domain.errors import UnknownProfileError
+from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
 from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import no_such_profile
-from appliance.protocol.control import Verb
+from appliance.protocol.control_client import ask
+from appliance.protocol.control_requests import StatusRequest
 
 
 def places_of(arguments: Namespace) -> Places:
@@ -25,8 +24,8 @@ def read_status(places: Places) -> StatusDocument:
         StoreError: the supervisor does not answer and the manifest is damaged.
     """
     try:
-        return cast("StatusDocument", ask(places.control_socket, Verb.STATUS)["status"])
-    except (UnreachableError, NotAMemberError) as reason:
+        return cast("StatusDocument", ask(places.control_socket, StatusRequest()).details["status"])
+    except (UnreachableError, PermissionDeniedError) as reason:
         # Its imports would double the time of a status that the supervisor answers.
         from appliance.cli.offline_status import status_without  # noqa: PLC0415
 

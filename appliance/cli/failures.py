@@ -1,14 +1,16 @@
-"""How a verb ends early."""
+"""Errors of the command line, and the exit status after each error."""
 
-from typing import Final
-
-from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import Exit
-
-NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
-NOT_A_MEMBER: Final = (
-    "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
+from appliance.domain.errors import (
+    ApplianceError,
+    PermissionDeniedError,
+    ProfileError,
+    SettingsError,
+    UnitError,
+    UnknownProfileError,
+    UnreachableError,
 )
+from appliance.protocol.control import Exit
+from appliance.protocol.control_events import EXIT_STATUSES, RequestRefusedError
 
 
 class CliError(ApplianceError):
@@ -19,27 +21,32 @@ class CliError(ApplianceError):
         self.status = int(status)
 
 
-class UnreachableError(CliError):
-    """The supervisor does not answer; systemd and the files may still tell something."""
-
-    def __init__(self, message: str = NOT_RUNNING) -> None:
-        super().__init__(message, Exit.UNREACHABLE)
-
-
-class NotAMemberError(CliError):
-    """The control socket is there, but not for this user."""
-
-    def __init__(self) -> None:
-        super().__init__(NOT_A_MEMBER, Exit.PERMISSION)
-
-
 class TimedOutError(CliError):
-    """What was asked for goes on; only the waiting is over."""
+    """The waiting is over; the operation continues."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.TIMEOUT)
 
 
 def need_root(what: str) -> CliError:
-    """The failure of a verb that only root may run; `what` is the command to repeat."""
+    """Return the failure of a verb that only root may run; `what` is the command to repeat."""
     return CliError(f"permission denied: sudo appliance {what}", Exit.PERMISSION)
+
+
+def status_of(error: ApplianceError) -> int:  # noqa: PLR0911 - one a kind of error
+    """Return the exit status of a command that ends with `error`."""
+    match error:
+        case CliError():
+            return error.status
+        case RequestRefusedError():
+            return int(EXIT_STATUSES[error.kind])
+        case UnknownProfileError():
+            return int(Exit.NO_SUCH_PROFILE)
+        case PermissionDeniedError():
+            return int(Exit.PERMISSION)
+        case ProfileError() | SettingsError():
+            return int(Exit.CONFIG)
+        case UnitError() | UnreachableError():
+            return int(Exit.UNREACHABLE)
+        case _:
+            return int(Exit.FAILED)

@@ -11,11 +11,9 @@ from typing import Final, NamedTuple, Never
 
 from appliance import __version__
 from appliance.planning.wording import closest
-from appliance.protocol.control import Exit
+from appliance.protocol.control import MARKS, Exit
 
 PROGRAM: Final = "appliance"
-MARKS: Final = ("live", "standby", "retired")
-"""`appliance.domain.profile.Mark`, which is not imported here: a test compares them."""
 _MODULES: Final = "appliance.cli.verbs"
 _COLUMNS: Final = 80
 """Where the width is unknown."""

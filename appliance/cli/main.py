@@ -10,17 +10,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
-from appliance.cli.failures import CliError
+from appliance.cli.failures import status_of
 from appliance.cli.grammar import build_parser
 from appliance.cli.terminal import Streams, standard_streams
-from appliance.domain.errors import (
-    ApplianceError,
-    PermissionDeniedError,
-    ProfileError,
-    SettingsError,
-    UnitError,
-    UnknownProfileError,
-)
+from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import Exit
 
 Run = Callable[[Namespace, Streams], int]
@@ -63,28 +56,12 @@ def _collect_garbage() -> None:
 
 
 def _failed(error: ApplianceError, arguments: Namespace, streams: Streams) -> int:
-    status = _status_of(error)
+    status = status_of(error)
     streams.err.line(str(error))
     if arguments.json:
         event = {"event": "error", "exit": status, "message": str(error)}
         streams.out.line(json.dumps(event, ensure_ascii=False))
     return status
-
-
-def _status_of(error: ApplianceError) -> int:
-    match error:
-        case CliError():
-            return error.status
-        case UnknownProfileError():
-            return int(Exit.NO_SUCH_PROFILE)
-        case PermissionDeniedError():
-            return int(Exit.PERMISSION)
-        case ProfileError() | SettingsError():
-            return int(Exit.CONFIG)
-        case UnitError():
-            return int(Exit.UNREACHABLE)
-        case _:
-            return int(Exit.FAILED)
 
 
 def _complete() -> None:

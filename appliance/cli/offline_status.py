@@ -12,16 +12,16 @@ from appliance.adapters.applied.manifest import edited_profiles, recover_manifes
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gate_verdicts import refusals_in
 from appliance.adapters.kernel.text_files import meminfo
-from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
 from appliance.cli.unit_states import Blocks, observed_from, show_units, unit_from
+from appliance.domain.errors import ApplianceError
 from appliance.domain.names import SUPERVISOR_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.box_status import build_status, uptime_of
 from appliance.planning.status.document import StatusDocument, SupervisorRow
 
 
-def status_without(places: Places, reason: CliError) -> StatusDocument:
+def status_without(places: Places, reason: ApplianceError) -> StatusDocument:
     """The status document as far as systemd and the files tell it.
 
     Args:

@@ -1,66 +1,81 @@
-"""Follow one operation from the request to its closing event."""
+"""Follow one operation from the request to its closing event.
 
-import json
+A supervisor that dies during the operation is started again by systemd and goes on with it, so the
+follower finds the operation again over a new connection.
+"""
+
 import time
 from typing import Final
 
-from appliance.cli.control_client import Conversation, closing_status
-from appliance.cli.failures import CliError, TimedOutError, UnreachableError
-from appliance.cli.progress_lines import FRAME_S, Progress, SilentProgress, progress_on
-from appliance.cli.terminal import Streams
+from appliance.cli.failures import CliError, TimedOutError
+from appliance.cli.progress_lines import FRAME_S, Progress
+from appliance.cli.terminal import Terminal
+from appliance.domain.errors import UnreachableError
 from appliance.planning.wording import duration, joined
-from appliance.protocol.control import Exit
-from appliance.protocol.json_fields import Json, number_in, object_in, text_in, texts_in
+from appliance.protocol.control import GREETING_S, Exit
+from appliance.protocol.control_client import NOT_RUNNING, Conversation
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    ClosingEvent,
+    ControlEvent,
+    EndedEvent,
+    PhaseEvent,
+    TicketEvent,
+)
+from appliance.protocol.control_requests import AttachRequest
 
-
-def follower_of(
-    path: str, streams: Streams, *, as_json: bool, timeout_s: float | None
-) -> "Follower":
-    """A follower with the progress that suits the streams."""
-    return Follower(
-        path,
-        progress=SilentProgress() if as_json else progress_on(streams.err),
-        streams=streams,
-        as_json=as_json,
-        timeout_s=timeout_s,
-    )
-
-
-_TIMED: Final = frozenset({"switch", "start", "restart"})
+_PATIENCE_S: Final = 15.0
+"""For systemd to start the supervisor again."""
+_PAUSE_S: Final = 0.1
 _HOW_TO_GO_ON: Final = "appliance wait follows it, appliance cancel ends it"
 
 
-class Follower:
-    """Shows the events of one conversation as they come.
+class OperationFollower:
+    """Shows the events of one operation as they come.
 
     Args:
+        conversation: The request for the operation.
         path: The control socket, to find the operation again on.
         progress: Shows the events.
-        streams: For the events themselves, with `as_json`.
-        as_json: Pass every event on as it came.
-        timeout_s: How long to wait in all; None: for ever.
+        raw: Where every event goes as it came, tickets excepted; None: nowhere.
+        timeout_s: How long `follow` waits in all; None: for ever.
     """
 
     def __init__(
         self,
+        conversation: Conversation,
         path: str,
         *,
         progress: Progress,
-        streams: Streams,
-        as_json: bool,
-        timeout_s: float | None,
+        raw: Terminal | None,
+        timeout_s: float | None = None,
     ) -> None:
-        self.accepted: Json | None = None
+        self.accepted: AcceptedEvent | None = None
         """The event that says which operation this is; None: not yet."""
+        self.closing: ClosingEvent | None = None
+        """The last event; None: not yet."""
+        self.releasing = False
+        """What was in the way has ended."""
+        self.token = ""
+        """Of a run: permission for its launcher, shown to nobody."""
+        self.progress = progress
+        self.raw = raw
+        self._conversation = conversation
         self._path = path
-        self._progress = progress
-        self._streams = streams
-        self._as_json = as_json
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
-    def follow(self, conversation: Conversation, *, until_accepted: bool = False) -> Json | None:
-        """The closing event; None when `until_accepted` and the operation was accepted.
+    def fileno(self) -> int:
+        """Return the descriptor for select."""
+        return self._conversation.fileno()
+
+    def close(self) -> None:
+        """Stop listening; the operation goes on."""
+        self.progress.end()
+        self._conversation.close()
+
+    def follow(self, *, until_accepted: bool = False) -> ClosingEvent | None:
+        """Take events up to the closing one; None when `until_accepted` and the operation runs.
 
         Raises:
             TimedOutError: the time-out passed; the operation continues.
@@ -68,114 +83,117 @@ class Follower:
             UnreachableError: the supervisor went away and did not come back.
         """
         try:
-            return self._story(conversation, until_accepted=until_accepted)
+            while self.closing is None and not (until_accepted and self.accepted):
+                self._take_one(self._patience_s())
         except KeyboardInterrupt as interrupt:
             raise CliError(self._detached(), Exit.DETACHED) from interrupt
-        finally:
-            self._progress.end()
-
-    def _story(self, conversation: Conversation, *, until_accepted: bool) -> Json | None:
-        while True:
-            try:
-                with conversation:
-                    return self._events(conversation, until_accepted=until_accepted)
-            except UnreachableError as error:
-                if self.accepted is None:
-                    raise
-                found = self._find_again(self.accepted, error)
-            if not isinstance(found, Conversation):
-                self._pass_on(json.dumps(found))
-                return found
-            conversation = found
-
-    def _events(self, conversation: Conversation, *, until_accepted: bool) -> Json | None:
-        while True:
-            event = conversation.next_event(self._patience_s())
-            if event is None:
-                self._progress.tick()
-                continue
-            self._pass_on(conversation.last_line)
-            if conversation.closed:
-                return event
-            if text_in(event, "event") == "accepted":
-                if self.accepted is not None:
-                    continue  # told again by a supervisor that was restarted
-                self.accepted = event
-                if until_accepted:
-                    return None
-            self._progress.show(event)
-
-    def _pass_on(self, line: str) -> None:
-        if self._as_json:
-            self._streams.out.line(line)
-
-    def _find_again(self, accepted: Json, error: UnreachableError) -> Conversation | Json:
-        from appliance.cli.operation_search import PATIENCE_S, find_again  # noqa: PLC0415 - rare
-
-        left = PATIENCE_S if self._deadline is None else self._deadline - time.monotonic()
-        operation = number_in(accepted, "operation") or 0.0
-        try:
-            return find_again(self._path, operation, min(left, PATIENCE_S))
-        except UnreachableError:
+        except UnreachableError as error:
+            if self.accepted is None:
+                raise
             raise UnreachableError(
                 f"the supervisor went away during {self.what()}; when it is back it finishes "
                 "or rolls back: appliance wait"
             ) from error
+        finally:
+            self.close()
+        return self.closing
+
+    def take(self, timeout_s: float) -> None:
+        """Show the next event, if it comes in time, and those that came with it.
+
+        Raises:
+            UnreachableError: the supervisor went away and did not come back.
+        """
+        self._take_one(timeout_s)
+        while self.closing is None and self._conversation.pending:
+            self._take_one(timeout_s)
+
+    def what(self) -> str:
+        """Return the operation in words."""
+        if self.accepted is None:
+            return "what was asked for"
+        kind, names = self.accepted.kind, joined(self.accepted.target, nothing="")
+        return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+
+    def _take_one(self, timeout_s: float) -> None:
+        try:
+            event = self._conversation.next_event(timeout_s)
+        except UnreachableError as error:
+            if self.accepted is None:
+                raise
+            self._find_again(self.accepted.operation, error)
+            return
+        if event is None:
+            self.progress.tick()
+        else:
+            self._show(event)
+
+    def _show(self, event: ControlEvent) -> None:
+        if isinstance(event, TicketEvent):
+            self.token = event.token
+            return
+        if self.raw is not None:
+            self.raw.line(self._conversation.last_line)
+        if isinstance(event, ClosingEvent):
+            self.closing = event
+        elif isinstance(event, AcceptedEvent):
+            if self.accepted is None:  # a supervisor that was restarted sends it again
+                self.accepted = event
+                self.progress.show(event)
+        elif isinstance(event, PhaseEvent):
+            is_release = event.phase == "release" and not event.rolling_back
+            self.releasing = self.releasing or is_release
+            self.progress.show(event)
+
+    def _find_again(self, operation: int, error: UnreachableError) -> None:
+        self._conversation.close()
+        left_s = _PATIENCE_S if self._deadline is None else self._deadline - time.monotonic()
+        try:
+            self._conversation, event = find_again(self._path, operation, min(left_s, _PATIENCE_S))
+        except UnreachableError as again:
+            raise again from error
+        if isinstance(event, EndedEvent):
+            self._show(event)
 
     def _patience_s(self) -> float:
-        """How long to wait for one event: at most a frame, so that the spinner turns."""
+        """Return how long to wait for one event: at most a frame, so that the spinner turns."""
         if self._deadline is None or self._timeout_s is None:
             return FRAME_S
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
             raise TimedOutError(
                 f"{self.what()} continues after {duration(self._timeout_s)}: {_HOW_TO_GO_ON}"
             )
-        return min(FRAME_S, left)
+        return min(FRAME_S, left_s)
 
     def _detached(self) -> str:
         if self.accepted is None:
             return "interrupted before the supervisor answered: appliance status"
         return f"detached; {self.what()} continues: {_HOW_TO_GO_ON}"
 
-    def what(self) -> str:
-        """The operation in words."""
-        if self.accepted is None:
-            return "what was asked for"
-        kind = text_in(self.accepted, "kind")
-        names = joined(texts_in(self.accepted, "target"), nothing="")
-        return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+
+def find_again(
+    path: str, operation: int, patience_s: float
+) -> tuple[Conversation, AcceptedEvent | EndedEvent]:
+    """Return a new conversation about `operation` and its first event; the last one if it is over.
+
+    Raises:
+        UnreachableError: the supervisor is not back in time, or does not know the operation.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return _attached(path, operation)
+        except UnreachableError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE_S)
 
 
-def conclude(event: Json, streams: Streams) -> int:
-    """Say how it ended and return the exit status."""
-    status = closing_status(event)
-    message = text_in(event, "message") or text_in(event, "outcome")
-    if status == Exit.OK:
-        streams.out.line(f"{message}{_in_time(event)}{_until(event)}")
-        return status
-    streams.err.line(message)
-    for line in texts_in(event, "log"):
-        streams.err.line(f"    {line}")
-    if restored := texts_in(event, "restored"):
-        verb = "serves" if len(restored) == 1 else "serve"
-        streams.err.line(f"restored: {joined(restored)} {verb} again")
-    return status
-
-
-def _until(event: Json) -> str:
-    """When a hold ends by itself, by this machine's clock."""
-    ends = number_in(object_in(event, "hold"), "until_unix_s")
-    if ends is None:
-        return ""
-    today = time.strftime("%x") == time.strftime("%x", time.localtime(ends))
-    when = time.strftime("%H:%M" if today else "%a %d %b %H:%M", time.localtime(ends))
-    return f"; the hold ends by itself at {when}"
-
-
-def _in_time(event: Json) -> str:
-    """How long it took until something served; anything else is quick or was waited for."""
-    spent_ms = number_in(event, "ms")
-    timed = text_in(event, "kind") in _TIMED and text_in(event, "outcome") == "done"
-    named = texts_in(event, "target")
-    return f" in {duration(spent_ms / 1000)}" if spent_ms and timed and named else ""
+def _attached(path: str, operation: int) -> tuple[Conversation, AcceptedEvent | EndedEvent]:
+    conversation = Conversation(path, AttachRequest(operation))
+    event = conversation.next_event(GREETING_S)
+    if isinstance(event, AcceptedEvent | EndedEvent) and event.operation == operation:
+        return conversation, event
+    conversation.close()
+    raise UnreachableError(NOT_RUNNING)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.planning.wording import duration, joined
-from appliance.protocol.json_fields import Json, number_in, text_in, texts_in
+from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
 FRAME_S: Final = 0.1
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -37,7 +37,7 @@ _CLEAR: Final = "\r\x1b[2K"
 class Progress(Protocol):
     """Something that shows events while they come."""
 
-    def show(self, event: Json) -> None:
+    def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Show one event that is not the closing one."""
         ...
 
@@ -50,10 +50,9 @@ class Progress(Protocol):
         ...
 
 
-def heading(accepted: Json) -> str:
-    """``aeon → genesis   (usually 48 s; Ctrl-C detaches)``."""
-    before, after = texts_in(accepted, "evicts"), texts_in(accepted, "target")
-    kind = text_in(accepted, "kind")
+def heading(accepted: AcceptedEvent) -> str:
+    """Return ``aeon → genesis   (usually 48 s; Ctrl-C detaches)``."""
+    before, after, kind = accepted.evicts, accepted.target, accepted.kind
     if kind == "switch":
         what = " → ".join(joined(names) for names in (before, after) if names)
     else:
@@ -61,22 +60,21 @@ def heading(accepted: Json) -> str:
     if kind == "run":
         back = " (which come back when it ends)" if before[1:] else " (which comes back after it)"
         return f"run {joined(after)}" + (f" in place of {joined(before)}{back}" if before else "")
-    usual = number_in(accepted, "usual_ms")
-    hints = [f"usually {duration(usual / 1000)}"] if usual else []
-    joins = ["already running, joined"] if accepted.get("joined") else []
+    usual_ms = accepted.usual_ms
+    hints = [f"usually {duration(usual_ms / 1000)}"] if usual_ms else []
+    joins = ["already running, joined"] if accepted.joined else []
     return f"{what}   ({'; '.join([*joins, *hints, 'Ctrl-C detaches'])})"
 
 
-def phase_line(event: Json, glyph: str, spent_s: float) -> str:
-    """`` ✓ stopping aeon       SIGTERM, clean      1.8 s``."""
-    phase = text_in(event, "phase")
-    label = _LABELS.get(phase, phase)
-    if event.get("rolling_back"):
+def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
+    """Return `` ✓ stopping aeon       SIGTERM, clean      1.8 s``."""
+    label = _LABELS.get(event.phase, event.phase)
+    if event.rolling_back:
         label = f"back: {label}"
-    said = text_in(event, "text").partition("\n")[0]
-    if phase == "preflight" and text_in(event, "state") == "failed":
-        said = "refused"  # at once followed by the reasons, a line each
-    return f" {glyph} {label:{_LABEL_WIDTH}} {said:{_TEXT_WIDTH}} {duration(spent_s):>8}"
+    text = event.text.partition("\n")[0]
+    if event.phase == "preflight" and event.state == "failed":
+        text = "refused"  # at once followed by the reasons, a line each
+    return f" {glyph} {label:{_LABEL_WIDTH}} {text:{_TEXT_WIDTH}} {duration(spent_s):>8}"
 
 
 class LineProgress:
@@ -85,11 +83,11 @@ class LineProgress:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def show(self, event: Json) -> None:
+    def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Print the heading and every ended phase."""
-        if text_in(event, "event") == "accepted":
+        if isinstance(event, AcceptedEvent):
             self._terminal.line(heading(event))
-        elif text_in(event, "state") in _GLYPHS:
+        elif event.state in _GLYPHS:
             self._terminal.line(_ended(event, self._terminal))
 
     def tick(self) -> None:
@@ -104,19 +102,19 @@ class LiveProgress:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._running: Json | None = None
+        self._running: PhaseEvent | None = None
         self._since_s = 0.0
         self._frame = 0
 
-    def show(self, event: Json) -> None:
+    def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Redraw the running phase, or leave its last line standing."""
-        if text_in(event, "event") == "accepted":
+        if isinstance(event, AcceptedEvent):
             self._terminal.line(heading(event))
-        elif text_in(event, "state") in _GLYPHS:
+        elif event.state in _GLYPHS:
             self._wipe()
             self._running = None
             self._terminal.line(_ended(event, self._terminal))
-        elif text_in(event, "event") == "phase":
+        else:
             self._follow(event)
 
     def tick(self) -> None:
@@ -131,13 +129,13 @@ class LiveProgress:
             self._wipe()
             self._running = None
 
-    def _follow(self, event: Json) -> None:
-        if self._running is None or text_in(self._running, "phase") != text_in(event, "phase"):
-            self._since_s = time.monotonic() - (number_in(event, "ms") or 0.0) / 1000
+    def _follow(self, event: PhaseEvent) -> None:
+        if self._running is None or self._running.phase != event.phase:
+            self._since_s = time.monotonic() - event.ms / 1000
         self._running = event
         self._draw(event)
 
-    def _draw(self, event: Json) -> None:
+    def _draw(self, event: PhaseEvent) -> None:
         frames = _SPINNER if self._terminal.unicode else _ASCII_SPINNER
         frame = frames[self._frame % len(frames)]
         line = phase_line(event, frame, time.monotonic() - self._since_s)
@@ -150,9 +148,9 @@ class LiveProgress:
 
 
 class SilentProgress:
-    """For --json: the events themselves are the output."""
+    """For --json, where the events themselves are the output, and for --no-wait."""
 
-    def show(self, event: Json) -> None:
+    def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Show nothing."""
 
     def tick(self) -> None:
@@ -162,12 +160,14 @@ class SilentProgress:
         """Nothing to tidy up."""
 
 
-def progress_on(terminal: Terminal) -> Progress:
-    """What suits `terminal`."""
+def progress_for(terminal: Terminal, *, silent: bool) -> Progress:
+    """Return the progress that suits `terminal`; `silent`: none is to be shown."""
+    if silent:
+        return SilentProgress()
     return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)
 
 
-def _ended(event: Json, terminal: Terminal) -> str:
-    glyph, style = _GLYPHS[text_in(event, "state")]
-    spent_s = (number_in(event, "ms") or 0.0) / 1000
+def _ended(event: PhaseEvent, terminal: Terminal) -> str:
+    glyph, style = _GLYPHS[event.state]
+    spent_s = event.ms / 1000
     return phase_line(event, terminal.paint(glyph, style), spent_s)

@@ -32,6 +32,10 @@ class PermissionDeniedError(ApplianceError):
     """The caller may not do this."""
 
 
+class UnreachableError(ApplianceError):
+    """The supervisor does not answer; systemd and the files may still tell something."""
+
+
 class BadRequestError(ApplianceError):
     """A request on one of our sockets makes no sense to this version."""
 

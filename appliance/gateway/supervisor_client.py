@@ -1,28 +1,34 @@
-"""Asks the supervisor for a switch, over the socket that offers it nothing else."""
+"""Requests of the gateway to the supervisor: a switch, and nothing else."""
 
 import asyncio
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import appliance
-from appliance.protocol.control import MAX_LINE_BYTES, PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.domain.errors import PermissionDeniedError, UnreachableError
+from appliance.domain.operations import Outcome
+from appliance.protocol.control import GREETING_S, ErrorKind
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    ClosingEvent,
+    EndedEvent,
+    ErrorEvent,
+    RequestRefusedError,
+)
+from appliance.protocol.control_requests import OnRequestSwitch
+from appliance.protocol.control_stream import control_events
 
-_GREETING_S: Final = 5.0
-
-Message = Mapping[str, Any]
+_NO_REASON: Final = "no reason given"
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It serves, or what became of it will show: the supervisor left during the operation."""
+    """The profile serves, or will be seen to: the supervisor left during the operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another operation runs."""
+    """Another operation runs, or people hold the box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Away:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It does not serve."""
+    """The profile does not serve."""
 
     why: str
 
@@ -43,59 +49,39 @@ Answer = Done | Busy | Away | Failed
 async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
     """Have the box switched to a profile; returns when the operation is over.
 
+    Only the beginning has a deadline: a load may take an hour.
+
     Args:
         socket: The supervisor's.
         name: The profile.
-        on_behalf: Who wants it; the supervisor shows it beside who we are.
+        on_behalf: Who wants it; the supervisor records it beside the gateway's own user.
     """
-    try:
-        async with asyncio.timeout(_GREETING_S):
-            reader, writer = await asyncio.open_unix_connection(socket, limit=MAX_LINE_BYTES)
-    except (OSError, TimeoutError):
-        return Away()
-    try:
-        writer.write(_request(name, on_behalf))
-        return await _followed(reader)
-    finally:
-        writer.close()
-
-
-def _request(name: str, on_behalf: str) -> bytes:
-    request = {
-        "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
-        "version": appliance.__version__,
-        "verb": Verb.SWITCH,
-        "args": {"name": name, "on_behalf": on_behalf},
-    }
-    return json.dumps(request).encode() + b"\n"
-
-
-async def _followed(reader: asyncio.StreamReader) -> Answer:
-    """The end of the story. Only its beginning has a deadline: a load may take an hour."""
     accepted = False
     try:
-        while True:
-            async with asyncio.timeout(None if accepted else _GREETING_S):
-                line = await reader.readline()
-            if not line:
-                return Done() if accepted else Away()
-            event = json.loads(line)
-            match event.get("event"):
-                case "accepted":
+        async with (
+            control_events(socket, OnRequestSwitch(name, on_behalf)) as events,
+            asyncio.timeout(GREETING_S) as deadline,
+        ):
+            async for event in events:
+                if isinstance(event, AcceptedEvent):
                     accepted = True
-                case "result" | "error":
-                    return _ended(event)
-                case _:
-                    pass
-    except TimeoutError:
-        return Away()
-    except (OSError, ValueError, AttributeError):
-        return Done() if accepted else Away()
+                    deadline.reschedule(None)
+                elif isinstance(event, ClosingEvent):
+                    return _answer(event)
+    except RequestRefusedError as error:
+        return _refused(error.kind, str(error))
+    except (UnreachableError, PermissionDeniedError, TimeoutError):
+        pass
+    return Done() if accepted else Away()
 
 
-def _ended(event: Message) -> Answer:
-    if event.get("exit") == Exit.OK:
+def _answer(event: ClosingEvent) -> Answer:
+    if isinstance(event, ErrorEvent):
+        return _refused(event.kind, event.message)
+    if isinstance(event, EndedEvent) and event.outcome == Outcome.DONE:
         return Done()
-    if event.get("exit") == Exit.BUSY:
-        return Busy()
-    return Failed(str(event.get("message") or "no reason given"))
+    return Failed(event.message or _NO_REASON)
+
+
+def _refused(kind: ErrorKind, message: str) -> Answer:
+    return Busy() if kind is ErrorKind.BUSY else Failed(message or _NO_REASON)

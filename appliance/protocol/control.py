@@ -1,10 +1,11 @@
-"""The control protocol between the CLI and the supervisor, version 1.
+"""Words, bounds and versions of the control protocol, version 1.
 
-NDJSON over the control socket. The client speaks first, one line::
+NDJSON over the control socket, one request a connection. The client speaks first, one line
+(`control_requests`)::
 
     {"protocol": {"min": 1, "max": 1}, "version": "0.1.0", "verb": "switch", "args": {…}}
 
-The server answers one greeting, then events until a closing one::
+The server answers one greeting, then events (`control_events`) until a closing one::
 
     {"event": "hello", "protocol": 1, "version": "0.1.0"}
     {"event": "accepted", "operation": 12, "kind": "switch", "target": ["genesis"],
@@ -12,9 +13,12 @@ The server answers one greeting, then events until a closing one::
     {"event": "phase", "phase": "drain", "state": "started", "text": "…", "ms": 0, "rolling_back": false}
     {"event": "result", "exit": 0, "outcome": "done", "message": "…", …}
 
-`result` and `error` close a conversation. `exit` is the exit status that the CLI ends with.
-When the two sides share no protocol version the server answers one `error` event whose message
-names both versions and what to restart.
+`result` and `error` close a conversation. When the two sides share no protocol version the server
+answers one `error` whose message names both versions and what to restart. Fields that one side
+does not know are ignored.
+
+The command line loads what is here and the codec each time it starts, so none of it imports
+dataclasses, asyncio or a schema library.
 """
 
 from enum import IntEnum, StrEnum
@@ -26,39 +30,42 @@ MAX_LINE_BYTES: Final = 1 << 20
 """Of an event: a status of many profiles is one."""
 MAX_REQUEST_BYTES: Final = 64 << 10
 """Of a request: a thousand names."""
+GREETING_S: Final = 5.0
+"""For a client to wait for the greeting: systemd keeps the socket open while the supervisor is dead,
+so a connection proves nothing."""
+MARKS: Final = ("live", "standby", "retired")
+"""Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
+them."""
 
 
 class Verb(StrEnum):
-    """What a client may ask for, and its arguments."""
+    """What a client may ask for. The arguments are the fields of the requests."""
 
     STATUS = "status"
-    """No arguments. One `result` event whose ``status`` is the status document."""
     SWITCH = "switch"
-    """``name``, ``dry_run``, ``rollback``, ``drain_s`` (null: the profile's)."""
     START = "start"
-    """``names`` (empty: the committed ones)."""
     STOP = "stop"
-    """``names`` (empty: all that run), ``drain_s``."""
     RESTART = "restart"
-    """``names`` (empty: all that serve), ``drain_s``."""
     HOLD = "hold"
-    """``for_s`` (null: until ended by a switch or a start), ``drain_s``."""
     RUN = "run"
-    """``command`` (its name, for people), ``gpus`` ("all" or a list of indexes), ``drain_s``,
-    ``dry_run``. The command itself goes to its launcher (launch.run), never through here."""
     CANCEL = "cancel"
-    """No arguments. Cancels the running operation."""
     ATTACH = "attach"
-    """``operation`` (null: the running one). Follows it; the `result` is immediate when it is over
-    or when none runs."""
     MARK = "mark"
-    """``name``, ``mark``."""
     KEY = "key"
-    """``action``: ``add`` with ``name``, ``may_switch`` and ``profiles`` (null: all), whose `result`
-    has the ``key``, this once; ``ls``, whose `result` has ``keys``; ``rm`` with ``name``, or an
-    id."""
     RELOAD = "reload"
-    """No arguments. Reads the applied profiles again."""
+
+
+class ErrorKind(StrEnum):
+    """Why a request was refused, by what the client can do about it."""
+
+    FAILED = "failed"
+    BAD_REQUEST = "bad-request"
+    """The request makes no sense to this server."""
+    UNKNOWN_PROFILE = "unknown-profile"
+    BUSY = "busy"
+    """Another operation runs, or people hold the box: a later request may succeed."""
+    DENIED = "denied"
+    """This client may not ask for it."""
 
 
 class Exit(IntEnum):

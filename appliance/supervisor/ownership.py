@@ -32,6 +32,7 @@ from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Clock, Gateway, Profiles, Store, Units
+from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import NewTransaction, Transaction
@@ -46,7 +47,8 @@ class OperationRequest:
 
     kind: Kind
     names: tuple[str, ...] = ()
-    by: str = "supervisor"
+    by: Requester | None = None
+    """None: the supervisor itself."""
     rollback: bool = True
     drain_s: float | None = None
     hold_until: HoldUntil = None
@@ -54,10 +56,16 @@ class OperationRequest:
     """Of a run: the command's name, and nothing of its arguments."""
     claim: Claim = NOTHING
     """Of a run: what the command needs."""
-    uid: int = 0
-    """Of a run: the user as whom the command runs."""
-    on_request: bool = False
-    """The gateway asks, because a client's request needs the profile."""
+
+    @property
+    def on_request(self) -> bool:
+        """Whether the gateway asks, because a client's request needs the profile."""
+        return self.by is not None and self.by.on_behalf is not None
+
+    @property
+    def requester(self) -> str:
+        """Who asks, for log and history."""
+        return "supervisor" if self.by is None else str(self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +200,12 @@ class Supervisor:
                 operation.id,
                 operation.kind,
                 " ".join(operation.target) or "all",
-                request.by,
+                request.requester,
             )
             is_run = operation.kind is Kind.RUN  # which says nothing about the next one
             usual_ms = None if is_run else await self._store.usual_ms(operation)
-            caller = RunCaller(uid=request.uid, token=secrets.token_hex()) if is_run else None
+            uid = 0 if request.by is None else request.by.uid
+            caller = RunCaller(uid=uid, token=secrets.token_hex()) if is_run else None
             transaction = self._launch(operation, caller)
         return Running(
             transaction=transaction,
@@ -347,7 +356,7 @@ class Supervisor:
             target=(request.command,) if request.kind is Kind.RUN else request.names,
             goal=goal,
             boot_id=self._units.boot_id,
-            requested_by=request.by,
+            requested_by=request.requester,
             began_unix_s=self._clock.unix_s(),
             began_s=self._clock.monotonic_s(),
             rollback=request.rollback,

@@ -36,9 +36,11 @@ from appliance.domain.names import (
 )
 from appliance.ports import Profiles
 from appliance.protocol.control import Exit
+from appliance.protocol.control_server import ReadRequest
 from appliance.settings import Settings, load_settings
+from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.boot_choice import BootChoice
-from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, Offer, to_gateway
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.engine_loads import EngineLoads
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.model_checks import Preflight
@@ -128,7 +130,7 @@ async def run(settings: Settings) -> None:
             gateway_damage=partial(configuration_damage, settings.applied_dir),
             stalls=stalls.stalls,
         )
-        control = ControlServer(
+        control = ControlVerbs(
             supervisor,
             status=status.document,
             keys=FileKeys(settings.state_dir),
@@ -142,9 +144,9 @@ async def run(settings: Settings) -> None:
                 tasks.create_task(stalls.run())
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
-                for unit, offer in _offers().items():
+                for unit, read in _readers().items():
                     if unit in listeners:
-                        tasks.create_task(control.serve(listeners[unit], offer))
+                        tasks.create_task(control.serve(listeners[unit], read))
                     else:
                         _log.warning("nobody can ask through %s: systemctl start %s", unit, unit)
                 readiness.ready()
@@ -155,14 +157,14 @@ async def run(settings: Settings) -> None:
             await store.close()
 
 
-def _offers() -> Mapping[str, Offer]:
-    """What is offered on each socket, by the name of its unit."""
-    offers = {SUPERVISOR_SOCKET_UNIT: TO_OPERATORS}
+def _readers() -> Mapping[str, ReadRequest]:
+    """Return what may be asked for on each socket, by the name of its unit."""
+    readers: dict[str, ReadRequest] = {SUPERVISOR_SOCKET_UNIT: read_from_operator}
     try:
-        offers[REQUEST_SOCKET_UNIT] = to_gateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
+        readers[REQUEST_SOCKET_UNIT] = ReadFromGateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
     except KeyError:
         _log.error("no user %s, so no request can switch: run install.sh again", GATEWAY_USER)
-    return offers
+    return readers
 
 
 async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:

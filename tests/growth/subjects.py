@@ -32,8 +32,19 @@ from appliance.planning.routing.origin_policy import Visitors
 from appliance.planning.routing.scanning import BodyError
 from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.status.log_excerpt import excerpt
+from appliance.protocol.control import Verb
+from appliance.protocol.control_events import decode_event
+from appliance.protocol.control_requests import (
+    AddKeyRequest,
+    RemoveKeyRequest,
+    common_protocol,
+    decode_request,
+    parse_request,
+    verb_of,
+)
 from appliance.protocol.gateway import decode_state
 from appliance.protocol.run_request import BadRequest, Request
+from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
 from tests.growth.cost import Call
 
@@ -217,9 +228,10 @@ class _Keys:
 def _key_name(data: bytes) -> None:
     """An argument of the control socket that is compared with every key's name."""
     desk = KeyDesk(_Keys(), lambda _names: None, lambda: 0.0)
-    for action in ("add", "rm"):
+    name = data.decode("latin-1")
+    for request in (AddKeyRequest(name), RemoveKeyRequest(name)):
         with contextlib.suppress(ApplianceError):
-            desk.answer({"action": action, "name": data.decode("latin-1")}, "ana")
+            desk.answer(request, Requester(uid=1000, pid=7, user="ana"))
 
 
 def _control_line(data: bytes) -> None:
@@ -230,10 +242,24 @@ def _control_line(data: bytes) -> None:
         for at in range(0, len(data), 4096):
             reader.feed_data(data[at : at + 4096])
         reader.feed_data(b"\n")
-        with contextlib.suppress(ValueError, RecursionError):
-            json.loads(await reader.readline())
+        line = await reader.readline()
+        with contextlib.suppress(ApplianceError):
+            document = parse_request(line)
+            with contextlib.suppress(ApplianceError):
+                common_protocol(document)
+            with contextlib.suppress(ApplianceError):
+                verb_of(document)
+            for verb in Verb:
+                with contextlib.suppress(ApplianceError):
+                    decode_request(verb, document)
 
     asyncio.run(read())
+
+
+def _control_event(data: bytes) -> None:
+    """A line as both clients of the control socket read it."""
+    with contextlib.suppress(ValueError):
+        decode_event(data)
 
 
 def _run_request(data: bytes) -> None:

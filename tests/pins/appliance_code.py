@@ -33,7 +33,7 @@ from appliance.domain.profile import Applied, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings
-from appliance.supervisor.control_server import ControlServer
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
@@ -151,7 +151,7 @@ class Supervised:
     supervisor: AskedSupervisor
     stalls: StallWatch
     status: BoxStatus
-    server: ControlServer
+    server: ControlVerbs
     gateway_damage: str | None = None
 
     async def document(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ async def supervised(
     status = outside.status(
         supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls
     )
-    server = ControlServer(
+    server = ControlVerbs(
         supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=outside.clock.unix_s
     )
     box = Supervised(

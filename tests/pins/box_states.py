@@ -368,7 +368,7 @@ _CLAIM: Final = "all"
 
 async def _begin_run(box: StatusBox) -> None:
     claim = box.outside.systemd.command.claim
-    await box.ask(Kind.RUN, command="python3", claim=claim, uid=1000)
+    await box.ask(Kind.RUN, command="python3", claim=claim)
 
 
 @state("a command waits")

@@ -18,11 +18,11 @@ import pytest
 
 from appliance import __version__
 from appliance.adapters.key_file import KEY_FILE, FileKeys
-from appliance.cli.control_client import Conversation
-from appliance.cli.failures import UnreachableError
-from appliance.cli.operation_search import find_again
+from appliance.cli.operation_follower import find_again
+from appliance.domain.errors import UnreachableError
 from appliance.planning.status.box_status import build_status
-from appliance.supervisor.control_server import ControlServer
+from appliance.protocol.control_events import EndedEvent
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.outside import FakeOutside
@@ -75,7 +75,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
     supervisor = outside.supervisor(FakeProfiles(BOX))
-    server = ControlServer(
+    server = ControlVerbs(
         supervisor,
         status=status_of(supervisor, outside),
         keys=FileKeys(box.root / "state"),
@@ -123,11 +123,15 @@ async def test_the_end_of_an_operation_can_be_asked_for_afterwards(box: CliBox) 
         told = await it.run("switch", "genesis", "--json")
         await it.run("stop")
         told_first = json.loads(told.out.splitlines()[-1])
-        found = await asyncio.to_thread(find_again, str(box.socket), told_first["operation"], 0.0)
-        assert not isinstance(found, Conversation)
+        conversation, event = await asyncio.to_thread(
+            find_again, str(box.socket), told_first["operation"], 0.0
+        )
+        conversation.close()
+        assert isinstance(event, EndedEvent)
+        found = json.loads(conversation.last_line)
         assert {**found, "log": [], "serving": told_first["serving"]} == {**told_first, "log": []}
         with pytest.raises(UnreachableError):
-            await asyncio.to_thread(find_again, str(box.socket), 999.0, 0.0)
+            await asyncio.to_thread(find_again, str(box.socket), 999, 0.0)
 
 
 async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.grammar import MARKS, VERBS, Verb, build_parser
+from appliance.cli.grammar import VERBS, Verb, build_parser
 from appliance.cli.grammar_reference import reference
-from appliance.domain.profile import Mark
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor
 from tests.fakes.profiles import applied
@@ -181,11 +180,6 @@ def test_a_verb_alone_is_the_verb_among_all(verb: Verb) -> None:
         assert isinstance(choices, dict)
         usages.append(choices[verb.name].format_help())
     assert usages[0] == usages[1]
-
-
-def test_marks_are_the_domains() -> None:
-    """The grammar repeats the marks, to save an import; they are the same."""
-    assert list(MARKS) == list(Mark)
 
 
 def test_reference_is_current() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.control_client import Conversation, ask
-from appliance.cli.failures import UnreachableError
-from appliance.protocol.control import Verb
+from appliance.domain.errors import UnreachableError
+from appliance.protocol.control_client import Conversation, ask
+from appliance.protocol.control_requests import CancelRequest
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story
 from tests.fakes.profiles import applied
@@ -27,6 +27,7 @@ ACCEPTED = {
 }
 DONE = {
     "event": "result",
+    "operation": 12,
     "exit": 0,
     "outcome": "done",
     "kind": "switch",
@@ -324,7 +325,7 @@ def test_a_supervisor_that_does_not_greet_is_given_up(box: CliBox) -> None:
         FakeSupervisor(box.socket, {}, greeting=None),
         pytest.raises(UnreachableError, match="supervisor does not answer within 0 s"),
     ):
-        Conversation(str(box.socket), Verb.CANCEL, {}, greeting_s=0.1)
+        Conversation(str(box.socket), CancelRequest(), greeting_s=0.1)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +337,7 @@ def test_noise_on_the_socket_is_no_supervisor(box: CliBox, greeting: Mapping[str
         FakeSupervisor(box.socket, {"cancel": []}, greeting=greeting),
         pytest.raises(UnreachableError),
     ):
-        ask(str(box.socket), Verb.CANCEL)
+        ask(str(box.socket), CancelRequest())
 
 
 def test_versions_without_a_common_protocol(box: CliBox) -> None:

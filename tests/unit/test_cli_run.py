@@ -12,6 +12,7 @@ import pytest
 from appliance.cli.grammar import build_parser
 from appliance.cli.progress_lines import heading
 from appliance.protocol import run_ticket
+from appliance.protocol.control_events import AcceptedEvent
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.control_server import FakeSupervisor, Story, WaitFor
 from tests.unit.launch_rig import program, started
@@ -88,7 +89,7 @@ def test_the_status_is_the_commands(
     assert (ended.status, ended.out) == (status, "mine\n"), ended.err
     assert ended.err.splitlines()[0] == "run sh in place of aeon (which comes back after it)"
     assert ended.err.splitlines()[-1] == closing["message"]
-    assert requests[0]["args"] == {"command": "sh", "gpus": [], "drain_s": None}
+    assert requests[0]["args"] == {"command": "sh", "gpus": [], "dry_run": False, "drain_s": None}
 
 
 @needs_root
@@ -190,4 +191,4 @@ def test_the_command_begins_where_ours_ends(
 )
 def test_heading(evicts: Sequence[str], line: str) -> None:
     """What goes for it, and that it comes back."""
-    assert heading({**ACCEPTED, "evicts": list(evicts)}) == line
+    assert heading(AcceptedEvent(12, "run", ("sh",), tuple(evicts))) == line

@@ -22,7 +22,7 @@ from appliance.planning.status.document import (
     TrafficRow,
     Verdict,
 )
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import ErrorKind, Exit, Verb
 from appliance.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_protocol_is_all_there() -> None:
     assert first_words("control-protocol.md", "Verbs") == set(Verb)
     text = (REFERENCE / "control-protocol.md").read_text("utf-8")
     words = {word for line in text.splitlines() if line[:1] == "|" for word in CODE.findall(line)}
-    assert {*Kind, *Phase, *PhaseState, *Outcome} <= words
+    assert {*Kind, *Phase, *PhaseState, *Outcome, *ErrorKind} <= words
     for event in (Accepted, PhaseChanged, Ended):
         assert set(get_type_hints(event)) <= words, event
 

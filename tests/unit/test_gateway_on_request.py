@@ -18,7 +18,8 @@ from appliance.domain.profile import Endpoint, Handling
 from appliance.gateway.supervisor_client import ask_for_switch
 from appliance.gateway.switch_requester import Wanting
 from appliance.planning.routing.switch_scheduler import Turns
-from appliance.supervisor.control_server import ControlServer, to_gateway
+from appliance.supervisor.access_policy import ReadFromGateway
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
@@ -42,7 +43,7 @@ async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterato
     async def nothing() -> dict[str, object]:
         return {}
 
-    server = ControlServer(
+    server = ControlVerbs(
         supervisor,
         status=nothing,
         keys=FileKeys(path.parent),
@@ -54,7 +55,7 @@ async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterato
         listener.settimeout(0)
         tasks = [
             asyncio.create_task(w)
-            for w in (supervisor.run(), server.serve(listener, to_gateway(os.geteuid())))
+            for w in (supervisor.run(), server.serve(listener, ReadFromGateway(os.geteuid())))
         ]
         try:
             yield supervisor

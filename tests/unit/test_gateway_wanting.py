@@ -191,6 +191,7 @@ async def test_a_busy_supervisor_is_asked_again() -> None:
 
 Story = list[object]
 ACCEPTED = {"event": "accepted", "operation": 1}
+ENDED = {"event": "result", "operation": 1, "kind": "switch"}
 HELLO = {"event": "hello"}
 
 
@@ -213,12 +214,13 @@ async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, o
 @pytest.mark.parametrize(
     ("story", "answer"),
     [
-        ([HELLO, ACCEPTED, {"event": "phase"}, {"event": "result", "exit": 0}], Done()),
+        ([HELLO, ACCEPTED, {"event": "phase"}, ENDED | {"outcome": "done"}], Done()),
         (
-            [HELLO, ACCEPTED, {"event": "result", "exit": 10, "message": "no memory"}],
+            [HELLO, ACCEPTED, ENDED | {"outcome": "rolled-back", "message": "no memory"}],
             Failed("no memory"),
         ),
         ([HELLO, {"event": "error", "exit": 75, "message": "switch x is running"}], Busy()),
+        ([HELLO, {"event": "error", "error": "busy", "message": "likewise"}], Busy()),
         ([HELLO, {"event": "error", "exit": 4}], Failed("no reason given")),
         ([HELLO, ACCEPTED], Done()),  # it died, and goes on with it when it is back
         ([HELLO, ACCEPTED, b"["], Done()),

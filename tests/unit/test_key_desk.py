@@ -3,13 +3,21 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.gateway.keys import KeyRing
-from appliance.supervisor.inference_keys import KeyDesk, Message, NoSuchKeyError
+from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control_events import ResultEvent
+from appliance.protocol.control_requests import KeyRequest, decode_request
+from appliance.protocol.json_fields import Json, text_in
+from appliance.supervisor.access_policy import Requester
+from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
+
+ANA = Requester(uid=1000, pid=7, user="ana")
 
 
 class StrangeProfileError(ApplianceError):
@@ -28,9 +36,21 @@ def desk(tmp_path: Path) -> KeyDesk:
     return KeyDesk(FileKeys(tmp_path), check, lambda: 1_700_000_000.0)
 
 
-def added(desk: KeyDesk, name: str, **args: object) -> Message:
-    """The answer to who makes a key."""
-    return desk.answer({"action": "add", "name": name, **args}, "ana")
+def ask(desk: KeyDesk, **args: object) -> ResultEvent:
+    """Return the answer to one request, as the control socket reads it."""
+    return desk.answer(cast("KeyRequest", decode_request(Verb.KEY, args)), ANA)
+
+
+def added(desk: KeyDesk, name: str, **args: object) -> ResultEvent:
+    """Return the answer to a client that makes a key."""
+    return ask(desk, action="add", name=name, **args)
+
+
+def listed(desk: KeyDesk) -> list[Json]:
+    """Return the rows of all keys."""
+    rows = ask(desk, action="ls").details["keys"]
+    assert isinstance(rows, list)
+    return rows
 
 
 def test_a_key_is_told_once(
@@ -39,35 +59,36 @@ def test_a_key_is_told_once(
     """Its text is in the answer, opens the gateway, and is in no list and no log."""
     caplog.set_level(logging.DEBUG)
     answer = added(desk, "phone", may_switch=True, profiles=["genesis", "genesis"])
-    found = KeyRing(tmp_path).check(None, answer["key"].encode())
+    key = text_in(answer.details, "key")
+    found = KeyRing(tmp_path).check(None, key.encode())
     assert found is not None
     assert (found.name, found.may_switch, found.profiles) == ("phone", True, ("genesis",))
-    listed = desk.answer({"action": "ls"}, "ana")["keys"]
-    row = {"id": answer["id"], "name": "phone", "may_switch": True, "profiles": ("genesis",)}
-    assert listed == [{**row, "created_unix_s": 1_700_000_000.0}]
-    secret = answer["key"].rpartition("_")[2]
-    assert secret not in str(listed)
+    number = answer.details["id"]
+    row = {"id": number, "name": "phone", "may_switch": True, "profiles": ("genesis",)}
+    assert listed(desk) == [{**row, "created_unix_s": 1_700_000_000.0}]
+    secret = key.rpartition("_")[2]
+    assert secret not in str(listed(desk))
     assert secret not in caplog.text
-    assert f"key {answer['id']} of phone is made by ana" in caplog.text
+    assert f"key {number} of phone is made by ana (uid 1000, pid 7)" in caplog.text
 
 
 def test_a_second_key_of_a_name_says_which_was_there(desk: KeyDesk) -> None:
     """So that the old one can be taken away by its id."""
     first = added(desk, "phone")
-    assert f"{first['id']} holds too" in added(desk, "phone")["message"]
-    gone = desk.answer({"action": "rm", "name": first["id"]}, "ana")
-    assert gone["message"] == "phone has one key less"
-    gone = desk.answer({"action": "rm", "name": "phone"}, "ana")
-    assert gone["message"].startswith("phone has no key any more; there is no key left")
+    number = text_in(first.details, "id")
+    assert f"{number} holds too" in added(desk, "phone").message
+    assert ask(desk, action="rm", name=number).message == "phone has one key less"
+    removed = ask(desk, action="rm", name="phone")
+    assert removed.message.startswith("phone has no key any more; there is no key left")
 
 
 def test_a_key_that_is_not_there_is_guessed(desk: KeyDesk) -> None:
     """A name with one letter wrong, and one that is like none."""
     added(desk, "laptop")
     with pytest.raises(NoSuchKeyError, match='no key "labtop"; did you mean "laptop"'):
-        desk.answer({"action": "rm", "name": "labtop"}, "ana")
+        ask(desk, action="rm", name="labtop")
     with pytest.raises(NoSuchKeyError, match="appliance key ls"):
-        desk.answer({"action": "rm", "name": "x" * 500}, "ana")
+        ask(desk, action="rm", name="x" * 500)
 
 
 @pytest.mark.parametrize(
@@ -90,26 +111,26 @@ def test_a_key_that_is_not_there_is_guessed(desk: KeyDesk) -> None:
     ],
     ids=range(14),
 )
-def test_what_makes_no_sense_is_refused(desk: KeyDesk, args: Message) -> None:
+def test_what_makes_no_sense_is_refused(desk: KeyDesk, args: Json) -> None:
     """And nothing is made."""
     with pytest.raises(BadRequestError):
-        desk.answer(args, "ana")
-    assert desk.answer({"action": "ls"}, "ana")["keys"] == []
+        ask(desk, **args)
+    assert listed(desk) == []
 
 
 def test_a_key_is_for_profiles_that_are_there(desk: KeyDesk) -> None:
     """One for a name with a typing error would open nothing, and nobody would know why."""
     with pytest.raises(StrangeProfileError):
         added(desk, "phone", profiles=["genesis", "gensis"])
-    assert desk.answer({"action": "ls"}, "ana")["keys"] == []
+    assert listed(desk) == []
 
 
 def test_a_key_for_no_profile_is_refused(desk: KeyDesk) -> None:
     """An empty list is a mistake of the caller, and never means all profiles."""
     with pytest.raises(BadRequestError, match="names no profile: leave it out"):
         added(desk, "phone", profiles=[])
-    assert desk.answer({"action": "ls"}, "ana")["keys"] == []
-    assert added(desk, "phone", profiles=None)["exit"] == 0
+    assert listed(desk) == []
+    assert added(desk, "phone", profiles=None).exit == Exit.OK
 
 
 def test_there_is_an_end(desk: KeyDesk) -> None:

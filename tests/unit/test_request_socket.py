@@ -19,7 +19,8 @@ from appliance.domain.operations import Kind
 from appliance.domain.profile import Handling
 from appliance.gateway.supervisor_client import Busy, Done, Failed, ask_for_switch
 from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
-from appliance.supervisor.control_server import TO_OPERATORS, ControlServer, to_gateway
+from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
@@ -68,18 +69,21 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
     async def nothing() -> dict[str, object]:
         return {}
 
-    server = ControlServer(
+    server = ControlVerbs(
         supervisor, status=nothing, keys=FileKeys(directory), now_unix_s=outside.clock.unix_s
     )
     tasks = [asyncio.create_task(supervisor.run())]
     listeners = []
-    for name, offer in (("control", TO_OPERATORS), ("request", to_gateway(gateway_uid))):
+    for name, read in (
+        ("control", read_from_operator),
+        ("request", ReadFromGateway(gateway_uid)),
+    ):
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(directory / name))
         listener.listen()
         listener.settimeout(0)
         listeners.append(listener)
-        tasks.append(asyncio.create_task(server.serve(listener, offer)))
+        tasks.append(asyncio.create_task(server.serve(listener, read)))
     try:
         yield Sockets(
             supervisor=supervisor,

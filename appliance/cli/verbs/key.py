@@ -2,13 +2,22 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from appliance.cli.box import places_of
-from appliance.cli.control_client import Conversation, closing_status
+from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal
-from appliance.protocol.control import Exit, Verb
+from appliance.domain.errors import UnreachableError
+from appliance.protocol.control import Exit
+from appliance.protocol.control_client import NOT_RUNNING, Conversation
+from appliance.protocol.control_events import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.protocol.control_requests import (
+    AddKeyRequest,
+    KeyRequest,
+    ListKeysRequest,
+    RemoveKeyRequest,
+)
 from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
 
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
@@ -19,20 +28,20 @@ def run(arguments: Namespace, streams: Streams) -> int:
     closing, line = _asked(places_of(arguments).control_socket, _request(arguments))
     if arguments.json:
         streams.out.line(line)
-        return closing_status(closing)
-    if text_in(closing, "event") == "error":
-        raise CliError(text_in(closing, "message"), closing_status(closing))
+        return exit_status(closing)
+    if isinstance(closing, ErrorEvent):
+        raise RequestRefusedError(closing)
     if arguments.action == "add":
-        streams.err.line(text_in(closing, "message"))
-        streams.out.line(text_in(closing, "key"))
+        streams.err.line(closing.message)
+        streams.out.line(text_in(closing.details, "key"))
     elif arguments.action == "ls":
-        _list(objects_in(closing, "keys"), streams.out)
+        _list(objects_in(closing.details, "keys"), streams.out)
     else:
-        streams.out.line(text_in(closing, "message"))
-    return closing_status(closing)
+        streams.out.line(closing.message)
+    return exit_status(closing)
 
 
-def _request(arguments: Namespace) -> Mapping[str, object]:
+def _request(arguments: Namespace) -> KeyRequest:
     action, name = arguments.action, arguments.name
     if (name is None) != (action == "ls"):
         what = "takes no NAME" if action == "ls" else "wants a NAME"
@@ -40,21 +49,20 @@ def _request(arguments: Namespace) -> Mapping[str, object]:
     if action != "add" and (arguments.may_switch or arguments.profiles is not None):
         raise CliError(f"key {action} takes no options: appliance key --help", Exit.USAGE)
     if action == "ls":
-        return {"action": action}
+        return ListKeysRequest()
     if action == "rm":
-        return {"action": action, "name": name}
-    return {
-        "action": action,
-        "name": name,
-        "may_switch": arguments.may_switch,
-        "profiles": arguments.profiles,
-    }
+        return RemoveKeyRequest(name)
+    profiles = None if arguments.profiles is None else tuple(arguments.profiles)
+    return AddKeyRequest(name, arguments.may_switch, profiles)
 
 
-def _asked(socket: str, request: Mapping[str, object]) -> tuple[Json, str]:
-    with Conversation(socket, Verb.KEY, request) as conversation:
-        *_, closing = conversation.events()
-        return closing, conversation.last_line
+def _asked(socket: str, request: KeyRequest) -> tuple[ResultEvent | ErrorEvent, str]:
+    """Return the closing event, and its line as it came."""
+    with Conversation(socket, request) as conversation:
+        for event in conversation.events():
+            if isinstance(event, ResultEvent | ErrorEvent):
+                return event, conversation.last_line
+    raise UnreachableError(NOT_RUNNING)
 
 
 def _list(keys: Sequence[Json], out: Terminal) -> None:

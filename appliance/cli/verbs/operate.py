@@ -1,75 +1,84 @@
 """The verbs that ask the supervisor for something: switch, start, stop, restart, hold."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from appliance.cli.box import places_of
-from appliance.cli.control_client import Conversation, closing_status
-from appliance.cli.failures import CliError, UnreachableError
-from appliance.cli.operation_follower import Follower, conclude, follower_of
+from appliance.cli.conclusion import conclude, exit_status
+from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
+from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams, Style, Terminal
-from appliance.domain.errors import StoreError
+from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit, Verb
-from appliance.protocol.json_fields import Json, object_in, objects_in, text_in, texts_in
+from appliance.protocol.control_client import Conversation
+from appliance.protocol.control_events import ClosingEvent, ResultEvent
+from appliance.protocol.control_requests import (
+    CancelRequest,
+    ControlRequest,
+    HoldRequest,
+    MarkRequest,
+    RestartRequest,
+    StartRequest,
+    StopRequest,
+    SwitchRequest,
+)
+from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
 
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
 def run_switch(arguments: Namespace, streams: Streams) -> int:
     """Switch to one profile, or say what a switch would do."""
-    request = {
-        "name": arguments.name,
-        "dry_run": arguments.dry_run,
-        "rollback": not arguments.no_rollback,
-        "drain_s": arguments.drain_s,
-    }
+    request = SwitchRequest(
+        name=arguments.name,
+        dry_run=arguments.dry_run,
+        rollback=not arguments.no_rollback,
+        drain_s=arguments.drain_s,
+    )
     by_hand = f"sudo systemctl start {_unit(arguments.name)}"
-    return _operate(Verb.SWITCH, request, arguments, streams, by_hand)
+    return _operate(request, arguments, streams, by_hand)
 
 
 def run_start(arguments: Namespace, streams: Streams) -> int:
     """Start profiles beside what runs."""
-    return _units(Verb.START, {}, arguments, streams)
+    request = StartRequest(names=tuple(arguments.names))
+    return _operate(request, arguments, streams, _by_hand(Verb.START, arguments.names))
 
 
 def run_stop(arguments: Namespace, streams: Streams) -> int:
     """Stop profiles."""
-    return _units(Verb.STOP, {"drain_s": arguments.drain_s}, arguments, streams)
+    request = StopRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
+    return _operate(request, arguments, streams, _by_hand(Verb.STOP, arguments.names))
 
 
 def run_restart(arguments: Namespace, streams: Streams) -> int:
     """Stop profiles and start them again."""
-    return _units(Verb.RESTART, {"drain_s": arguments.drain_s}, arguments, streams)
+    request = RestartRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
+    return _operate(request, arguments, streams, _by_hand(Verb.RESTART, arguments.names))
 
 
 def run_hold(arguments: Namespace, streams: Streams) -> int:
     """Stop everything and keep it so."""
-    request = {"for_s": arguments.hold_s, "drain_s": arguments.drain_s}
-    return _operate(Verb.HOLD, request, arguments, streams, f"sudo systemctl start {HOLD_UNIT}")
+    request = HoldRequest(for_s=arguments.hold_s, drain_s=arguments.drain_s)
+    return _operate(request, arguments, streams, f"sudo systemctl start {HOLD_UNIT}")
 
 
 def run_cancel(arguments: Namespace, streams: Streams) -> int:
     """Cancel the running operation."""
-    return _operate(Verb.CANCEL, {}, arguments, streams)
+    return _operate(CancelRequest(), arguments, streams)
 
 
 def run_mark(arguments: Namespace, streams: Streams) -> int:
     """Mark one profile."""
-    request = {"name": arguments.name, "mark": arguments.mark}
-    return _operate(Verb.MARK, request, arguments, streams)
+    return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
 
 
-def _units(
-    verb: Verb, request: Mapping[str, object], arguments: Namespace, streams: Streams
-) -> int:
-    names: Sequence[str] = arguments.names
+def _by_hand(verb: Verb, names: Sequence[str]) -> str:
     units = " ".join(_unit(n) for n in names) or "appliance-backend-NAME"
-    return _operate(
-        verb, {"names": names, **request}, arguments, streams, f"sudo systemctl {verb} {units}"
-    )
+    return f"sudo systemctl {verb} {units}"
 
 
 def _unit(name: str) -> str:
@@ -77,44 +86,42 @@ def _unit(name: str) -> str:
 
 
 def _operate(
-    verb: Verb,
-    request: Mapping[str, object],
-    arguments: Namespace,
-    streams: Streams,
-    by_hand: str = "",
+    request: ControlRequest, arguments: Namespace, streams: Streams, by_hand: str = ""
 ) -> int:
     places = places_of(arguments)
     try:
-        conversation = Conversation(places.control_socket, verb, request)
+        conversation = Conversation(places.control_socket, request)
     except UnreachableError as error:
         raise _without_supervisor(error, places, arguments, by_hand) from error
-    follower = follower_of(
+    no_wait = getattr(arguments, "no_wait", False)
+    follower = OperationFollower(
+        conversation,
         places.control_socket,
-        streams,
-        as_json=arguments.json,
+        progress=progress_for(streams.err, silent=arguments.json or no_wait),
+        raw=streams.out if arguments.json else None,
         timeout_s=getattr(arguments, "timeout_s", None),
     )
-    closing = follower.follow(conversation, until_accepted=getattr(arguments, "no_wait", False))
-    return _ended(closing, follower, arguments, streams)
+    closing = follower.follow(until_accepted=no_wait)
+    if closing is not None:
+        return _ended(closing, arguments, streams)
+    if not arguments.json:
+        streams.out.line(f"{follower.what()} has begun: appliance wait follows it")
+    return int(Exit.OK)
 
 
-def _ended(closing: Json | None, follower: Follower, arguments: Namespace, streams: Streams) -> int:
-    if closing is None:
-        if not arguments.json:
-            streams.out.line(f"{follower.what()} has begun: appliance wait follows it")
-        return int(Exit.OK)
+def _ended(closing: ClosingEvent, arguments: Namespace, streams: Streams) -> int:
     if arguments.json:
-        return closing_status(closing)
-    if "plan" in closing:
+        return exit_status(closing)
+    if isinstance(closing, ResultEvent) and "plan" in closing.details:
         _show_plan(closing, streams.out)
-        return closing_status(closing)
+        return exit_status(closing)
     return conclude(closing, streams)
 
 
 def _without_supervisor(
     error: UnreachableError, places: Places, arguments: Namespace, by_hand: str
-) -> CliError:
-    """What to do instead; a wrong name is still told as such where the manifest can be read."""
+) -> UnreachableError:
+    """Return what to do instead; a wrong name is told as such where the manifest can be read."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
 
     for name in [arguments.name] if arguments.name else arguments.names:
@@ -127,13 +134,13 @@ def _without_supervisor(
     return UnreachableError(f"{error} (or, without it: {by_hand})")
 
 
-def _show_plan(closing: Json, out: Terminal) -> None:
-    plan = object_in(closing, "plan")
+def _show_plan(closing: ResultEvent, out: Terminal) -> None:
+    plan = object_in(closing.details, "plan")
     out.line(f"would stop   {joined(texts_in(plan, 'stop'))}")
     out.line(f"would start  {joined(texts_in(plan, 'start'))}")
     if plan.get("committed_after") is not None:
         out.line(f"after a boot {joined(texts_in(plan, 'committed_after'))}")
-    for finding in objects_in(closing, "findings"):
+    for finding in objects_in(closing.details, "findings"):
         glyph, style = _LEVELS.get(text_in(finding, "level"), ("·", Style.PLAIN))
         out.line(f" {out.paint(glyph, style)} {text_in(finding, 'text')}")
-    out.line(text_in(closing, "message"))
+    out.line(closing.message)

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from appliance.cli.box import places_of
-from appliance.cli.control_client import Conversation, closing_status
-from appliance.cli.failures import CliError, UnreachableError
-from appliance.cli.operation_events import Story
-from appliance.cli.progress_lines import FRAME_S, SilentProgress, progress_on
+from appliance.cli.conclusion import exit_status
+from appliance.cli.failures import CliError, status_of
+from appliance.cli.operation_follower import OperationFollower
+from appliance.cli.progress_lines import FRAME_S, progress_for
 from appliance.cli.run_caller import SOCKET, HungUp, Launched, passing_on
 from appliance.cli.terminal import Streams, Terminal
-from appliance.protocol.control import Exit, Verb
+from appliance.domain.errors import UnreachableError
+from appliance.protocol.control import Exit
+from appliance.protocol.control_client import Conversation
+from appliance.protocol.control_events import PhaseEvent
+from appliance.protocol.control_requests import CancelRequest, RunRequest
 from appliance.protocol.json_fields import number_in, text_in
 
 _KNOCK_S: Final = 0.02
@@ -29,34 +33,39 @@ def run(arguments: Namespace, streams: Streams) -> int:
     if not command:
         raise CliError("no command: appliance run -- COMMAND", Exit.USAGE)
     path = places_of(arguments).control_socket
-    request = {
-        "command": os.path.basename(command[0]) or command[0],  # noqa: PTH119 - 7 ms
-        "gpus": arguments.gpus,
-        "drain_s": arguments.drain_s,
-    }
-    conversation = Conversation(path, Verb.RUN, request)
-    raw = streams.err if arguments.json else None
-    progress = SilentProgress() if arguments.json else progress_on(streams.err)
-    story = Story(conversation, path, progress=progress, raw=raw)
+    gpus = arguments.gpus
+    request = RunRequest(
+        command=os.path.basename(command[0]) or command[0],  # noqa: PTH119 - 7 ms
+        gpus=gpus if gpus == "all" else tuple(gpus),
+        drain_s=arguments.drain_s,
+    )
+    follower = OperationFollower(
+        Conversation(path, request),
+        path,
+        progress=progress_for(streams.err, silent=arguments.json),
+        raw=streams.err if arguments.json else None,
+    )
     try:
-        foreground = Foreground(story, path, streams.err, as_json=arguments.json)
-        return foreground.run(command, arguments.gpus)
+        foreground = Foreground(follower, path, streams.err, as_json=arguments.json)
+        return foreground.run(command, gpus)
     finally:
-        story.close()
+        follower.close()
 
 
 class Foreground:
     """One command, from the request for its claim to what serves again.
 
     Args:
-        story: The operation.
+        follower: Of the operation.
         path: The control socket.
         err: Where everything of ours goes: standard output is the command's.
         as_json: Events go there, and nothing else.
     """
 
-    def __init__(self, story: Story, path: str, err: Terminal, *, as_json: bool) -> None:
-        self._story = story
+    def __init__(
+        self, follower: OperationFollower, path: str, err: Terminal, *, as_json: bool
+    ) -> None:
+        self._follower = follower
         self._path = path
         self._err = err
         self._as_json = as_json
@@ -68,7 +77,7 @@ class Foreground:
             launched = self._begin(command, gpus)
             if launched is None:
                 return self._not_begun()
-            self._story.progress.end()
+            self._follower.progress.end()
             with passing_on(launched):
                 status = _attend(launched)
         except KeyboardInterrupt:
@@ -88,51 +97,55 @@ class Foreground:
             return Exit.DETACHED if status is None else status
         except UnreachableError as error:
             self._say(f"{error} (what served before comes back when it runs)")
-            return int(error.status) if status is None else status or int(error.status)
+            return status or status_of(error)
 
     def _begin(self, command: Sequence[str], gpus: str | Sequence[int]) -> Launched | None:
         """Until the launcher has the claim and waits for our word; None: it will not."""
-        story = self._story
-        while story.closing is None:
+        follower = self._follower
+        while follower.closing is None:
             if self._launched is not None:
                 if self._is_ready(self._launched):
                     return self._launched
                 continue
-            story.take(_KNOCK_S if story.releasing else FRAME_S)
-            if story.releasing and story.closing is None:
+            follower.take(_KNOCK_S if follower.releasing else FRAME_S)
+            if follower.releasing and follower.closing is None:
                 self._launched = _connected()
                 if self._launched is not None:
-                    self._launched.ask(command, gpus, story.token)
+                    self._launched.ask(command, gpus, follower.token)
         return None
 
     def _is_ready(self, launched: Launched) -> bool:
         """Look once at both. A launcher that is gone has told the supervisor why."""
-        story = self._story
-        sources: list[Story | Launched] = [story] if launched.gone else [story, launched]
+        follower = self._follower
+        sources: list[OperationFollower | Launched] = (
+            [follower] if launched.gone else [follower, launched]
+        )
         ready, _, _ = select.select(sources, [], [], FRAME_S)
-        if story in ready:
-            story.take(_KNOCK_S)
+        if follower in ready:
+            follower.take(_KNOCK_S)
         elif not ready:
-            story.progress.tick()
+            follower.progress.tick()
         if launched not in ready:
             return False
         told = list(launched.events())
         for event in told:
             if text_in(event, "event") == "progress":
-                story.progress.show(_waiting(text_in(event, "text")))
+                follower.progress.show(_waiting(text_in(event, "text")))
         return any(text_in(event, "event") == "ready" for event in told)
 
     def _cancel(self) -> int:
         """Ctrl-C before there was a command: back to what served."""
         self._let_go()
-        self._story.progress.end()
+        self._follower.progress.end()
         self._say("cancelled: what served before comes back")
-        conversation = Conversation(self._path, Verb.CANCEL, {})
-        story = Story(conversation, self._path, progress=self._story.progress, raw=self._story.raw)
-        while story.closing is None:
-            story.take(FRAME_S)
-        story.close()
-        self._say(text_in(story.closing, "message"))
+        conversation = Conversation(self._path, CancelRequest())
+        follower = OperationFollower(
+            conversation, self._path, progress=self._follower.progress, raw=self._follower.raw
+        )
+        while follower.closing is None:
+            follower.take(FRAME_S)
+        follower.close()
+        self._say(follower.closing.message)
         return int(Exit.DETACHED)
 
     def _say(self, text: str) -> None:
@@ -146,12 +159,12 @@ class Foreground:
 
     def _conclude(self, status: int | None) -> int:
         """Follow the operation to its end. A command's failure outranks one of the way back."""
-        story = self._story
-        while story.closing is None:
-            story.take(FRAME_S)
-        story.progress.end()
-        self._say(text_in(story.closing, "message"))
-        return status or closing_status(story.closing)
+        follower = self._follower
+        while follower.closing is None:
+            follower.take(FRAME_S)
+        follower.progress.end()
+        self._say(follower.closing.message)
+        return status or exit_status(follower.closing)
 
     def _not_begun(self) -> int:
         """A command that was never run is a failure, however the operation ended."""
@@ -178,6 +191,6 @@ def _attend(launched: Launched) -> int | None:
     return None
 
 
-def _waiting(text: str) -> dict[str, object]:
-    """What the launcher waits for, as the phase that it is."""
-    return {"event": "phase", "phase": "release", "state": "progress", "text": text}
+def _waiting(text: str) -> PhaseEvent:
+    """Return what the launcher waits for, as the phase that it is."""
+    return PhaseEvent(phase="release", state="progress", text=text)

@@ -5,10 +5,11 @@ from argparse import Namespace
 
 from appliance import __version__
 from appliance.cli.box import places_of
-from appliance.cli.control_client import ask
-from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams
-from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.domain.errors import ApplianceError
+from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit
+from appliance.protocol.control_client import ask
+from appliance.protocol.control_requests import StatusRequest
 from appliance.protocol.json_fields import object_in, text_in
 
 
@@ -30,7 +31,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 def _supervisor_version(socket: str) -> str | None:
     try:
-        closing = ask(socket, Verb.STATUS)
-    except CliError:
+        result = ask(socket, StatusRequest())
+    except ApplianceError:
         return None
-    return text_in(object_in(closing, "status"), "version") or None
+    return text_in(object_in(result.details, "status"), "version") or None

@@ -6,19 +6,21 @@ from argparse import Namespace
 from typing import Final, Literal
 
 from appliance.cli.box import places_of, read_status, row_of
-from appliance.cli.control_client import Conversation, closing_status
+from appliance.cli.conclusion import conclude, exit_status
 from appliance.cli.failures import (
     CliError,
-    NotAMemberError,
     TimedOutError,
-    UnreachableError,
 )
-from appliance.cli.operation_follower import conclude, follower_of
+from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
+from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams
+from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import duration, joined
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import Exit
+from appliance.protocol.control_client import Conversation
+from appliance.protocol.control_requests import AttachRequest
 
 _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]
@@ -30,7 +32,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
     if arguments.name is None and arguments.state is None:
         try:
             return _follow(places, arguments, streams)
-        except (UnreachableError, NotAMemberError):
+        except (UnreachableError, PermissionDeniedError):
             # Nobody tells about operations: the next best thing is that all is well again.
             arguments.state = "serving"
     state = arguments.state or "serving"
@@ -39,11 +41,17 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 def _follow(places: Places, arguments: Namespace, streams: Streams) -> int:
     path = places.control_socket
-    follower = follower_of(path, streams, as_json=arguments.json, timeout_s=arguments.timeout_s)
-    closing = follower.follow(Conversation(path, Verb.ATTACH, {}))
-    if closing is None or arguments.json:
-        return closing_status(closing or {})
-    return conclude(closing, streams)
+    follower = OperationFollower(
+        Conversation(path, AttachRequest()),
+        path,
+        progress=progress_for(streams.err, silent=arguments.json),
+        raw=streams.out if arguments.json else None,
+        timeout_s=arguments.timeout_s,
+    )
+    closing = follower.follow()
+    if closing is None:
+        return int(Exit.FAILED)
+    return exit_status(closing) if arguments.json else conclude(closing, streams)
 
 
 def _poll(places: Places, arguments: Namespace, streams: Streams, *, state: str) -> int:

@@ -1,0 +1,57 @@
+"""How a request ended, in sentences and as an exit status."""
+
+import time
+from typing import Final
+
+from appliance.cli.terminal import Streams
+from appliance.planning.wording import duration, joined
+from appliance.protocol.control import Exit
+from appliance.protocol.control_events import (
+    EXIT_STATUSES,
+    ClosingEvent,
+    EndedEvent,
+    ErrorEvent,
+)
+from appliance.protocol.json_fields import number_in
+
+_TIMED: Final = frozenset({"switch", "start", "restart"})
+
+
+def exit_status(event: ClosingEvent) -> int:
+    """Return the exit status of the command after a closing event."""
+    return int(EXIT_STATUSES[event.kind] if isinstance(event, ErrorEvent) else event.exit)
+
+
+def conclude(event: ClosingEvent, streams: Streams) -> int:
+    """Say how a request ended and return the exit status."""
+    status = exit_status(event)
+    ended = event if isinstance(event, EndedEvent) else None
+    message = event.message or ("" if isinstance(event, ErrorEvent) else event.outcome)
+    if status == Exit.OK:
+        hints = "" if ended is None else f"{_in_time(ended)}{_until(ended)}"
+        streams.out.line(f"{message}{hints}")
+        return status
+    streams.err.line(message)
+    if ended is not None:
+        for line in ended.log:
+            streams.err.line(f"    {line}")
+        if ended.restored:
+            verb = "serves" if len(ended.restored) == 1 else "serve"
+            streams.err.line(f"restored: {joined(ended.restored)} {verb} again")
+    return status
+
+
+def _until(event: EndedEvent) -> str:
+    """Return when a hold ends by itself, by this machine's clock; empty: it does not."""
+    ends = number_in(event.hold or {}, "until_unix_s")
+    if ends is None:
+        return ""
+    today = time.strftime("%x") == time.strftime("%x", time.localtime(ends))
+    when = time.strftime("%H:%M" if today else "%a %d %b %H:%M", time.localtime(ends))
+    return f"; the hold ends by itself at {when}"
+
+
+def _in_time(event: EndedEvent) -> str:
+    """Return how long it took until something served; empty for what is quick or was waited for."""
+    timed = event.kind in _TIMED and event.outcome == "done"
+    return f" in {duration(event.ms / 1000)}" if event.ms and timed and event.target else ""

@@ -1,0 +1,188 @@
+"""Client of the control socket for the command line: one connection, one request, its events.
+
+The asynchronous client for processes is `appliance.protocol.control_stream`.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+from appliance.domain.errors import PermissionDeniedError, UnreachableError
+from appliance.protocol.control import GREETING_S, MAX_LINE_BYTES
+from appliance.protocol.control_events import (
+    ClosingEvent,
+    ControlEvent,
+    ErrorEvent,
+    HelloEvent,
+    RequestRefusedError,
+    ResultEvent,
+    decode_event,
+)
+from appliance.protocol.control_requests import ControlRequest, encode_request
+
+NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
+NOT_A_MEMBER: Final = (
+    "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
+)
+NOT_OUR_PROTOCOL: Final = "the control socket does not speak our protocol"
+_CHUNK_BYTES: Final = 65_536
+
+
+class Conversation:
+    """One request to the supervisor and the events that answer it.
+
+    Raises:
+        UnreachableError: nobody listens, or no greeting comes within `greeting_s`.
+        PermissionDeniedError: this user may not open the socket.
+        RequestRefusedError: the two sides share no version of the protocol, or the supervisor
+            has too many connections.
+    """
+
+    def __init__(
+        self, path: str, request: ControlRequest, *, greeting_s: float = GREETING_S
+    ) -> None:
+        self.closed = False
+        """A closing event was read."""
+        self.last_line = ""
+        """The last event exactly as it came, without the line's end."""
+        self._buffer = bytearray()
+        self._searched_bytes = 0
+        """The beginning of the buffer that has no line end."""
+        self._socket = _connected(path)
+        try:
+            self._ask(request, greeting_s)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave; an operation that was begun goes on."""
+        self._socket.close()
+
+    def next_event(self, timeout_s: float | None = None) -> ControlEvent | None:
+        """Return the next event; None: none came within `timeout_s`.
+
+        Raises:
+            UnreachableError: the supervisor went away before its closing event.
+        """
+        line = self._line(timeout_s)
+        if line is None:
+            return None
+        try:
+            event = decode_event(line)
+        except ValueError as error:
+            raise UnreachableError(NOT_OUR_PROTOCOL) from error
+        self.last_line = line.decode(errors="replace")
+        self.closed = isinstance(event, ClosingEvent)
+        return event
+
+    @property
+    def pending(self) -> bool:
+        """Whether the next event has been received already."""
+        return self._line_end() >= 0
+
+    def fileno(self) -> int:
+        """Return the descriptor for select; see `pending`."""
+        return self._socket.fileno()
+
+    def events(self) -> Iterator[ControlEvent]:
+        """Yield every event up to and including the closing one, however long it takes."""
+        while not self.closed:
+            event = self.next_event()
+            if event is not None:
+                yield event
+
+    def _ask(self, request: ControlRequest, greeting_s: float) -> None:
+        try:
+            # A server that refuses the connection says why, whether it read the request or not.
+            with contextlib.suppress(BrokenPipeError):
+                self._socket.sendall(encode_request(request))
+        except OSError as error:
+            raise UnreachableError(NOT_RUNNING) from error
+        greeting = self.next_event(greeting_s)
+        if greeting is None:
+            raise UnreachableError(
+                f"supervisor does not answer within {greeting_s:.0f} s: "
+                "systemctl status appliance-supervisor"
+            )
+        check_greeting(greeting)
+
+    def _line(self, timeout_s: float | None) -> bytes | None:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while (end := self._line_end()) < 0:
+            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            self._socket.settimeout(left)
+            try:
+                chunk = self._socket.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise UnreachableError(NOT_RUNNING) from error
+            if not chunk:
+                raise UnreachableError(NOT_RUNNING)
+            self._buffer += chunk
+            if len(self._buffer) > MAX_LINE_BYTES + _CHUNK_BYTES:
+                raise UnreachableError("the control socket sent a line without an end")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched_bytes = 0
+        return line
+
+    def _line_end(self) -> int:
+        """Return where the next line ends; -1: it has not ended."""
+        end = self._buffer.find(b"\n", self._searched_bytes)
+        self._searched_bytes = len(self._buffer) if end < 0 else end
+        return end
+
+
+def ask(path: str, request: ControlRequest) -> ResultEvent:
+    """Return the result of a request that begins no operation.
+
+    Raises:
+        RequestRefusedError: the request was refused.
+        UnreachableError: as `Conversation`.
+        PermissionDeniedError: as `Conversation`.
+    """
+    with Conversation(path, request) as conversation:
+        for event in conversation.events():
+            if isinstance(event, ErrorEvent):
+                raise RequestRefusedError(event)
+            if isinstance(event, ResultEvent):
+                return event
+    raise UnreachableError(NOT_OUR_PROTOCOL)
+
+
+def check_greeting(event: ControlEvent) -> None:
+    """Look whether an event is the greeting. Raises `RequestRefusedError` or `UnreachableError`."""
+    if isinstance(event, ErrorEvent):
+        raise RequestRefusedError(event)
+    if not isinstance(event, HelloEvent):
+        raise UnreachableError(NOT_OUR_PROTOCOL)
+
+
+def _connected(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(GREETING_S)
+    try:
+        connection.connect(path)
+    except PermissionError as error:
+        connection.close()
+        raise PermissionDeniedError(NOT_A_MEMBER) from error
+    except OSError as error:
+        connection.close()
+        raise UnreachableError(NOT_RUNNING) from error
+    return connection

@@ -1,0 +1,370 @@
+"""Codec of the requests on the control socket.
+
+A request is one line of JSON of at most `MAX_REQUEST_BYTES`. Every field is checked on the way in:
+whatever a client sends, the result is a request of the types below or `BadRequestError`. A field
+that is null or left out has its default, except where a message says that it is missing.
+"""
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from appliance import __version__
+from appliance.domain.errors import BadRequestError
+from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
+from appliance.protocol.json_fields import Json
+
+_MAX_SECONDS: Final = 1e9
+"""Thirty years: more is a mistake, and no clock may overflow."""
+_MAX_GPUS: Final = 256
+_MAX_OPERATION: Final = 2**63 - 1
+"""As far as SQLite counts."""
+_MAX_VERSION_CHARACTERS: Final = 20
+
+
+Gpus = Literal["all"] | tuple[int, ...]
+
+
+class StatusRequest(NamedTuple):
+    """Ask for the status document: `result` with `status`."""
+
+
+class SwitchRequest(NamedTuple):
+    """Serve one profile in place of those that are in its way."""
+
+    name: str
+    dry_run: bool = False
+    """Only tell what would be done and what speaks against it; likewise below."""
+    rollback: bool = True
+    """Serve what served before when the switch fails."""
+    drain_s: float | None = None
+    """For requests in flight. None: each profile's own deadline; 0: do not wait. Likewise below."""
+
+
+class OnRequestSwitch(NamedTuple):
+    """Switch because a client of the gateway asked for a profile; the only request on request.sock."""
+
+    name: str
+    on_behalf: str = ""
+    """Short text for people: whose request it was."""
+
+
+class StartRequest(NamedTuple):
+    """Start profiles beside what runs."""
+
+    names: tuple[str, ...] = ()
+    """Empty: the committed ones."""
+    dry_run: bool = False
+
+
+class StopRequest(NamedTuple):
+    """Stop profiles."""
+
+    names: tuple[str, ...] = ()
+    """Empty: all that run."""
+    dry_run: bool = False
+    drain_s: float | None = None
+
+
+class RestartRequest(NamedTuple):
+    """Stop profiles and start them again."""
+
+    names: tuple[str, ...] = ()
+    """Empty: all that serve."""
+    dry_run: bool = False
+    drain_s: float | None = None
+
+
+class HoldRequest(NamedTuple):
+    """Stop everything and keep it so."""
+
+    for_s: float | None = None
+    """None: until a switch or a start ends it."""
+    dry_run: bool = False
+    drain_s: float | None = None
+
+
+class RunRequest(NamedTuple):
+    """Make room for a command; the command itself goes to its launcher, never through here."""
+
+    command: str
+    """The program's name, for people."""
+    gpus: Gpus
+    """Indexes; "all"; empty: the CPU."""
+    dry_run: bool = False
+    drain_s: float | None = None
+
+
+class CancelRequest(NamedTuple):
+    """Cancel the running operation and follow it to its end."""
+
+
+class AttachRequest(NamedTuple):
+    """Follow an operation without touching it; one that is over is answered by its `result`."""
+
+    operation: int | None = None
+    """None: the running one."""
+
+
+class MarkRequest(NamedTuple):
+    """Set a profile's mark."""
+
+    name: str
+    mark: str
+    """One of `MARKS`."""
+
+
+class AddKeyRequest(NamedTuple):
+    """Make an inference key."""
+
+    name: str
+    may_switch: bool = False
+    profiles: tuple[str, ...] | None = None
+    """None: all."""
+
+
+class ListKeysRequest(NamedTuple):
+    """Ask for the inference keys, without their secrets."""
+
+
+class RemoveKeyRequest(NamedTuple):
+    """Take inference keys away."""
+
+    name: str
+    """A name or an id."""
+
+
+class ReloadRequest(NamedTuple):
+    """Read the applied profiles again."""
+
+
+ChangeRequest = (
+    SwitchRequest
+    | OnRequestSwitch
+    | StartRequest
+    | StopRequest
+    | RestartRequest
+    | HoldRequest
+    | RunRequest
+)
+KeyRequest = AddKeyRequest | ListKeysRequest | RemoveKeyRequest
+ControlRequest = (
+    ChangeRequest
+    | KeyRequest
+    | StatusRequest
+    | CancelRequest
+    | AttachRequest
+    | MarkRequest
+    | ReloadRequest
+)
+
+_FORMS: Final[Mapping[Verb, type[NamedTuple]]] = {
+    Verb.STATUS: StatusRequest,
+    Verb.SWITCH: SwitchRequest,
+    Verb.START: StartRequest,
+    Verb.STOP: StopRequest,
+    Verb.RESTART: RestartRequest,
+    Verb.HOLD: HoldRequest,
+    Verb.RUN: RunRequest,
+    Verb.CANCEL: CancelRequest,
+    Verb.ATTACH: AttachRequest,
+    Verb.MARK: MarkRequest,
+    Verb.RELOAD: ReloadRequest,
+}
+_KEY_FORMS: Final[Mapping[str, type[NamedTuple]]] = {
+    "add": AddKeyRequest,
+    "ls": ListKeysRequest,
+    "rm": RemoveKeyRequest,
+}
+"""Of the verb `key`, by the argument `action`."""
+_VERBS: Final[Mapping[type, Verb]] = {
+    **{form: verb for verb, form in _FORMS.items()},
+    **dict.fromkeys(_KEY_FORMS.values(), Verb.KEY),
+    OnRequestSwitch: Verb.SWITCH,
+}
+_ACTIONS: Final[Mapping[type, str]] = {form: action for action, form in _KEY_FORMS.items()}
+
+
+def encode_request(request: ControlRequest) -> bytes:
+    """Return the line of a request."""
+    action = _ACTIONS.get(type(request))
+    document = {
+        "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
+        "version": __version__,
+        "verb": _VERBS[type(request)],
+        "args": {**({} if action is None else {"action": action}), **request._asdict()},
+    }
+    return json.dumps(document).encode() + b"\n"
+
+
+# --- the way in, in the order of the handshake ---------------------------------------
+
+
+def parse_request(line: bytes) -> Json:
+    """Return the JSON object of a line. Raises `BadRequestError`."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError("the request is not one line of JSON") from error
+    if not isinstance(document, dict):
+        raise BadRequestError("the request is not a JSON object")
+    return document
+
+
+def common_protocol(document: Json) -> int:
+    """Return the highest version that both sides know. Raises `BadRequestError`."""
+    offered: Any = document.get("protocol")
+    try:
+        lowest, highest = int(offered["min"]), int(offered["max"])
+    except (TypeError, KeyError, ValueError, OverflowError) as error:  # int(Infinity)
+        raise BadRequestError("the request names no protocol versions") from error
+    common = min(highest, PROTOCOL_MAX)
+    if common < max(lowest, PROTOCOL_MIN):
+        theirs = str(document.get("version", "unknown"))[:_MAX_VERSION_CHARACTERS]
+        raise BadRequestError(
+            f"this command is appliance {theirs}, the supervisor {__version__}, and they"
+            " share no protocol: sudo systemctl restart appliance-supervisor"
+        )
+    return common
+
+
+def verb_of(document: Json) -> tuple[Verb, Json]:
+    """Return the verb of a request and its arguments. Raises `BadRequestError`."""
+    word = str(document.get("verb"))
+    args = document.get("args", {})
+    try:
+        verb = Verb(word)
+    except ValueError as error:
+        meant = difflib.get_close_matches(word, list(Verb), 1)
+        hint = f'; did you mean "{meant[0]}"?' if meant else ""
+        raise BadRequestError(f"the supervisor does not know this verb{hint}") from error
+    if not isinstance(args, dict):
+        raise BadRequestError("args is not an object")
+    return verb, args
+
+
+def decode_request(verb: Verb, args: Json) -> ControlRequest:
+    """Return the request that a verb and its arguments make. Raises `BadRequestError`."""
+    form = _key_form(args) if verb is Verb.KEY else _FORMS[verb]
+    return cast("ControlRequest", _filled(form, args))
+
+
+def decode_on_request(args: Json) -> OnRequestSwitch:
+    """Return the request of request.sock. Raises `BadRequestError`."""
+    return cast("OnRequestSwitch", _filled(OnRequestSwitch, args))
+
+
+def _key_form(args: Json) -> type[NamedTuple]:
+    action = args.get("action")
+    if not isinstance(action, str) or action not in _KEY_FORMS:
+        raise BadRequestError("action is none of add, ls and rm")
+    return _KEY_FORMS[action]
+
+
+def _filled(form: type[NamedTuple], args: Json) -> NamedTuple:
+    return form._make(_READERS[field](args) for field in form._fields)
+
+
+# --- fields, each read alike in every request ----------------------------------------
+
+
+def _name(args: Json) -> str:
+    name = args.get("name")
+    if not isinstance(name, str):
+        raise BadRequestError("name is missing")
+    return name
+
+
+def _command(args: Json) -> str:
+    command = args.get("command")
+    if not isinstance(command, str) or not command:
+        raise BadRequestError("command is missing")
+    return command
+
+
+def _on_behalf(args: Json) -> str:
+    behalf = args.get("on_behalf")
+    return behalf if isinstance(behalf, str) else ""
+
+
+def _names(args: Json) -> tuple[str, ...]:
+    names = args.get("names") or []
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise BadRequestError("names is not a list of names")
+    return tuple(dict.fromkeys(names))
+
+
+def _profiles(args: Json) -> tuple[str, ...] | None:
+    """Return the profiles that a key is limited to; None: all, which only null says."""
+    profiles = args.get("profiles")
+    if profiles is None:
+        return None
+    if not isinstance(profiles, list) or not all(isinstance(p, str) for p in profiles):
+        raise BadRequestError("profiles is no list of names")
+    if not profiles:
+        raise BadRequestError("profiles names no profile: leave it out for a key to all of them")
+    return tuple(dict.fromkeys(profiles))
+
+
+def _flag(args: Json, key: str, *, default: bool) -> bool:
+    value = args.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise BadRequestError(f"{key} is neither true nor false")
+    return value
+
+
+def _seconds(args: Json, key: str) -> float | None:
+    value = args.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRequestError(f"{key} is not a number of seconds")
+    if not 0 <= value < _MAX_SECONDS:
+        raise BadRequestError(f"{key} is not a number of seconds")
+    return float(value)
+
+
+def _gpus(args: Json) -> Gpus:
+    gpus = args.get("gpus")
+    if gpus == "all":
+        return "all"
+    indexes = range(_MAX_GPUS)
+    if not isinstance(gpus, list) or not all(type(n) is int and n in indexes for n in gpus):
+        raise BadRequestError('gpus is neither "all" nor a list of indexes')
+    return tuple(gpus)
+
+
+def _operation(args: Json) -> int | None:
+    number = args.get("operation")
+    if number is None:
+        return None
+    if type(number) is not int or not 0 <= number <= _MAX_OPERATION:
+        raise BadRequestError("operation is not the number of one")
+    return number
+
+
+def _mark(args: Json) -> str:
+    mark = args.get("mark")
+    if not isinstance(mark, str) or mark not in MARKS:
+        raise BadRequestError(f"a mark is one of {', '.join(MARKS)}")
+    return mark
+
+
+_READERS: Final[Mapping[str, Callable[[Json], object]]] = {
+    "command": _command,
+    "drain_s": lambda args: _seconds(args, "drain_s"),
+    "dry_run": lambda args: _flag(args, "dry_run", default=False),
+    "for_s": lambda args: _seconds(args, "for_s"),
+    "gpus": _gpus,
+    "mark": _mark,
+    "may_switch": lambda args: args.get("may_switch") is True,
+    "name": _name,
+    "names": _names,
+    "on_behalf": _on_behalf,
+    "operation": _operation,
+    "profiles": _profiles,
+    "rollback": lambda args: _flag(args, "rollback", default=True),
+}

@@ -1,0 +1,145 @@
+"""Server of a control socket: connections, handshake, one request each, events until a closing one.
+
+What the requests do is the caller's: a `ReadRequest` says what this socket's clients may ask for, an
+`Answer` yields the events.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
+from typing import Final
+
+from appliance.domain.errors import (
+    ApplianceError,
+    BadRequestError,
+    BusyError,
+    PermissionDeniedError,
+    UnknownProfileError,
+)
+from appliance.protocol.control import MAX_REQUEST_BYTES, ErrorKind, Verb
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    ControlEvent,
+    ErrorEvent,
+    HelloEvent,
+    encode_event,
+)
+from appliance.protocol.control_requests import (
+    ControlRequest,
+    common_protocol,
+    parse_request,
+    verb_of,
+)
+from appliance.protocol.json_fields import Json
+from appliance.protocol.unix_server import Bounds, Peer, peer_of, serve_unix, until_left
+
+_log = logging.getLogger(__name__)
+
+_FIRST_LINE_TIMEOUT_S: Final = 10.0
+_TAKEN_WITHIN_S: Final = 30.0
+"""An event that a client does not read is dropped then, and its connection with it."""
+_BOUNDS: Final = Bounds(line_bytes=MAX_REQUEST_BYTES, per_user=64, total=256)
+"""LimitNOFILE= of the unit fits two such sockets."""
+_FULL: Final = encode_event(
+    ErrorEvent(
+        ErrorKind.BUSY, "too many connections to the supervisor are open: end some, or try again"
+    )
+)
+
+ReadRequest = Callable[[Verb, Json, Peer], ControlRequest]
+"""Decodes the arguments of a verb. Raises `PermissionDeniedError` for what this socket does not offer
+to this peer, `BadRequestError` for what makes no sense."""
+Answer = Callable[[ControlRequest, Peer], AsyncIterator[ControlEvent]]
+"""Yields the events after the greeting, the closing one last. Any `ApplianceError` that it raises
+becomes the closing event."""
+
+
+async def serve_control(listener: socket.socket, read: ReadRequest, answer: Answer) -> None:
+    """Answer for ever. The socket stays open for the next process (it is systemd's)."""
+    await serve_unix(listener, partial(_converse, read, answer), _BOUNDS, refusal=_FULL)
+
+
+def error_kind(error: ApplianceError) -> ErrorKind:
+    """Return what an error means to the client."""
+    match error:
+        case UnknownProfileError():
+            return ErrorKind.UNKNOWN_PROFILE
+        case BusyError():
+            return ErrorKind.BUSY
+        case PermissionDeniedError():
+            return ErrorKind.DENIED
+        case BadRequestError():
+            return ErrorKind.BAD_REQUEST
+        case _:
+            return ErrorKind.FAILED
+
+
+async def _converse(
+    read: ReadRequest, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    events = _events(read, answer, reader, peer_of(writer))
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                await _send(writer, event)
+                if isinstance(event, AcceptedEvent):
+                    # From here on the operation goes on without the client.
+                    await _follow(events, reader, writer)
+                    return
+    except (ConnectionError, asyncio.LimitOverrunError, TimeoutError):
+        _log.debug("a client left")
+
+
+async def _events(
+    read: ReadRequest, answer: Answer, reader: asyncio.StreamReader, peer: Peer
+) -> AsyncGenerator[ControlEvent, None]:
+    try:
+        document = parse_request(await _first_line(reader))
+        yield HelloEvent(common_protocol(document))
+        request = read(*verb_of(document), peer)
+        async for event in answer(request, peer):
+            yield event
+    except ApplianceError as error:
+        yield ErrorEvent(error_kind(error), str(error))
+
+
+async def _first_line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        async with asyncio.timeout(_FIRST_LINE_TIMEOUT_S):
+            return await reader.readline()
+    except ValueError as error:
+        raise BadRequestError(
+            f"the request is too long: {MAX_REQUEST_BYTES} bytes are the most"
+        ) from error
+
+
+async def _follow(
+    events: AsyncIterator[ControlEvent], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Send the rest of an operation's events, unless the client leaves before the last one."""
+    left = asyncio.ensure_future(until_left(reader, writer))
+    try:
+        while True:
+            upcoming = asyncio.ensure_future(anext(events, None))
+            try:
+                await asyncio.wait({upcoming, left}, return_when=asyncio.FIRST_COMPLETED)
+                event = await upcoming if upcoming.done() else None
+            finally:
+                upcoming.cancel()
+                await asyncio.gather(upcoming, return_exceptions=True)
+            if event is None:
+                return
+            await _send(writer, event)
+    finally:
+        left.cancel()
+        await asyncio.gather(left, return_exceptions=True)
+
+
+async def _send(writer: asyncio.StreamWriter, event: ControlEvent) -> None:
+    """Send one event. Raises `TimeoutError` when the client reads nothing."""
+    writer.write(encode_event(event))
+    async with asyncio.timeout(_TAKEN_WITHIN_S):
+        await writer.drain()

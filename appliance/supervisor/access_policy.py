@@ -1,0 +1,109 @@
+"""Access policy of the supervisor's sockets: who may ask for what, and as whom they are recorded.
+
+==============  =======================  ====================================================
+socket          who may connect          what is offered
+==============  =======================  ====================================================
+control.sock    appliance-operators      every verb
+request.sock    appliance-gateway        a switch to a profile that requests may switch to
+==============  =======================  ====================================================
+
+The mode of each socket says who may connect. Requesters are recorded by the kernel's credentials,
+never by what a client says about itself. An engine is refused also when it runs as an operator.
+"""
+
+import grp
+import pwd
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.errors import PermissionDeniedError
+from appliance.domain.names import is_engine
+from appliance.planning.wording import short
+from appliance.protocol.control import Verb
+from appliance.protocol.control_requests import (
+    ControlRequest,
+    OnRequestSwitch,
+    decode_on_request,
+    decode_request,
+)
+from appliance.protocol.json_fields import Json
+from appliance.protocol.unix_server import Peer
+
+_ON_REQUEST: Final = frozenset(OnRequestSwitch._fields)
+"""Arguments of a switch on request: no deadline for others' requests, nothing left undone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """Process that asked for an operation, and the client for whom the gateway asked."""
+
+    uid: int
+    pid: int
+    user: str
+    """Name of `uid`, for people."""
+    on_behalf: str | None = None
+    """Of a switch on request: whose request it was; None: the requester's own."""
+
+    def __str__(self) -> str:
+        """As in log and history: "ana (uid 1000, pid 4121)"."""
+        process = f"{self.user} (uid {self.uid}, pid {self.pid})"
+        return f"{self.on_behalf} as {process}" if self.on_behalf else process
+
+
+def requester_of(peer: Peer, request: ControlRequest) -> Requester:
+    """Return who asks, to be recorded."""
+    on_behalf = short(request.on_behalf) if isinstance(request, OnRequestSwitch) else None
+    return Requester(uid=peer.uid, pid=peer.pid, user=_user(peer.uid), on_behalf=on_behalf)
+
+
+def read_from_operator(verb: Verb, args: Json, peer: Peer) -> ControlRequest:
+    """Return a request on control.sock.
+
+    Raises:
+        PermissionDeniedError: an engine asks.
+        BadRequestError: it makes no sense.
+    """
+    _refuse_engine(peer)
+    return decode_request(verb, args)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromGateway:
+    """Reader of the requests on request.sock; only the user `uid` is answered."""
+
+    uid: int
+
+    def __call__(self, verb: Verb, args: Json, peer: Peer) -> OnRequestSwitch:
+        """Return a request on request.sock.
+
+        Raises:
+            PermissionDeniedError: another user asks, or for anything but a switch on request.
+            BadRequestError: it makes no sense.
+        """
+        if peer.uid != self.uid:
+            who = requester_of(peer, OnRequestSwitch(""))
+            raise PermissionDeniedError(f"this socket answers uid {self.uid} alone, not {who}")
+        _refuse_engine(peer)
+        if verb is not Verb.SWITCH:
+            raise PermissionDeniedError(f"this socket does not take {verb}: appliance {verb}")
+        if more := sorted(args.keys() - _ON_REQUEST):
+            raise PermissionDeniedError(f"this socket does not take {short(', '.join(more))}")
+        return decode_on_request(args)
+
+
+def _refuse_engine(peer: Peer) -> None:
+    """Raises `PermissionDeniedError` for a process of a model's unit."""
+    try:
+        group = grp.getgrgid(peer.gid).gr_name
+    except KeyError:
+        group = ""
+    if is_engine(peer.uid, group):
+        who = requester_of(peer, OnRequestSwitch(""))
+        raise PermissionDeniedError(f"{who} is an engine: none may ask the supervisor")
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "unknown"

@@ -1,0 +1,241 @@
+"""What the verbs of the control protocol do: the answer to each request, as events."""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any, assert_never
+
+from appliance.domain.claims import claim_on
+from appliance.domain.errors import BadRequestError
+from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
+from appliance.domain.operations import FOREVER, Cause, Goal, HoldUntil, Kind, Outcome
+from appliance.domain.profile import Mark
+from appliance.planning.admission.preflight import Level
+from appliance.planning.wording import joined, short
+from appliance.protocol.control import Exit
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    ControlEvent,
+    EndedEvent,
+    PhaseEvent,
+    ResultEvent,
+    TicketEvent,
+)
+from appliance.protocol.control_requests import (
+    AddKeyRequest,
+    AttachRequest,
+    CancelRequest,
+    ChangeRequest,
+    ControlRequest,
+    HoldRequest,
+    ListKeysRequest,
+    MarkRequest,
+    OnRequestSwitch,
+    ReloadRequest,
+    RemoveKeyRequest,
+    RestartRequest,
+    RunRequest,
+    StartRequest,
+    StatusRequest,
+    StopRequest,
+    SwitchRequest,
+)
+from appliance.protocol.control_server import ReadRequest, serve_control
+from appliance.protocol.unix_server import Peer
+from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
+from appliance.supervisor.inference_keys import KeyDesk, Keys
+from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
+
+_log = logging.getLogger(__name__)
+
+
+class ControlVerbs:
+    """Answers the requests for one supervisor.
+
+    Args:
+        supervisor: Does what is asked.
+        status: Builds the status document.
+        keys: Where inference keys are kept.
+        now_unix_s: The wall clock.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        *,
+        status: Callable[[], Awaitable[Mapping[str, Any]]],
+        keys: Keys,
+        now_unix_s: Callable[[], float],
+    ) -> None:
+        self._supervisor = supervisor
+        self._status = status
+        self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
+        self._now_unix_s = now_unix_s
+
+    async def serve(self, listener: socket.socket, read: ReadRequest = read_from_operator) -> None:
+        """Answer on one socket for ever, once an operation that was left open goes on."""
+        await self._supervisor.resumed()
+        await serve_control(listener, read, self._answer)
+
+    async def _answer(self, request: ControlRequest, peer: Peer) -> AsyncIterator[ControlEvent]:
+        by = requester_of(peer, request)
+        match request:
+            case StatusRequest():
+                yield ResultEvent(details={"status": await self._status()})
+            case AttachRequest(operation):
+                async for event in self._attach(operation):
+                    yield event
+            case CancelRequest():
+                async for event in self._cancel(by):
+                    yield event
+            case MarkRequest(name, mark):
+                await self._supervisor.mark(name, Mark(mark), by=str(by))
+                yield _done(f"{name} is marked {mark}")
+            case AddKeyRequest() | ListKeysRequest() | RemoveKeyRequest():
+                yield self._desk.answer(request, by)
+            case ReloadRequest():
+                yield _done(f"{self._supervisor.reload()} profiles are applied")
+            case operation:
+                async for event in self._operate(operation, by):
+                    yield event
+
+    async def _operate(self, asked: ChangeRequest, by: Requester) -> AsyncIterator[ControlEvent]:
+        request = self._request(asked, by)
+        if not isinstance(asked, OnRequestSwitch) and asked.dry_run:
+            yield await self._rehearsed(request)
+            return
+        running = await self._supervisor.submit(request)
+        async for event in _events(running):
+            yield event
+            if isinstance(event, AcceptedEvent) and running.token:
+                yield TicketEvent(running.token)
+
+    def _request(self, asked: ChangeRequest, by: Requester) -> OperationRequest:  # noqa: PLR0911 - one a kind
+        match asked:
+            case OnRequestSwitch(name):
+                return OperationRequest(kind=Kind.SWITCH, names=(name,), by=by)
+            case SwitchRequest(name, _, rollback, drain_s):
+                return OperationRequest(
+                    kind=Kind.SWITCH, names=(name,), by=by, rollback=rollback, drain_s=drain_s
+                )
+            case StartRequest(names):
+                return OperationRequest(kind=Kind.START, names=names, by=by)
+            case StopRequest(names):
+                return OperationRequest(kind=Kind.STOP, names=names, by=by, drain_s=asked.drain_s)
+            case RestartRequest(names):
+                return OperationRequest(
+                    kind=Kind.RESTART, names=names, by=by, drain_s=asked.drain_s
+                )
+            case HoldRequest(for_s):
+                until = self._hold_until(for_s)
+                return OperationRequest(
+                    kind=Kind.HOLD, hold_until=until, by=by, drain_s=asked.drain_s
+                )
+            case RunRequest(command, gpus):
+                return OperationRequest(
+                    kind=Kind.RUN,
+                    command=short(command),
+                    claim=claim_on(gpus),
+                    by=by,
+                    drain_s=asked.drain_s,
+                )
+            case never:
+                assert_never(never)
+
+    async def _attach(self, operation: int | None) -> AsyncIterator[ControlEvent]:
+        running = self._supervisor.current()
+        if operation is not None and (running is None or running.accepted.operation != operation):
+            yield await self._recorded(operation)
+            return
+        if running is None:
+            yield _done("no operation is running")
+            return
+        async for event in _events(running):
+            yield event
+
+    async def _recorded(self, operation: int) -> ControlEvent:
+        event = await self._supervisor.ended(operation)
+        if event is None:
+            raise BadRequestError(f"operation {operation} is not on record")
+        return _control_event(event)
+
+    async def _cancel(self, by: Requester) -> AsyncIterator[ControlEvent]:
+        running = self._supervisor.current()
+        transaction = self._supervisor.cancel()
+        if running is None or transaction is None:
+            yield _done("nothing to cancel")
+            return
+        _log.info("operation %d is cancelled by %s", transaction.operation.id, by)
+        async for event in _events(running):
+            yield _cancelled(event) if isinstance(event, EndedEvent) else event
+
+    async def _rehearsed(self, request: OperationRequest) -> ResultEvent:
+        operation, found = await self._supervisor.rehearse(request)
+        refused = any(f.level is Level.REFUSE for f in found)
+        goal = operation.goal
+        plan = {"stop": goal.stop, "start": goal.start, "committed_after": goal.commit}
+        findings = [
+            {
+                "level": f.level,
+                "text": f.text,
+                "source": f.source,
+                "wanted_bytes": f.wanted_bytes,
+            }
+            for f in found
+        ]
+        return ResultEvent(
+            exit=Exit.FAILED if refused else Exit.OK,
+            outcome="rehearsed",
+            message="refused" if refused else "nothing speaks against it",
+            details={"plan": plan, "findings": findings},
+        )
+
+    def _hold_until(self, for_s: float | None) -> HoldUntil:
+        return FOREVER if for_s is None else self._now_unix_s() + for_s
+
+
+async def _events(running: Running) -> AsyncIterator[ControlEvent]:
+    """Yield everything about one operation, from the first event on."""
+    yield _control_event(running.accepted)
+    async for event in running.transaction.feed.follow():
+        told = _control_event(event)
+        if isinstance(told, EndedEvent) and told.kind == Kind.HOLD:
+            told = told._replace(hold=_hold(running.transaction.operation.goal))
+        yield told
+
+
+def _control_event(event: Event) -> ControlEvent:
+    fields = asdict(event)
+    match event:
+        case Accepted():
+            return AcceptedEvent(**fields)
+        case PhaseChanged():
+            return PhaseEvent(**fields)
+        case Ended():
+            return EndedEvent(**fields)
+
+
+def _hold(goal: Goal) -> Mapping[str, object]:
+    """Return the hold as it is in the status document."""
+    until = goal.hold_until
+    return {"until_unix_s": None if isinstance(until, str) else until, "kept": True}
+
+
+def _cancelled(event: EndedEvent) -> EndedEvent:
+    """Return the end of an operation for the client that cancelled it: undone is no failure."""
+    cancelled = event.cause == Cause.CANCELLED
+    if event.outcome == Outcome.REFUSED and cancelled:
+        return event._replace(exit=Exit.OK, message="cancelled before anything was touched")
+    if event.outcome == Outcome.ROLLED_BACK or cancelled:
+        verb = "serve" if event.serving[1:] else "serves"
+        text = f"cancelled: {joined(event.serving)} {verb}"
+        return event._replace(exit=Exit.OK, message=text)
+    if event.outcome == Outcome.DONE:
+        text = f"too late to cancel: {event.message}"
+        return event._replace(exit=Exit.FAILED, message=text)
+    return event
+
+
+def _done(text: str) -> ResultEvent:
+    return ResultEvent(outcome=Outcome.DONE, message=text)

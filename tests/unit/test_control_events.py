@@ -1,0 +1,141 @@
+"""Codec of the events on the control socket."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.errors import (
+    ApplianceError,
+    BadRequestError,
+    BusyError,
+    PermissionDeniedError,
+    StoreError,
+    UnknownProfileError,
+)
+from appliance.protocol.control import ErrorKind, Exit
+from appliance.protocol.control_events import (
+    EXIT_STATUSES,
+    AcceptedEvent,
+    ControlEvent,
+    EndedEvent,
+    ErrorEvent,
+    HelloEvent,
+    PhaseEvent,
+    ResultEvent,
+    TicketEvent,
+    UnknownEvent,
+    decode_event,
+    encode_event,
+)
+from appliance.protocol.control_server import error_kind
+
+ENDED = EndedEvent(
+    operation=12,
+    kind="hold",
+    target=(),
+    outcome="done",
+    cause=None,
+    exit=0,
+    message="holding",
+    serving=("a",),
+    log=("one", "two"),
+    phases_ms={"commit": 1.5},
+    ms=2.5,
+    hold={"until_unix_s": None, "kept": True},
+)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        HelloEvent(),
+        HelloEvent(2, "9.0.0"),
+        AcceptedEvent(12, "switch", ("a",), ("b", "c"), joined=True, usual_ms=4.5),
+        AcceptedEvent(12, "stop"),
+        TicketEvent("secret"),
+        PhaseEvent("load", "progress", "11 of 12 GiB", 3.5, rolling_back=True),
+        ENDED,
+        ENDED._replace(hold=None, cause="cancelled"),
+        ResultEvent(details={"status": {"a": [1]}}),
+        ResultEvent(1, "rehearsed", "refused", {"plan": {}, "findings": []}),
+        ErrorEvent(ErrorKind.BUSY, "switch a is running"),
+    ],
+)
+def test_an_event_arrives_as_it_was_sent(event: ControlEvent) -> None:
+    """Encoding and decoding give an equal event of the same type, in one line."""
+    line = encode_event(event)
+    assert line.count(b"\n") == 1
+    found = decode_event(line)
+    assert (type(found), found) == (type(event), event)
+
+
+@pytest.mark.parametrize("kind", ErrorKind)
+def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
+    """The first release sends and reads the exit status only; each status is one kind."""
+    document = json.loads(encode_event(ErrorEvent(kind, "why")))
+    assert document["exit"] == EXIT_STATUSES[kind]
+    del document["error"]
+    assert decode_event(json.dumps(document).encode()) == ErrorEvent(kind, "why")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (UnknownProfileError("x"), ErrorKind.UNKNOWN_PROFILE),
+        (BusyError("x"), ErrorKind.BUSY),
+        (PermissionDeniedError("x"), ErrorKind.DENIED),
+        (BadRequestError("x"), ErrorKind.BAD_REQUEST),
+        (StoreError("x"), ErrorKind.FAILED),
+    ],
+)
+def test_an_errors_kind_is_its_type(error: ApplianceError, kind: ErrorKind) -> None:
+    """What the client is told follows the type of the error, never its text."""
+    assert error_kind(error) is kind
+
+
+@pytest.mark.parametrize(
+    ("document", "event"),
+    [
+        ({"event": "hello"}, HelloEvent(0, "")),
+        ({"event": "accepted", "operation": True}, AcceptedEvent(0, "")),
+        ({"event": "phase", "phase": "migrate", "state": 7}, PhaseEvent("migrate", "")),
+        ({"event": "phase", "ms": 10**400}, PhaseEvent("", "")),
+        ({"event": "result"}, ResultEvent(Exit.FAILED)),
+        ({"event": "result", "exit": "strange"}, ResultEvent(Exit.FAILED)),
+        ({"event": "result", "exit": 256}, ResultEvent(Exit.FAILED)),
+        ({"event": "error", "exit": 200}, ErrorEvent(ErrorKind.FAILED, "")),
+        ({"event": "error", "exit": 75, "error": "new"}, ErrorEvent(ErrorKind.BUSY, "")),
+        ({"event": "weather", "exit": 75}, UnknownEvent("weather")),
+    ],
+)
+def test_what_another_release_leaves_out_is_empty(
+    document: Mapping[str, object], event: ControlEvent
+) -> None:
+    """A missing field, or one of another type, is read as empty; an unknown event has its name."""
+    found = decode_event(json.dumps(document).encode())
+    assert (type(found), found) == (type(event), event)
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"event": 1}', b"\xff", b"[" * 100_000])
+def test_what_is_no_event(line: bytes) -> None:
+    """Bytes that are no event are a ValueError and nothing else."""
+    with pytest.raises(ValueError, match=r"event|Expecting|decode|nested"):
+        decode_event(line)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"event": st.sampled_from(["accepted", "phase", "result", "error", "hello"])},
+        optional={
+            key: st.none() | st.integers() | st.text() | st.lists(st.integers())
+            for key in (*EndedEvent._fields, *PhaseEvent._fields, "error", "evicts")
+        },
+    )
+)
+def test_every_object_with_a_name_is_an_event(document: Mapping[str, object]) -> None:
+    """Whatever the fields are, decoding ends with an event that can be sent again."""
+    event = decode_event(json.dumps(document).encode())
+    assert decode_event(encode_event(event)) == event

@@ -1,0 +1,169 @@
+"""Codec of the requests on the control socket."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.errors import BadRequestError
+from appliance.domain.profile import Mark
+from appliance.protocol.control import MARKS, PROTOCOL_MAX, Verb
+from appliance.protocol.control_requests import (
+    AddKeyRequest,
+    AttachRequest,
+    CancelRequest,
+    ControlRequest,
+    HoldRequest,
+    ListKeysRequest,
+    MarkRequest,
+    OnRequestSwitch,
+    ReloadRequest,
+    RemoveKeyRequest,
+    RestartRequest,
+    RunRequest,
+    StartRequest,
+    StatusRequest,
+    StopRequest,
+    SwitchRequest,
+    common_protocol,
+    decode_on_request,
+    decode_request,
+    encode_request,
+    parse_request,
+    verb_of,
+)
+
+NAMES = st.text(min_size=1)
+LISTS = st.lists(NAMES, unique=True).map(tuple)
+SECONDS = st.none() | st.floats(0, 1e9, exclude_max=True)
+FLAGS = st.booleans()
+REQUESTS: st.SearchStrategy[ControlRequest] = st.one_of(
+    st.just(StatusRequest()),
+    st.builds(SwitchRequest, NAMES, FLAGS, FLAGS, SECONDS),
+    st.builds(StartRequest, LISTS, FLAGS),
+    st.builds(StopRequest, LISTS, FLAGS, SECONDS),
+    st.builds(RestartRequest, LISTS, FLAGS, SECONDS),
+    st.builds(HoldRequest, SECONDS, FLAGS, SECONDS),
+    st.builds(
+        RunRequest, NAMES, st.just("all") | st.lists(st.integers(0, 255)).map(tuple), FLAGS, SECONDS
+    ),
+    st.just(CancelRequest()),
+    st.builds(AttachRequest, st.none() | st.integers(0, 2**63 - 1)),
+    st.builds(MarkRequest, NAMES, st.sampled_from(MARKS)),
+    st.builds(
+        AddKeyRequest, NAMES, FLAGS, st.none() | st.lists(NAMES, min_size=1, unique=True).map(tuple)
+    ),
+    st.just(ListKeysRequest()),
+    st.builds(RemoveKeyRequest, NAMES),
+    st.just(ReloadRequest()),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["name", "names", "drain_s", "dry_run", "gpus", "command", "operation", "action", "mark"]
+
+
+def decoded(line: bytes) -> ControlRequest:
+    document = parse_request(line)
+    assert common_protocol(document) == PROTOCOL_MAX
+    return decode_request(*verb_of(document))
+
+
+@given(REQUESTS)
+def test_a_request_arrives_as_it_was_sent(request: ControlRequest) -> None:
+    """Encoding and decoding give an equal request of the same type, in one line."""
+    line = encode_request(request)
+    assert line.count(b"\n") == 1
+    found = decoded(line)
+    assert (type(found), found) == (type(request), request)
+
+
+def test_a_switch_on_request_says_nothing_else() -> None:
+    """The gateway sends the two arguments that every release of request.sock takes."""
+    line = encode_request(OnRequestSwitch("genesis", "gateway (key ana)"))
+    verb, args = verb_of(json.loads(line))
+    assert (verb, args) == (Verb.SWITCH, {"name": "genesis", "on_behalf": "gateway (key ana)"})
+    assert decode_on_request(args) == OnRequestSwitch("genesis", "gateway (key ana)")
+    assert decode_on_request({"name": "genesis", "on_behalf": 7}) == OnRequestSwitch("genesis")
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "request_"),
+    [
+        ("switch", {"name": "a"}, SwitchRequest("a")),
+        ("switch", {"name": "a", "rollback": None, "drain_s": 5}, SwitchRequest("a", drain_s=5.0)),
+        ("switch", {"name": "a", "of a later release": [1]}, SwitchRequest("a")),
+        ("start", {}, StartRequest()),
+        ("start", {"names": None}, StartRequest()),
+        ("stop", {"names": ["a", "b", "a"]}, StopRequest(("a", "b"))),
+        ("hold", {}, HoldRequest()),
+        ("run", {"command": "sh", "gpus": []}, RunRequest("sh", ())),
+        ("attach", {}, AttachRequest()),
+        ("key", {"action": "add", "name": "a", "may_switch": 1}, AddKeyRequest("a")),
+    ],
+)
+def test_what_is_left_out_has_its_default(
+    verb: str, args: Mapping[str, object], request_: ControlRequest
+) -> None:
+    """Fields that are null or missing have their default; unknown fields are ignored."""
+    assert decode_request(Verb(verb), args) == request_
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "words"),
+    [
+        ("switch", {}, "name is missing"),
+        ("switch", {"name": 3}, "name is missing"),
+        ("switch", {"name": "a", "dry_run": "no"}, "dry_run is neither true nor false"),
+        ("switch", {"name": "a", "rollback": 0}, "rollback is neither true nor false"),
+        ("switch", {"name": "a", "drain_s": True}, "drain_s is not a number of seconds"),
+        ("switch", {"name": "a", "drain_s": float("nan")}, "drain_s is not a number of seconds"),
+        ("hold", {"for_s": 10**400}, "for_s is not a number of seconds"),
+        ("hold", {"for_s": -1}, "for_s is not a number of seconds"),
+        ("stop", {"names": "a"}, "names is not a list of names"),
+        ("stop", {"names": [1]}, "names is not a list of names"),
+        ("run", {"gpus": "all"}, "command is missing"),
+        ("run", {"command": "sh"}, "gpus is neither"),
+        ("run", {"command": "sh", "gpus": [256]}, "gpus is neither"),
+        ("run", {"command": "sh", "gpus": [True]}, "gpus is neither"),
+        ("attach", {"operation": -1}, "operation is not the number of one"),
+        ("attach", {"operation": 2**63}, "operation is not the number of one"),
+        ("attach", {"operation": True}, "operation is not the number of one"),
+        ("mark", {"name": "a", "mark": ["live"]}, "a mark is one of live, standby, retired"),
+        ("key", {"action": ["add"]}, "action is none of add, ls and rm"),
+        ("key", {"action": "add", "name": "a", "profiles": []}, "profiles names no profile"),
+    ],
+)
+def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], words: str) -> None:
+    """A field of the wrong type or out of its range is refused by its name."""
+    with pytest.raises(BadRequestError, match=words):
+        decode_request(Verb(verb), args)
+
+
+@given(st.sampled_from(Verb), st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON))
+def test_every_object_is_a_request_or_a_bad_one(verb: Verb, args: Mapping[str, object]) -> None:
+    """Whatever the arguments are, decoding ends with a request or with `BadRequestError`."""
+    try:
+        request = decode_request(verb, args)
+    except BadRequestError:
+        return
+    assert decoded(encode_request(request)) == request
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_every_line_is_a_request_or_a_bad_one(line: bytes) -> None:
+    """Whatever bytes come, the handshake ends with a verb or with `BadRequestError`."""
+    with contextlib.suppress(BadRequestError):
+        document = parse_request(line)
+        common_protocol(document)
+        verb_of(document)
+
+
+def test_marks_are_the_domains() -> None:
+    """The protocol repeats the marks, to save an import; they are the same."""
+    assert list(MARKS) == list(Mark)
