@@ -3,7 +3,7 @@
 Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from appliance.domain.claims import Claim
@@ -279,6 +279,10 @@ class Peaks(Protocol):
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:
         """Replace it; False: it could not be kept."""
+        ...
+
+    async def forget_all_but(self, names: Collection[str]) -> None:
+        """Remove the peaks of profiles other than `names`. Never raises."""
         ...
 
 

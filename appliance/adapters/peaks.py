@@ -1,7 +1,8 @@
-"""Keeps the most that each backend was seen to hold; `planning.memory.peak` has the form."""
+"""Store of observed peaks, a file a profile; `planning.memory.peak` has the format."""
 
 import asyncio
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from appliance.adapters.files.durable import write_file
@@ -25,11 +26,11 @@ class FilePeaks:
         self._failing = False
 
     def peak(self, name: str) -> ObservedPeak | None:
-        """What was recorded for profile `name`; None: nothing that can be used."""
+        """Return the peak recorded for profile `name`; None: none that can be used."""
         return read_peak(self._directory, name)
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:
-        """Replace it durably; False: it could not be kept. Never raises."""
+        """Replace a profile's peak durably; False: it could not be kept. Never raises."""
         try:
             await asyncio.to_thread(self._write, name, peak)
         except (OSError, StoreError) as error:
@@ -41,6 +42,21 @@ class FilePeaks:
             _log.info("the memory that backends take is kept again")
         self._failing = False
         return True
+
+    async def forget_all_but(self, names: Collection[str]) -> None:
+        """Remove the peaks of profiles other than `names`. Never raises."""
+        await asyncio.to_thread(self._remove_all_but, frozenset(names))
+
+    def _remove_all_but(self, names: Collection[str]) -> None:
+        for file in self._directory.glob("*.json"):
+            if file.stem in names:
+                continue
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("the peak of a removed profile stays: %s: %s", file, error.strerror)
+            else:
+                _log.info("%s is not applied any more: its observed peak is removed", file.stem)
 
     def _write(self, name: str, peak: ObservedPeak) -> None:
         self._directory.mkdir(mode=0o755, exist_ok=True)

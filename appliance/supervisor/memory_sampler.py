@@ -76,6 +76,8 @@ class MemorySampler:
         self._kept: dict[str, ObservedPeak | None] = {}
         self._highest: dict[str, ObservedPeak] = {}
         self._write_due_s = float("-inf")
+        self._applied: frozenset[str] | None = None
+        """Profiles that were applied at the last turn; None: there was none."""
         self._problem = ""
 
     async def run(self) -> None:
@@ -102,6 +104,7 @@ class MemorySampler:
     async def turn(self) -> None:
         """One round: a sample if there is a reason for one. Raises nothing that is expected."""
         catalogue, observed = self._look()
+        await self._forget_removed(catalogue)
         running = [name for name in observed.busy() if name in catalogue]
         wanted = self._wanted.is_set()
         self._wanted.clear()
@@ -170,6 +173,13 @@ class MemorySampler:
         for memory in (self._paths, self._kept, self._highest):
             for name in memory.keys() - set(running):
                 del memory[name]
+
+    async def _forget_removed(self, catalogue: Catalogue) -> None:
+        """Remove the peaks of profiles that are not applied any more, once after each change."""
+        applied = frozenset(catalogue)
+        if applied != self._applied:
+            self._applied = applied
+            await self._peaks.forget_all_but(applied)
 
     def _peak(self, name: str) -> ObservedPeak | None:
         if name not in self._kept:

@@ -1,7 +1,7 @@
 """Typed in-memory ports around one `FakeSystemd`, in its virtual time."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -420,6 +420,9 @@ class FakePeaks:
         if not self.full:
             self.kept[name] = peak
         return not self.full
+
+    async def forget_all_but(self, names: Collection[str]) -> None:
+        self.kept = {name: peak for name, peak in self.kept.items() if name in names}
 
 
 class FakeOutside:

@@ -12,6 +12,7 @@ from appliance.domain.errors import UnitError
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemory, Holder
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
+from appliance.planning.memory.peak import ObservedPeak
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 
@@ -95,6 +96,18 @@ async def test_a_box_whose_profiles_use_no_gpu_never_asks_a_driver() -> None:
     assert box.host.gpu_readings == 0
     assert box.peaks.kept["mini"].ram_bytes == 20 * GIB
     assert box.peaks.writes == ["mini"]
+
+
+async def test_peaks_of_profiles_that_are_removed_go() -> None:
+    """The first turn and the one after an apply remove them, also while nothing runs."""
+    box = Box()
+    for name in ("aeon", "genesis", "removed"):
+        await box.peaks.record(name, ObservedPeak(fingerprint="f"))
+    await box.turns()
+    assert sorted(box.peaks.kept) == ["aeon", "genesis"]
+    box.profiles = catalogue(applied("genesis", "gpu-all"))
+    await box.turns()
+    assert sorted(box.peaks.kept) == ["genesis"]
 
 
 async def test_a_missing_driver_is_asked_for_rarely() -> None:

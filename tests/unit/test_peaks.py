@@ -37,6 +37,27 @@ async def test_what_is_recorded_is_read(peaks: Peaks) -> None:
     assert peaks.peak("aeon") is None
 
 
+async def test_peaks_of_removed_profiles_go(peaks: Peaks) -> None:
+    """Those of the given profiles stay, and nothing to remove is fine."""
+    await peaks.forget_all_but(["genesis"])
+    for name in ("genesis", "aeon", "mini"):
+        assert await peaks.record(name, PEAK)
+    await peaks.forget_all_but(["genesis", "new"])
+    found = [peaks.peak(name) for name in ("genesis", "aeon", "mini")]
+    assert found == [PEAK, None, None]
+
+
+async def test_what_cannot_be_removed_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A directory in a peak's place stays, and keeps no other peak from being removed."""
+    (tmp_path / "needs" / "a.json").mkdir(parents=True)
+    (tmp_path / "needs" / "b.json").touch()
+    await FilePeaks(tmp_path).forget_all_but([])
+    assert [path.name for path in (tmp_path / "needs").iterdir()] == ["a.json"]
+    assert "the peak of a removed profile stays" in caplog.text
+
+
 async def test_the_gate_finds_what_it_compares(tmp_path: Path) -> None:
     """The file has what was seen, and who may read it."""
     await FilePeaks(tmp_path).record("genesis", PEAK)
