@@ -25,8 +25,8 @@ from appliance.launch.admission.obstacles import (
     late,
     ram_sentence,
     read_host,
+    shortfall_sentence,
 )
-from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 from appliance.planning.memory.requirement import used
 
@@ -208,11 +208,11 @@ class GpuWatch:
     def _failing(self, short: fit.Shortfall) -> Obstacle:
         """One used GPU does not work; the others are none of our business."""
         patience_s = _patience_s(short.error_kind, otherwise_s=None)
-        return _of_driver(sentence_of(short), kind=short.error_kind, patience_s=patience_s)
+        return _of_driver(shortfall_sentence(short), kind=short.error_kind, patience_s=patience_s)
 
     def _late_sentence(self, short: fit.Shortfall) -> str:
         """The shortfall with every holder, and what no visible process accounts for."""
-        text = sentence_of(short)
+        text = shortfall_sentence(short)
         reading = self._lists()
         if reading is None or reading.error_kind:
             return f"{text}; the driver does not say who holds it"

@@ -18,7 +18,6 @@ from appliance.adapters.kernel.processes import (
 )
 from appliance.adapters.kernel.text_files import meminfo
 from appliance.domain.names import unit_of
-from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
@@ -193,7 +192,15 @@ def read_host() -> Host:
 def late_ram(requirement: MemoryRequirement, now: Host) -> Obstacle | None:
     """Host memory that has not come back, for a backend without GPUs."""
     short = next(fit.shortfalls(requirement, (), now), None)
-    return None if short is None else late(short, lambda: ram_sentence(sentence_of(short)))
+    return None if short is None else late(short, lambda: ram_sentence(shortfall_sentence(short)))
+
+
+def shortfall_sentence(short: fit.Shortfall) -> str:
+    """Return a shortfall as one sentence for people."""
+    # Most starts lack nothing.
+    from appliance.launch.admission import shortfall_text  # noqa: PLC0415
+
+    return shortfall_text.sentence_of(short)
 
 
 def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> Obstacle:
@@ -204,7 +211,7 @@ def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> 
         explain: See `Obstacle`.
         own: The unit that is to start: its own remains are no rival's.
     """
-    text = sentence_of(short)
+    text = shortfall_sentence(short)
     if short.final:
         return Obstacle(text, kind=_MEMORY, explain=text.__str__, patience_s=0.0, rival=True)
     rival = short.kind == fit.REMAINS and short.unit != own
