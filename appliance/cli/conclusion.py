@@ -4,7 +4,8 @@ import time
 from typing import Final
 
 from appliance.cli.terminal import Streams
-from appliance.planning.wording import duration, joined
+from appliance.domain.amounts import duration
+from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (
     EXIT_STATUSES,

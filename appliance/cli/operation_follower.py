@@ -10,8 +10,9 @@ from typing import Final
 from appliance.cli.failures import CliError, TimedOutError
 from appliance.cli.progress_lines import FRAME_S, Progress
 from appliance.cli.terminal import Terminal
+from appliance.domain.amounts import duration
 from appliance.domain.errors import UnreachableError
-from appliance.planning.wording import duration, joined
+from appliance.planning.wording import joined
 from appliance.protocol.control import GREETING_S, Exit
 from appliance.protocol.control_client import NOT_RUNNING, Conversation
 from appliance.protocol.control_events import (

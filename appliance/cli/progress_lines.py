@@ -8,7 +8,8 @@ import time
 from typing import Final, Protocol
 
 from appliance.cli.terminal import Style, Terminal
-from appliance.planning.wording import duration, joined
+from appliance.domain.amounts import duration
+from appliance.planning.wording import joined
 from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
 FRAME_S: Final = 0.1

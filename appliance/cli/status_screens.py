@@ -6,8 +6,9 @@ from typing import Final
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.cli.traffic_lines import no_gateway, traffic
+from appliance.domain.amounts import age, duration, size, size_of_total
 from appliance.planning.status.document import ProfileRow, StatusDocument
-from appliance.planning.wording import age, duration, joined, size, size_of_total
+from appliance.planning.wording import joined
 from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
 
 _GLYPHS: Final = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from appliance.domain.amounts import size
 from appliance.domain.memory import DeviceMemory, GpuState
 from appliance.domain.names import unit_of
 from appliance.domain.need import Source
@@ -22,7 +23,6 @@ from appliance.planning.memory.requirement import (
     usable_bytes,
     used,
 )
-from appliance.planning.wording import size
 
 _MOST_BYTES: Final = 1 << 62
 """Main memory of a box whose size is not known."""

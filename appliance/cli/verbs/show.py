@@ -16,13 +16,13 @@ from appliance.cli.failures import CliError, need_root
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
+from appliance.domain.amounts import duration, size
 from appliance.domain.memory import DeviceMemory, Quality
 from appliance.domain.names import unit_of
 from appliance.domain.paths import NEEDS
 from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument
-from appliance.planning.wording import duration, size
 from appliance.protocol.control import Exit
 from appliance.protocol.json_fields import number_in, objects_in, text_in
 

@@ -15,9 +15,10 @@ from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
 from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams
+from appliance.domain.amounts import duration
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.planning.status.document import ProfileRow, StatusDocument
-from appliance.planning.wording import duration, joined
+from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
 from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_requests import AttachRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.domain.amounts import size, size_of
+from appliance.domain.amounts import size, size_of_total
 from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def _ram(short: Shortfall) -> str:
     if short.final:
         wanted, present = size(short.wanted_bytes), size(short.present_bytes)
         return f"needs {wanted} of RAM with its margin, the machine has {present}"
-    return f"{size_of(short.present_bytes, short.wanted_bytes)} of RAM free"
+    return f"{size_of_total(short.present_bytes, short.wanted_bytes)} of RAM free"
 
 
 def _pool(short: Shortfall) -> str:
@@ -45,7 +45,7 @@ def _pool(short: Shortfall) -> str:
     if short.final:
         wanted, present = size(short.wanted_bytes), size(short.present_bytes)
         return f"needs {wanted} with its margin in {where}, which is {present}"
-    return f"{size_of(short.present_bytes, short.wanted_bytes)} free in {where}"
+    return f"{size_of_total(short.present_bytes, short.wanted_bytes)} free in {where}"
 
 
 def _vram(short: Shortfall) -> str:
@@ -53,7 +53,7 @@ def _vram(short: Shortfall) -> str:
         wanted, present = size(short.wanted_bytes), size(short.present_bytes)
         return f"needs {wanted} with its margin on GPU {short.index}, which has {present}"
     guess = ", by an estimate" if short.guessed else ""
-    free = size_of(short.present_bytes, short.wanted_bytes)
+    free = size_of_total(short.present_bytes, short.wanted_bytes)
     return f"{free} free on GPU {short.index}{guess}"
 
 

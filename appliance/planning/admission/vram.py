@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from appliance.domain.amounts import size, size_of_total
 from appliance.domain.memory import DeviceMemory, Holder, Quality
 from appliance.domain.names import profile_of
 from appliance.domain.need import Source
@@ -36,7 +37,6 @@ from appliance.planning.memory.requirement import (
     used,
 )
 from appliance.planning.need import BoxNeed
-from appliance.planning.wording import size, size_of_total
 
 _OF_GPUS: Final = frozenset({fit.WEIGHTS, fit.POOL, fit.VRAM})
 _SIGNIFICANT_BYTES: Final = 256 << 20

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from appliance.domain.amounts import age
 from appliance.domain.claims import Claim
 from appliance.domain.memory import GpuState
 from appliance.domain.names import RUN_UNIT, is_profile_name
@@ -40,7 +41,7 @@ from appliance.planning.status.outcome_text import end_text, rival_end_text, sto
 from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.switch.goals import in_the_way
 from appliance.planning.switch.repair import evicted_in_vain
-from appliance.planning.wording import age, joined
+from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
 
 START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"

@@ -6,11 +6,11 @@ refused says so in a log line that nobody reads, and is paged out when it matter
 
 from typing import Final
 
+from appliance.domain.amounts import size_of_total
 from appliance.domain.memory import GroupMemory
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.planning.admission.preflight import BoxFacts
-from appliance.planning.wording import size_of_total
 
 LOCKED_SHARE: Final = 0.5
 """Of a model's file that is resident: an engine that may lock at all locks all of it."""
