@@ -8,12 +8,13 @@ a field that is missing or of another type is read as empty.
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, ErrorKind, Exit
 from appliance.protocol.json_fields import Json, number_in, object_in, text_in, texts_in
+from appliance.protocol.record import Record
 
 EXIT_STATUSES: Final[Mapping[ErrorKind, Exit]] = {
     ErrorKind.FAILED: Exit.FAILED,
@@ -30,7 +31,7 @@ _ERROR_KINDS: Final[Mapping[int, ErrorKind]] = {
 _MAX_EXIT: Final = 255
 
 
-class HelloEvent(NamedTuple):
+class HelloEvent(Record):
     """The server's greeting."""
 
     protocol: int = PROTOCOL_MAX
@@ -38,7 +39,7 @@ class HelloEvent(NamedTuple):
     version: str = __version__
 
 
-class AcceptedEvent(NamedTuple):
+class AcceptedEvent(Record):
     """An operation runs; fields as in `appliance.domain.events.Accepted`."""
 
     operation: int
@@ -49,13 +50,13 @@ class AcceptedEvent(NamedTuple):
     usual_ms: float | None = None
 
 
-class TicketEvent(NamedTuple):
+class TicketEvent(Record):
     """Permission for the command of a run, sent only to the client that asked for it."""
 
     token: str
 
 
-class PhaseEvent(NamedTuple):
+class PhaseEvent(Record):
     """A phase began, moved or ended; fields as in `appliance.domain.events.PhaseChanged`."""
 
     phase: str
@@ -65,7 +66,7 @@ class PhaseEvent(NamedTuple):
     rolling_back: bool = False
 
 
-class EndedEvent(NamedTuple):
+class EndedEvent(Record):
     """`result` of an operation; fields as in `appliance.domain.events.Ended`."""
 
     operation: int
@@ -85,7 +86,7 @@ class EndedEvent(NamedTuple):
     """Of a hold: the row of the status document; None: of any other operation."""
 
 
-class ResultEvent(NamedTuple):
+class ResultEvent(Record):
     """`result` of a request that began no operation."""
 
     exit: int = Exit.OK
@@ -95,14 +96,14 @@ class ResultEvent(NamedTuple):
     """What the verb promises beside these."""
 
 
-class ErrorEvent(NamedTuple):
+class ErrorEvent(Record):
     """The request was refused."""
 
     kind: ErrorKind
     message: str
 
 
-class UnknownEvent(NamedTuple):
+class UnknownEvent(Record):
     """An event of a later release."""
 
     name: str
@@ -146,11 +147,11 @@ def _fields(event: ControlEvent) -> dict[str, Any]:
             told = {"outcome": outcome, "message": message} if outcome or message else {}
             return {"exit": status, **told, **details}
         case EndedEvent(hold=None):
-            fields = event._asdict()
+            fields = event.fields()
             del fields["hold"]
             return fields
         case _:
-            return event._asdict()
+            return event.fields()
 
 
 def decode_event(line: bytes) -> ControlEvent:
@@ -200,7 +201,7 @@ def _result(document: Json) -> EndedEvent | ResultEvent:
     operation, status = _whole(document, "operation"), _exit(document)
     outcome, message = text_in(document, "outcome"), text_in(document, "message")
     if operation is None:
-        known = {"event", *ResultEvent._fields}
+        known = {"event", *ResultEvent.__match_args__}
         details = {key: value for key, value in document.items() if key not in known}
         return ResultEvent(status, outcome, message, details)
     phases_ms = object_in(document, "phases_ms")

@@ -5,15 +5,15 @@ whatever a client sends, the result is a request of the types below or `BadReque
 that is null or left out has its default, except where a message says that it is missing.
 """
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, cast
 
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
 from appliance.protocol.json_fields import Json
+from appliance.protocol.record import Record
 
 _MAX_SECONDS: Final = 1e9
 """Thirty years: more is a mistake, and no clock may overflow."""
@@ -26,11 +26,11 @@ _MAX_VERSION_CHARACTERS: Final = 20
 Gpus = Literal["all"] | tuple[int, ...]
 
 
-class StatusRequest(NamedTuple):
+class StatusRequest(Record):
     """Ask for the status document: `result` with `status`."""
 
 
-class SwitchRequest(NamedTuple):
+class SwitchRequest(Record):
     """Serve one profile in place of those that are in its way."""
 
     name: str
@@ -42,7 +42,7 @@ class SwitchRequest(NamedTuple):
     """For requests in flight. None: each profile's own deadline; 0: do not wait. Likewise below."""
 
 
-class OnRequestSwitch(NamedTuple):
+class OnRequestSwitch(Record):
     """Switch because a client of the gateway asked for a profile; the only request on request.sock."""
 
     name: str
@@ -50,7 +50,7 @@ class OnRequestSwitch(NamedTuple):
     """Short text for people: whose request it was."""
 
 
-class StartRequest(NamedTuple):
+class StartRequest(Record):
     """Start profiles beside what runs."""
 
     names: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class StartRequest(NamedTuple):
     dry_run: bool = False
 
 
-class StopRequest(NamedTuple):
+class StopRequest(Record):
     """Stop profiles."""
 
     names: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class StopRequest(NamedTuple):
     drain_s: float | None = None
 
 
-class RestartRequest(NamedTuple):
+class RestartRequest(Record):
     """Stop profiles and start them again."""
 
     names: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class RestartRequest(NamedTuple):
     drain_s: float | None = None
 
 
-class HoldRequest(NamedTuple):
+class HoldRequest(Record):
     """Stop everything and keep it so."""
 
     for_s: float | None = None
@@ -85,7 +85,7 @@ class HoldRequest(NamedTuple):
     drain_s: float | None = None
 
 
-class RunRequest(NamedTuple):
+class RunRequest(Record):
     """Make room for a command; the command itself goes to its launcher, never through here."""
 
     command: str
@@ -96,18 +96,18 @@ class RunRequest(NamedTuple):
     drain_s: float | None = None
 
 
-class CancelRequest(NamedTuple):
+class CancelRequest(Record):
     """Cancel the running operation and follow it to its end."""
 
 
-class AttachRequest(NamedTuple):
+class AttachRequest(Record):
     """Follow an operation without touching it; one that is over is answered by its `result`."""
 
     operation: int | None = None
     """None: the running one."""
 
 
-class MarkRequest(NamedTuple):
+class MarkRequest(Record):
     """Set a profile's mark."""
 
     name: str
@@ -115,7 +115,7 @@ class MarkRequest(NamedTuple):
     """One of `MARKS`."""
 
 
-class AddKeyRequest(NamedTuple):
+class AddKeyRequest(Record):
     """Make an inference key."""
 
     name: str
@@ -124,18 +124,18 @@ class AddKeyRequest(NamedTuple):
     """None: all."""
 
 
-class ListKeysRequest(NamedTuple):
+class ListKeysRequest(Record):
     """Ask for the inference keys, without their secrets."""
 
 
-class RemoveKeyRequest(NamedTuple):
+class RemoveKeyRequest(Record):
     """Take inference keys away."""
 
     name: str
     """A name or an id."""
 
 
-class ReloadRequest(NamedTuple):
+class ReloadRequest(Record):
     """Read the applied profiles again."""
 
 
@@ -159,7 +159,7 @@ ControlRequest = (
     | ReloadRequest
 )
 
-_FORMS: Final[Mapping[Verb, type[NamedTuple]]] = {
+_FORMS: Final[Mapping[Verb, type[Record]]] = {
     Verb.STATUS: StatusRequest,
     Verb.SWITCH: SwitchRequest,
     Verb.START: StartRequest,
@@ -172,7 +172,7 @@ _FORMS: Final[Mapping[Verb, type[NamedTuple]]] = {
     Verb.MARK: MarkRequest,
     Verb.RELOAD: ReloadRequest,
 }
-_KEY_FORMS: Final[Mapping[str, type[NamedTuple]]] = {
+_KEY_FORMS: Final[Mapping[str, type[Record]]] = {
     "add": AddKeyRequest,
     "ls": ListKeysRequest,
     "rm": RemoveKeyRequest,
@@ -193,7 +193,7 @@ def encode_request(request: ControlRequest) -> bytes:
         "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
         "version": __version__,
         "verb": _VERBS[type(request)],
-        "args": {**({} if action is None else {"action": action}), **request._asdict()},
+        "args": {**({} if action is None else {"action": action}), **request.fields()},
     }
     return json.dumps(document).encode() + b"\n"
 
@@ -236,6 +236,8 @@ def verb_of(document: Json) -> tuple[Verb, Json]:
     try:
         verb = Verb(word)
     except ValueError as error:
+        import difflib  # noqa: PLC0415 - 1 ms of every command
+
         meant = difflib.get_close_matches(word, list(Verb), 1)
         hint = f'; did you mean "{meant[0]}"?' if meant else ""
         raise BadRequestError(f"the supervisor does not know this verb{hint}") from error
@@ -255,15 +257,15 @@ def decode_on_request(args: Json) -> OnRequestSwitch:
     return cast("OnRequestSwitch", _filled(OnRequestSwitch, args))
 
 
-def _key_form(args: Json) -> type[NamedTuple]:
+def _key_form(args: Json) -> type[Record]:
     action = args.get("action")
     if not isinstance(action, str) or action not in _KEY_FORMS:
         raise BadRequestError("action is none of add, ls and rm")
     return _KEY_FORMS[action]
 
 
-def _filled(form: type[NamedTuple], args: Json) -> NamedTuple:
-    return form._make(_READERS[field](args) for field in form._fields)
+def _filled(form: type[Record], args: Json) -> Record:
+    return form(**{field: _READERS[field](args) for field in form.__match_args__})
 
 
 # --- fields, each read alike in every request ----------------------------------------

@@ -29,7 +29,7 @@ from appliance.protocol.control_requests import (
 from appliance.protocol.json_fields import Json
 from appliance.protocol.unix_server import Peer
 
-_ON_REQUEST: Final = frozenset(OnRequestSwitch._fields)
+_ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
 """Arguments of a switch on request: no deadline for others' requests, nothing left undone."""
 
 

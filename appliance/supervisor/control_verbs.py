@@ -201,7 +201,7 @@ async def _events(running: Running) -> AsyncIterator[ControlEvent]:
     async for event in running.transaction.feed.follow():
         told = _control_event(event)
         if isinstance(told, EndedEvent) and told.kind == Kind.HOLD:
-            told = told._replace(hold=_hold(running.transaction.operation.goal))
+            told = told.replaced(hold=_hold(running.transaction.operation.goal))
         yield told
 
 
@@ -226,14 +226,14 @@ def _cancelled(event: EndedEvent) -> EndedEvent:
     """Return the end of an operation for the client that cancelled it: undone is no failure."""
     cancelled = event.cause == Cause.CANCELLED
     if event.outcome == Outcome.REFUSED and cancelled:
-        return event._replace(exit=Exit.OK, message="cancelled before anything was touched")
+        return event.replaced(exit=Exit.OK, message="cancelled before anything was touched")
     if event.outcome == Outcome.ROLLED_BACK or cancelled:
         verb = "serve" if event.serving[1:] else "serves"
         text = f"cancelled: {joined(event.serving)} {verb}"
-        return event._replace(exit=Exit.OK, message=text)
+        return event.replaced(exit=Exit.OK, message=text)
     if event.outcome == Outcome.DONE:
         text = f"too late to cancel: {event.message}"
-        return event._replace(exit=Exit.FAILED, message=text)
+        return event.replaced(exit=Exit.FAILED, message=text)
     return event
 
 

@@ -490,6 +490,17 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         most=1 << 18,
         more={"numbers": b"1,", "members": b'"a":1,'},
     ),
+    "event on the control socket": Subject(
+        parse=_control_event,
+        around=[
+            (b"", b""),
+            (b'{"event":"', b'"}'),
+            (b'{"event":"result","operation":1,"log":[', b"1]}"),
+            (b'{"event":"result","operation":1,"phases_ms":{"', b'":1}}'),
+        ],
+        most=1 << 18,
+        more={"numbers": b"1,", "members": b'"a":1,'},
+    ),
     "state that the gateway is told": Subject(
         parse=_supervisor_line,
         around=[(b'{"standings":{"', b'":"serving"}}'), (b'{"held":[', b'"a"]}')],

@@ -58,7 +58,7 @@ ENDED = EndedEvent(
         TicketEvent("secret"),
         PhaseEvent("load", "progress", "11 of 12 GiB", 3.5, rolling_back=True),
         ENDED,
-        ENDED._replace(hold=None, cause="cancelled"),
+        ENDED.replaced(hold=None, cause="cancelled"),
         ResultEvent(details={"status": {"a": [1]}}),
         ResultEvent(1, "rehearsed", "refused", {"plan": {}, "findings": []}),
         ErrorEvent(ErrorKind.BUSY, "switch a is running"),
@@ -131,7 +131,7 @@ def test_what_is_no_event(line: bytes) -> None:
         {"event": st.sampled_from(["accepted", "phase", "result", "error", "hello"])},
         optional={
             key: st.none() | st.integers() | st.text() | st.lists(st.integers())
-            for key in (*EndedEvent._fields, *PhaseEvent._fields, "error", "evicts")
+            for key in (*EndedEvent.__match_args__, *PhaseEvent.__match_args__, "error", "evicts")
         },
     )
 )
