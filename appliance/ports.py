@@ -36,6 +36,10 @@ class Change(Protocol):
         """Whether something changed since this was taken; False: `timeout_s` passed."""
         ...
 
+    def has_happened(self) -> bool:
+        """Tell whether something has changed since this was taken."""
+        ...
+
 
 class Units(Protocol):
     """The systemd units of this appliance. Every method may raise `UnitError`."""

@@ -18,6 +18,10 @@ class AwaitedChange:
             return False
         return True
 
+    def has_happened(self) -> bool:
+        """Tell whether something has changed since this was taken."""
+        return self._event.is_set()
+
 
 class ChangeNotifier:
     """Broadcast event that re-arms itself."""

@@ -8,7 +8,7 @@ because each step is harmless when repeated.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
 from appliance.domain.claims import Claim
@@ -39,7 +39,7 @@ from appliance.planning.switch.actions import (
 )
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.next_action import next_action, reverse_operation
-from appliance.ports import Backend, Clock, Gateway, Host, RunTickets, Store, Units
+from appliance.ports import Backend, Change, Clock, Gateway, Host, RunTickets, Store, Units
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import ModelProof, Preflight
 from appliance.supervisor.operation_record import EventFeed, OperationRecord
@@ -47,12 +47,37 @@ from appliance.supervisor.operation_record import EventFeed, OperationRecord
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
+"""A signal of systemd's that is lost costs no more than this."""
 _LOOK_AT_GATE_S = 0.25
 """Memory comes back within a second or two, and people watch it do so."""
 _LOOK_AT_COMMAND_S = 5.0
 """A command may run for days, and its end is signalled: the watchdog is all that looks need."""
 _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
+_CHANGES_NO_UNIT = (Check, HoldRequests, DrainRequests, WarmUpModel, Commit)
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The units as they were observed, which holds until something changes them."""
+
+    observed: Observed
+    change: Change
+    """Taken before the observation."""
+    at_s: float
+
+    def holds(self, now_s: float) -> bool:
+        """Tell whether nothing has been signalled since, and the observation is not old."""
+        return not self.change.has_happened() and now_s - self.at_s < _LOOK_AGAIN_S
+
+
+async def observe(
+    units: Units, catalogue: Catalogue, clock: Clock, *, full: bool = False
+) -> Observation:
+    """Look at the units of `catalogue`; `full` as in `Units.observe`. Raises `UnitError`."""
+    change, at_s = units.change(), clock.monotonic_s()
+    observed = await units.observe(catalogue, full=full)
+    return Observation(observed=observed, change=change, at_s=at_s)
 
 
 class Transaction:
@@ -61,6 +86,7 @@ class Transaction:
     Args:
         record: The operation's row, phases and events.
         catalogue: Every applied profile.
+        clock: For the age of observations.
         units: Where jobs are asked for.
         host: What the gate, launchers and engines have left to read.
         gateway: Holds and drains requests.
@@ -77,6 +103,7 @@ class Transaction:
         record: OperationRecord,
         catalogue: Catalogue,
         *,
+        clock: Clock,
         units: Units,
         host: Host,
         gateway: Gateway,
@@ -89,6 +116,7 @@ class Transaction:
     ) -> None:
         self._record = record
         self._catalogue = catalogue
+        self._clock = clock
         self._units = units
         self._host = host
         self._gateway = gateway
@@ -136,13 +164,22 @@ class Transaction:
         self._cancel.set()
         return True
 
-    async def run(self) -> Finished:
-        """Run the operation to its end. Raises `UnitError` when systemd cannot be read."""
+    async def run(self, latest: Observation | None = None) -> Finished:
+        """Run the operation to its end. Raises `UnitError` when systemd cannot be read.
+
+        A look costs 2 ms, and checks, requests and files change no unit: one look serves every
+        decision up to the next job. What is signalled meanwhile makes another one due, and so does
+        its age, so that a decision never rests on what was done before, only on what was seen.
+
+        Args:
+            latest: What was observed before this began; None: nothing yet.
+        """
         look_closer = False
         while True:
-            change = self._units.change()
-            observed = await self._units.observe(self._catalogue, full=look_closer)
-            self._on_look(observed)
+            if latest is None or not latest.holds(self._clock.monotonic_s()):
+                latest = await observe(self._units, self._catalogue, self._clock, full=look_closer)
+            observed = latest.observed
+            self._on_look(observed)  # also of one that still holds: the phase may be another
             refusals = await self._host.refusals() if self._steps.started else {}
             self._steps = replace(
                 self._steps,
@@ -164,13 +201,16 @@ class Transaction:
                 await self._enter(action.phase, action.text)
                 # What an engine says about itself is asked for only while nothing happens.
                 pause_s = _LOOK_AGAIN_AFTER_S.get(action.phase, _LOOK_AGAIN_S)
-                look_closer = await self._unless_cancelled(change.wait(pause_s)) is False
+                waited = self._unless_cancelled(latest.change.wait(pause_s))
+                latest, look_closer = None, await waited is False
                 continue
             look_closer = False
             try:
                 await self._do(action, observed)
             except ApplianceError as error:
                 self._steps = replace(self._steps, failure=str(error))
+            if not isinstance(action, _CHANGES_NO_UNIT):
+                latest = None
 
     async def _report(self, observed: Observed) -> RunReport | None:
         """What a command that is over has left."""
@@ -380,6 +420,7 @@ def transaction_factory(
         return Transaction(
             OperationRecord(operation, store=store, clock=clock),
             catalogue,
+            clock=clock,
             units=units,
             host=host,
             gateway=gateway,

@@ -35,7 +35,12 @@ from appliance.ports import Change, Clock, Gateway, Profiles, Store, Units
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
-from appliance.supervisor.operation_runner import NewTransaction, Transaction
+from appliance.supervisor.operation_runner import (
+    NewTransaction,
+    Observation,
+    Transaction,
+    observe,
+)
 from appliance.supervisor.reconciler import Reconciler
 
 _log = logging.getLogger(__name__)
@@ -191,10 +196,10 @@ class Supervisor:
                 self._check_on_request(request.names)
             if self._running is not None:
                 return self._join(request, self._running)
-            observed = await self._units.observe(self._catalogue)
-            if request.on_request and self._gateway_state(observed).paused:
+            latest = await observe(self._units, self._catalogue, self._clock)
+            if request.on_request and self._gateway_state(latest.observed).paused:
                 raise BusyError("people hold the box: appliance status")
-            operation = await self._store.begin(self._operation(request, observed))
+            operation = await self._store.begin(self._operation(request, latest.observed))
             _log.info(
                 "operation %d: %s %s for %s",
                 operation.id,
@@ -206,7 +211,7 @@ class Supervisor:
             usual_ms = None if is_run else await self._store.usual_ms(operation)
             uid = 0 if request.by is None else request.by.uid
             caller = RunCaller(uid=uid, token=secrets.token_hex()) if is_run else None
-            transaction = self._launch(operation, caller)
+            transaction = self._launch(operation, caller, latest)
         return Running(
             transaction=transaction,
             accepted=_accepted(operation, joined=False, usual_ms=usual_ms),
@@ -363,19 +368,24 @@ class Supervisor:
             drain_s=request.drain_s,
         )
 
-    def _launch(self, operation: Operation, caller: RunCaller | None = None) -> Transaction:
+    def _launch(
+        self,
+        operation: Operation,
+        caller: RunCaller | None = None,
+        latest: Observation | None = None,
+    ) -> Transaction:
         transaction = self._running = self._new_transaction(
             operation, self._catalogue, caller, self._look_at
         )
         self._ended.clear()
         if self._tasks is None:
             raise RuntimeError("the supervisor does not run")
-        self._tasks.create_task(self._live(transaction))
+        self._tasks.create_task(self._live(transaction, latest))
         return transaction
 
-    async def _live(self, transaction: Transaction) -> None:
+    async def _live(self, transaction: Transaction, latest: Observation | None) -> None:
         try:
-            finished = await transaction.run()
+            finished = await transaction.run(latest)
         finally:
             self._running = None
             self._ended.set()

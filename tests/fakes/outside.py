@@ -71,6 +71,9 @@ class FakeChange:
             await asyncio.get_running_loop().create_future()
         return self.units.systemd.advance(self.units.systemd.now_s + timeout_s)
 
+    def has_happened(self) -> bool:
+        return self.units.version != self.version
+
     async def _until_driven(self, due_s: float) -> bool:
         while self.units.version == self.version and self.units.systemd.now_s < due_s:
             await self.units.moved.wait()
@@ -94,12 +97,16 @@ class FakeUnits:
         """CPU time by profile."""
         self.cleared: list[str] = []
         self.seen: dict[object, Observed] = {}
+        """By task."""
+        self.latest = Observed(units={})
+        self.looks = 0
         self.rivals_at_start: list[tuple[str, str]] = []
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
         await asyncio.sleep(0)
-        seen = self.seen[asyncio.current_task()] = self.systemd.observed(names)
-        return seen
+        self.looks += 1
+        self.latest = self.seen[asyncio.current_task()] = self.systemd.observed(names)
+        return self.latest
 
     def change(self) -> FakeChange:
         return FakeChange(self, self.version)
@@ -126,7 +133,7 @@ class FakeUnits:
 
     async def start(self, name: str) -> None:
         for rival in in_the_way(name, self.systemd.catalogue):
-            if not self.seen[asyncio.current_task()].unit(rival).idle:
+            if not self.seen.get(asyncio.current_task(), self.latest).unit(rival).idle:
                 self.rivals_at_start.append((name, rival))
         self.systemd.start(name)
         self.version += 1

@@ -11,6 +11,7 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import (
     FOREVER,
     Cause,
+    Finished,
     Goal,
     HoldUntil,
     Kind,
@@ -156,6 +157,42 @@ async def test_a_cancel_ends_the_drain() -> None:
     assert outcome is Outcome.ROLLED_BACK
     assert outside.gateway.calls[-1] == "release aeon"
     assert outside.systemd.starts == []
+
+
+async def draining(outside: FakeOutside) -> tuple[Transaction, asyncio.Task[Finished]]:
+    """A switch from aeon to genesis whose drain waits for ``outside.gateway.drains``."""
+    outside.serve("aeon")
+    outside.gateway.drains.clear()
+    running = transaction(outside, Kind.SWITCH, "genesis")
+    living = asyncio.create_task(running.run())
+    while running.operation.phase is not Phase.DRAIN:
+        await asyncio.sleep(0)
+    return running, living
+
+
+async def test_one_look_serves_until_the_first_stop() -> None:
+    """Checks and requests change no unit: nothing is looked at again because of them."""
+    outside = FakeOutside(BOX, "aeon")
+    _running, living = await draining(outside)
+    assert outside.units.looks == 1
+    outside.gateway.drains.set()
+    assert (await living).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+async def test_a_rival_that_comes_during_a_drain_is_seen(signalled: bool) -> None:  # noqa: FBT001
+    """A change makes the last look worthless, and so does a second without a signal: no stop is asked for."""
+    outside = FakeOutside(BOX, "aeon")
+    _running, living = await draining(outside)
+    outside.systemd.start("left", by_hand=True)
+    if signalled:
+        outside.units.version += 1
+    else:
+        outside.systemd.now_s += 1.0
+    outside.gateway.drains.set()
+    finished = await living
+    assert finished.outcome is Outcome.SUPERSEDED
+    assert finished.operation.phase is Phase.DRAIN
 
 
 async def test_the_release_tells_what_it_waited_for() -> None:
