@@ -208,10 +208,11 @@ class Supervisor:
                 request.requester,
             )
             is_run = operation.kind is Kind.RUN  # which says nothing about the next one
-            usual_ms = None if is_run else await self._store.usual_ms(operation)
             uid = 0 if request.by is None else request.by.uid
             caller = RunCaller(uid=uid, token=secrets.token_hex()) if is_run else None
             transaction = self._launch(operation, caller, latest)
+            # Afterwards: nobody waits for it but the sentence that tells how long this may take.
+            usual_ms = None if is_run else await self._store.usual_ms(operation)
         return Running(
             transaction=transaction,
             accepted=_accepted(operation, joined=False, usual_ms=usual_ms),
