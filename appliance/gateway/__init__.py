@@ -1,1 +1,1 @@
-"""The data path: one address for clients, whatever serves behind it. A process of its own."""
+"""The gateway process: one address for clients, whatever serves behind it."""

@@ -1,4 +1,4 @@
-"""What the gateway reads when it starts: settings, profiles and secrets, all compiled by apply."""
+"""Files that the gateway reads: settings, profiles and secrets, all compiled by apply."""
 
 import logging
 import ssl
@@ -22,17 +22,17 @@ _MOST_KEY_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where this process finds its files; systemd tells of some."""
+class GatewayFiles:
+    """Directories of the gateway's files, and the readers of what is in them."""
 
     applied: Path
     runtime: Path
     credentials: Path | None
-    """None: there are none."""
+    """None: systemd has passed no credentials."""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "Places":
-        """As the environment says."""
+    def of(cls, environment: Mapping[str, str]) -> "GatewayFiles":
+        """Return the directories that systemd names in the environment, or the defaults."""
         credentials = environment.get("CREDENTIALS_DIRECTORY")
         return cls(
             applied=Path(environment.get("APPLIANCE_APPLIED_DIR", APPLIED_DIR)),
@@ -40,26 +40,26 @@ class Places:
             credentials=Path(credentials) if credentials else None,
         )
 
-    def configuration(self) -> Recovered[Configuration]:
-        """The settings. Raises `StoreError`."""
+    def read_configuration(self) -> Recovered[Configuration]:
+        """Return the compiled settings. Raises `StoreError`."""
         return recover_configuration(self.applied)
 
-    def catalogue(self) -> dict[str, Routed]:
-        """The profiles by name. Raises `StoreError`."""
+    def read_catalogue(self) -> dict[str, Routed]:
+        """Return the applied profiles by name. Raises `StoreError`."""
         found = recover_manifest(self.applied)
         if found.damage is not None:
             _log.error("%s", found.damage)
         return {n: routed(a, self._engine_key(n)) for n, a in found.content.items()}
 
-    def tls(self) -> ssl.SSLContext | None:
-        """For places beyond loopback; None: there is no certificate that can be used."""
+    def read_tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context for addresses beyond loopback; None: no usable certificate."""
         if self.credentials is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(["http/1.1"])
         certificate, key = self.credentials / CERTIFICATE, self.credentials / CERTIFICATE_KEY
         try:
-            context.load_cert_chain(certificate, key, password="none")  # noqa: S106 - asks nobody
+            context.load_cert_chain(certificate, key, password="none")  # noqa: S106 - no prompt
         except OSError as error:
             _log.error("the certificate cannot be used: %s", error.strerror or error)
             return None
@@ -73,22 +73,21 @@ class Places:
         except OSError:
             return None
         key = text.decode("latin-1").strip()
-        # The lone dash stands in for a file that was not there when the gateway started.
+        # A lone dash stands for a file that did not exist when the gateway started.
         return key if key not in {"", "-"} and key.isprintable() else None
 
 
 class AllowedPaths:
-    """Paths that are exposed although they govern an engine; a last ``*`` stands for any end."""
+    """Admin paths of engines that are exposed all the same; a last ``*`` stands for any end."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         patterns = tuple(patterns)
-        self._whole = frozenset(p for p in patterns if not p.endswith("*"))
-        self._starts = tuple(p[:-1] for p in patterns if p.endswith("*"))
+        self._exact = frozenset(p for p in patterns if not p.endswith("*"))
+        self._prefixes = tuple(p[:-1] for p in patterns if p.endswith("*"))
 
     def __contains__(self, path: object) -> bool:
-        """Whether a path, without its query, is exposed."""
-        if not isinstance(path, str) or path in self._whole:
+        if not isinstance(path, str) or path in self._exact:
             return isinstance(path, str)
-        # What an engine may make of these is anybody's guess.
+        # Engines disagree about what these mean.
         plain = not any(odd in path for odd in ("..", "//", "%", "\\"))
-        return plain and path.startswith(self._starts)
+        return plain and path.startswith(self._prefixes)

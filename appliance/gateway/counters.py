@@ -1,50 +1,121 @@
-"""What was observed of one profile, or of one key: a fixed amount of memory."""
+"""Counters of one profile or key, and its times in logarithmic buckets: a fixed amount of memory.
 
-from appliance.gateway.histograms import Histogram
+Eight buckets a doubling: a percentile is within 5 % of the true one. The first bucket ends at
+a microsecond, the last one has no end.
+"""
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from math import log2
+from typing import Final
+
+BUCKETS: Final = 272
+"""Up to 2^34 µs, which is five hours."""
+_A_DOUBLING: Final = 8
+_FIRST_S: Final = 1e-6
+_LAST: Final = BUCKETS - 1
+
+WINDOW_S: Final = 300.0
+"""Times and speeds are of the last one to two windows: since the start they would show nothing."""
 
 
-class Figures:
-    """Counts since the start of this process; times and speeds of the last minutes."""
+def bucket_of(seconds: float) -> int:
+    """Return the bucket of a time."""
+    if seconds <= _FIRST_S:
+        return 0
+    bucket = int(log2(seconds * 1e6) * _A_DOUBLING) + 1
+    return min(bucket, _LAST)
+
+
+def middle_of(bucket: int) -> float:
+    """Return the time that a bucket stands for, in seconds."""
+    return _FIRST_S * 2.0 ** ((bucket - 0.5) / _A_DOUBLING) if bucket else _FIRST_S
+
+
+def new_buckets() -> "array[int]":
+    return array("I", bytes(4 * BUCKETS))
+
+
+class Histogram:
+    """Times of the last one to two windows, in buckets."""
+
+    def __init__(self) -> None:
+        self._now = new_buckets()
+        self._before = new_buckets()
+
+    def add(self, seconds: float) -> None:
+        self._now[bucket_of(seconds)] += 1
+
+    def merge(self, buckets: Sequence[int]) -> None:
+        now = self._now
+        for bucket, count in enumerate(buckets):
+            if count:
+                now[bucket] += count
+
+    def rotate(self) -> None:
+        """Begin a new window; the one before the last is forgotten."""
+        self._before, self._now = self._now, new_buckets()
+
+    def percentiles_ms(self) -> dict[str, float] | None:
+        """Return ``p50`` and ``p99`` in milliseconds; None: nothing was measured lately."""
+        counts = [a + b for a, b in zip(self._before, self._now, strict=True)]
+        total = sum(counts)
+        if not total:
+            return None
+        return {
+            "p50": _percentile_ms(counts, total, 0.5),
+            "p99": _percentile_ms(counts, total, 0.99),
+        }
+
+
+class Counters:
+    """Counts since the start of the process; times and speeds of the last one to two windows."""
 
     def __init__(self) -> None:
         self.requests = 0
-        """That are over."""
+        """Requests that are over."""
         self.in_flight = 0
         self.queued = 0
         self.errors = 0
         self.gone = 0
+        """Requests whose client hung up."""
         self.retried = 0
         self.bytes = 0
         self.output_tokens = 0
         self.used_s = 0.0
-        self.moved_s = 0.0
-        """When a byte of an answer last came; 0: never."""
-        self.due_s = 0.0
+        """When the last request began."""
+        self.last_byte_s = 0.0
+        """When a byte of a response last came; 0: never."""
+        self.owed_since_s = 0.0
         """Since when the engine owes bytes to the request that has waited longest; 0: to none."""
         self.wait = Histogram()
         self.ttft = Histogram()
         self.gap = Histogram()
         self._decoded = [0.0, 0.0]
+        """Tokens of this window and the one before."""
         self._decode_s = [0.0, 0.0]
+        """Seconds that decoding them took."""
 
-    def decoded(self, tokens: int, tok_s: float) -> None:
-        """So many tokens came at that speed."""
+    def add_decoded(self, tokens: int, tok_s: float) -> None:
         self._decoded[0] += tokens
         self._decode_s[0] += tokens / tok_s
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         """Begin a new window."""
         for histogram in (self.wait, self.ttft, self.gap):
-            histogram.turn()
+            histogram.rotate()
         for sums in (self._decoded, self._decode_s):
             sums[:] = [0.0, sums[0]]
 
     def quiet_s(self, now_s: float) -> float | None:
-        """For how long the engine has owed bytes and sent none at all; None: it owes none."""
-        return round(now_s - max(self.moved_s, self.due_s), 1) if self.due_s else None
+        """Return for how long the engine has owed bytes and sent none at all; None: it owes none."""
+        if not self.owed_since_s:
+            return None
+        return round(now_s - max(self.last_byte_s, self.owed_since_s), 1)
 
     def document(self, now_s: float) -> dict[str, object]:
-        """For JSON."""
+        """Return the counters for JSON."""
         decode_s = sum(self._decode_s)
         return {
             "requests": self.requests + self.in_flight + self.queued,
@@ -61,3 +132,9 @@ class Figures:
             "ttft_ms": self.ttft.percentiles_ms(),
             "gap_ms": self.gap.percentiles_ms(),
         }
+
+
+def _percentile_ms(counts: Sequence[int], total: int, share: float) -> float:
+    seen = accumulate(counts)
+    bucket = next(b for b, count in enumerate(seen) if count >= share * total)
+    return round(middle_of(bucket) * 1000, 3)

@@ -1,4 +1,4 @@
-"""Who may ask: the keys that the supervisor keeps, checked in constant time."""
+"""Inference keys that the supervisor keeps, checked in constant time."""
 
 import hmac
 import logging
@@ -15,15 +15,15 @@ _log = logging.getLogger(__name__)
 _BEARER: Final = b"bearer "
 _PREFIX: Final = KEY_PREFIX.encode()
 _MOST_BYTES: Final = 256
-"""Of a key's text: what is longer is none of ours, and is not hashed."""
-_NOBODY: Final = digest(b"")
-"""Compared with where no key has the id, so that a guess takes as long as a near miss."""
+"""Length of a key at most: longer text is not hashed."""
+_NO_DIGEST: Final = digest(b"")
+"""Compared with where no key has the id, so that a wrong id takes as long as a wrong secret."""
 
 
 class KeyRing:
-    """The keys in a directory, read again when their file changes.
+    """Keys of one file, read again when the file changes.
 
-    Text that has not the form of a key of ours counts as none: many clients insist on sending
+    Text that has not the form of an inference key counts as no key: many clients insist on sending
     some key, and on loopback none is needed.
     """
 
@@ -35,7 +35,6 @@ class KeyRing:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no key at all."""
         return not self._keys
 
     def refresh(self) -> None:
@@ -50,23 +49,23 @@ class KeyRing:
             _log.error("the keys stay as they were: %s", error)
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
-        """The key of a request; None: it has none.
+        """Return the key of a request; None: it has none.
 
         Args:
-            authorization: The header ``Authorization``; None: absent.
-            api_key: The header ``x-api-key``; None: absent.
+            authorization: Header ``Authorization``; None: absent.
+            api_key: Header ``x-api-key``; None: absent.
 
         Raises:
-            PermissionError: A key of our form is not, or not any more, one of ours.
+            PermissionError: The request has an inference key that is not in the file.
         """
-        given = [text for text in (_bearer(authorization), api_key) if text and _is_ours(text)]
-        found = [self._stored(text) for text in given]
+        given = [text for text in (_bearer(authorization), api_key) if text and _has_key_form(text)]
+        found = [self._find(text) for text in given]
         return found[0].key if found else None
 
-    def _stored(self, text: bytes) -> StoredKey:
+    def _find(self, text: bytes) -> StoredKey:
         identity, _, _ = text.removeprefix(_PREFIX).partition(b"_")
         stored = self._keys.get(identity)
-        right = hmac.compare_digest(digest(text), stored.sha256 if stored else _NOBODY)
+        right = hmac.compare_digest(digest(text), stored.sha256 if stored else _NO_DIGEST)
         if stored is None or not right:
             raise PermissionError("no such key")
         return stored
@@ -78,5 +77,5 @@ def _bearer(authorization: bytes | None) -> bytes | None:
     return authorization[len(_BEARER) :].strip()
 
 
-def _is_ours(text: bytes) -> bool:
+def _has_key_form(text: bytes) -> bool:
     return text.startswith(_PREFIX) and len(text) <= _MOST_BYTES

@@ -1,8 +1,8 @@
-"""Observes requests: how many, how long they wait, how fast answers come, for whom.
+"""Meter of requests: how many, how long they wait, how fast responses come, for whom.
 
-Figures are kept by profile and by key, a fixed amount for each and for at most `MOST` of each.
-While a request is under way next to nothing is done for it: its times are noted, and everything
-is counted when it is over, many at once, which costs half of what it does one by one.
+Counters are kept by profile and by key, a fixed amount of memory for each and at most `MOST` of
+each. During a request next to nothing is done for it: its times are noted. Requests that are over
+are counted many at once, which takes half the time of counting them one by one.
 """
 
 from array import array
@@ -12,31 +12,30 @@ from time import perf_counter
 from typing import Final
 
 from appliance.domain.gateway import Key
-from appliance.gateway.counters import Figures
-from appliance.gateway.histograms import WINDOW_S, bucket_of, new_buckets
-from appliance.gateway.http.usage_parser import is_stream, output_tokens, tok_s
+from appliance.gateway.counters import WINDOW_S, Counters, bucket_of, new_buckets
+from appliance.gateway.http.usage_parser import is_stream, parse_output_tokens, parse_tok_s
+from appliance.gateway.relay.protocols import REROUTED
 
 MOST: Final = 256
-"""Profiles, and keys, that are kept apart; beyond, the one that was used longest ago goes."""
+"""Profiles, and keys, that are counted apart; beyond, the one that was used longest ago goes."""
 _SERVER_ERROR: Final = 500
-_MOVED: Final = 307
 _AT_ONCE: Final = 32
-"""Requests that are counted together; each keeps some kilobytes of its answer until then."""
+"""Requests that are counted together; each keeps some kilobytes of its response until then."""
 _LONG_S: Final = 10.0
-"""A stream that lasts is counted while it does."""
+"""After which a stream is counted while it lasts."""
 _UNDER_WAY: Final = -1
 
 
-class Request:
-    """One request under observation: the interface `Measured`."""
+class MeteredRequest:
+    """Times of one request: the meter's `Observation`."""
 
     __slots__ = (
-        "_due_s",
         "_first_s",
         "_gaps",
         "_last_s",
         "_merged_s",
         "_meter",
+        "_owed_since_s",
         "_retried",
         "_size",
         "_status",
@@ -53,9 +52,9 @@ class Request:
         self.key = key
         self.began_s = now_s
         self.sent_s = 0.0
-        """When it went to the engine; 0: it waits."""
-        self._due_s = 0.0
-        """Since when the engine owes bytes; 0: since it was sent; inf: it owes none."""
+        """When the request went to the engine; 0: it waits."""
+        self._owed_since_s = 0.0
+        """Since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
         self._size = self._retried = 0
         self._gaps: array[int] | None = None
@@ -63,18 +62,16 @@ class Request:
         self._tail = b""
 
     def sent(self) -> None:
-        """The request went to the engine; another time when it had to be sent again."""
         if self.sent_s:
             self._retried += 1
         else:
             self.sent_s = self._meter.clock()
 
-    def due(self, *, due: bool) -> None:
-        """Whether the engine owes bytes."""
-        self._due_s = self._meter.clock() if due else inf
+    def owed(self, *, owed: bool) -> None:
+        self._owed_since_s = self._meter.clock() if owed else inf
 
     def chunk(self, size: int) -> None:
-        """So many bytes of the answer's body have come. On the hottest path."""
+        """Note that a chunk of the response body has come. On the hottest path."""
         now_s = self._meter.clock()
         self._size += size
         if self._gaps is None:
@@ -90,71 +87,70 @@ class Request:
         self._gaps = new_buckets()
         self._gaps[bucket_of(now_s - self._last_s)] += 1
 
-    def ended(self, status: int, tail: bytes, size: int = 0) -> None:
-        """It is over."""
+    def end(self, status: int, tail: bytes, size: int = 0) -> None:
         if self._status == _UNDER_WAY:
             self._size += size
             self._status = status
             self._tail = tail
-            self._meter.over(self, size)
+            self._meter.end(self, size)
 
     def note_end(self) -> None:
         """Note that bytes have come with the end."""
         self._last_s = self._meter.clock()
 
-    def count(self, mine: Iterable[Figures]) -> None:
-        """Count a request that is over, and what its answer said about itself."""
+    def count(self, mine: Iterable[Counters]) -> None:
+        """Add a request that is over, and the usage that its response reports, to counters."""
         status, size, sent_s = self._status, self._size, self.sent_s
         tail = self._tail if size else b""
-        tokens, speed = output_tokens(tail), tok_s(tail)
+        tokens, speed = parse_output_tokens(tail), parse_tok_s(tail)
         streamed = self._first_s and is_stream(tail)
         if streamed:
             speed = speed or self._speed(tokens)
-            self._merge(mine)
-        for figures in mine:
-            # One that moved without having been sent is observed again, as another profile's.
-            if status != _MOVED or sent_s:
-                figures.requests += 1
-            figures.errors += status >= _SERVER_ERROR
-            figures.gone += status == 0
-            figures.retried += self._retried
-            figures.bytes += size
-            figures.used_s = self.began_s
-            if self._last_s > figures.moved_s:  # noqa: PLR1730 - `max` takes three times as long
-                figures.moved_s = self._last_s
+            self._merge_gaps(mine)
+        for counters in mine:
+            # A rerouted request that was not sent is observed again, for another profile.
+            if status != REROUTED or sent_s:
+                counters.requests += 1
+            counters.errors += status >= _SERVER_ERROR
+            counters.gone += status == 0
+            counters.retried += self._retried
+            counters.bytes += size
+            counters.used_s = self.began_s
+            if self._last_s > counters.last_byte_s:  # noqa: PLR1730 - `max` takes three times as long
+                counters.last_byte_s = self._last_s
             if sent_s:
-                figures.wait.add(sent_s - self.began_s)
+                counters.wait.add(sent_s - self.began_s)
             if streamed:
-                figures.ttft.add(self._first_s - (sent_s or self.began_s))
+                counters.ttft.add(self._first_s - (sent_s or self.began_s))
             if tokens:
-                figures.output_tokens += tokens
+                counters.output_tokens += tokens
                 if speed is not None:
-                    figures.decoded(tokens, speed)
+                    counters.add_decoded(tokens, speed)
 
     def _speed(self, tokens: int | None) -> float | None:
-        """The first chunk brings the first token: the others took as long as the rest."""
+        """Return the speed of the tokens after the first, which came with the first chunk."""
         spent_s = self._last_s - self._first_s
         return (tokens - 1) / spent_s or None if tokens and spent_s > 0 else None
 
-    def _merge(self, mine: Iterable[Figures]) -> None:
+    def _merge_gaps(self, mine: Iterable[Counters]) -> None:
         if self._gaps is not None:
-            for figures in mine:
-                figures.gap.merge(self._gaps)
+            for counters in mine:
+                counters.gap.merge(self._gaps)
 
-    def report(self, mine: Iterable[Figures], now_s: float) -> None:
-        """Count what a long stream has brought so far, and for how long nothing has come."""
-        due_s = self._due_s or self.sent_s or inf
-        for figures in mine:
-            figures.moved_s = max(figures.moved_s, self._last_s)
-            if due_s < inf:
-                figures.due_s = min(figures.due_s or due_s, due_s)
+    def report(self, mine: Iterable[Counters], now_s: float) -> None:
+        """Add to counters what a request under way has brought, and since when bytes are owed."""
+        owed_since_s = self._owed_since_s or self.sent_s or inf
+        for counters in mine:
+            counters.last_byte_s = max(counters.last_byte_s, self._last_s)
+            if owed_since_s < inf:
+                counters.owed_since_s = min(counters.owed_since_s or owed_since_s, owed_since_s)
         if self._gaps is not None and now_s - self._merged_s > _LONG_S:
-            self._merge(mine)
+            self._merge_gaps(mine)
             self._gaps, self._merged_s = new_buckets(), now_s
 
 
 class Meter:
-    """Observes everybody: the interface `Observer`.
+    """Meter of all requests: the relay's `Observer`.
 
     Args:
         clock: Seconds that never go back, to the microsecond.
@@ -162,37 +158,36 @@ class Meter:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self.clock = clock
-        self._profiles: dict[str, Figures] = {}
-        self._keys: dict[str, Figures] = {}
-        self._open: set[Request] = set()
-        self._over: list[Request] = []
-        """Not counted yet."""
-        self._turn_s = clock() + WINDOW_S
+        self._profiles: dict[str, Counters] = {}
+        self._keys: dict[str, Counters] = {}
+        self._open: set[MeteredRequest] = set()
+        self._ended: list[MeteredRequest] = []
+        """Requests that are over and not counted yet."""
+        self._window_end_s = clock() + WINDOW_S
 
-    def began(self, profile: str, key: Key | None) -> Request:
-        """A request was routed to a profile."""
-        request = Request(self, profile, key, self.clock())
+    def begin(self, profile: str, key: Key | None) -> MeteredRequest:
+        request = MeteredRequest(self, profile, key, self.clock())
         self._open.add(request)
         return request
 
-    def over(self, request: Request, size: int) -> None:
-        """Count a request, soon.
+    def end(self, request: MeteredRequest, size: int) -> None:
+        """Count a request that is over, soon.
 
         Args:
-            request: It.
+            request: Request that is over.
             size: Bytes that have come with its end.
         """
         self._open.discard(request)
         if size and self._open:
-            # Only for them this is a sign of life: later requests are owed nothing from before.
+            # Only other open requests need this sign of life: later ones are owed nothing yet.
             request.note_end()
-        over = self._over
-        over.append(request)
-        if len(over) >= _AT_ONCE:
+        ended = self._ended
+        ended.append(request)
+        if len(ended) >= _AT_ONCE:
             self._count(self.clock())
 
     def waiting(self, names: Iterable[str] | None = None) -> int:
-        """Requests that wait to be sent, for these profiles; None: for any."""
+        """Return how many requests wait to be sent, for these profiles; None: for any."""
         chosen = None if names is None else set(names)
         return sum(
             not request.sent_s and (chosen is None or request.profile in chosen)
@@ -200,55 +195,54 @@ class Meter:
         )
 
     def document(self) -> Mapping[str, object]:
-        """Everything, for JSON. Requests without a key are in none of the keys' figures."""
+        """Return all counters for JSON. Requests without a key are in none of the keys'."""
         now_s = self.clock()
         self._count(now_s)
-        self._look(now_s)
+        self._report_open(now_s)
         return {
-            "profiles": {n: f.document(now_s) for n, f in sorted(self._profiles.items())},
-            "keys": {n: f.document(now_s) for n, f in sorted(self._keys.items())},
+            "profiles": {n: c.document(now_s) for n, c in sorted(self._profiles.items())},
+            "keys": {n: c.document(now_s) for n, c in sorted(self._keys.items())},
         }
 
     def _count(self, now_s: float) -> None:
-        """Count what is over, and begin a new window when it is time for one."""
-        for request in self._over:
-            request.count(self._figures(request))
-        self._over.clear()
-        if now_s >= self._turn_s:
-            self._turn(now_s)
+        """Count the requests that are over; begin a new window when it is time for one."""
+        for request in self._ended:
+            request.count(self._counters_of(request))
+        self._ended.clear()
+        if now_s >= self._window_end_s:
+            self._rotate(now_s)
 
-    def _look(self, now_s: float) -> None:
-        """See what is under way."""
-        for figures in (*self._profiles.values(), *self._keys.values()):
-            figures.in_flight = figures.queued = 0
-            figures.due_s = 0.0
+    def _report_open(self, now_s: float) -> None:
+        for counters in (*self._profiles.values(), *self._keys.values()):
+            counters.in_flight = counters.queued = 0
+            counters.owed_since_s = 0.0
         for request in self._open:
-            mine = self._figures(request)
+            mine = self._counters_of(request)
             request.report(mine, now_s)
-            for figures in mine:
-                figures.used_s = now_s
-                figures.in_flight += request.sent_s > 0
-                figures.queued += not request.sent_s
+            for counters in mine:
+                counters.used_s = now_s
+                counters.in_flight += request.sent_s > 0
+                counters.queued += not request.sent_s
 
-    def _figures(self, request: Request) -> tuple[Figures, ...]:
-        """What a request counts for: its profile, and its key."""
-        profile = _of(self._profiles, request.profile)
+    def _counters_of(self, request: MeteredRequest) -> tuple[Counters, ...]:
+        """Return the counters of the request's profile, and of its key."""
+        profile = _get_or_add(self._profiles, request.profile)
         if request.key is None:
             return (profile,)
-        return profile, _of(self._keys, request.key.name)
+        return profile, _get_or_add(self._keys, request.key.name)
 
-    def _turn(self, now_s: float) -> None:
-        # Twice after a long silence: nothing in there is of the last minutes.
-        for _ in range(1 if now_s < self._turn_s + WINDOW_S else 2):
-            for figures in (*self._profiles.values(), *self._keys.values()):
-                figures.turn()
-        self._turn_s = now_s + WINDOW_S
+    def _rotate(self, now_s: float) -> None:
+        # Twice after a long silence: nothing in either window is recent.
+        for _ in range(1 if now_s < self._window_end_s + WINDOW_S else 2):
+            for counters in (*self._profiles.values(), *self._keys.values()):
+                counters.rotate()
+        self._window_end_s = now_s + WINDOW_S
 
 
-def _of(kept: dict[str, Figures], name: str) -> Figures:
-    figures = kept.get(name)
-    if figures is None:
+def _get_or_add(kept: dict[str, Counters], name: str) -> Counters:
+    counters = kept.get(name)
+    if counters is None:
         if len(kept) >= MOST:
             del kept[min(kept, key=lambda one: kept[one].used_s)]
-        figures = kept[name] = Figures()
-    return figures
+        counters = kept[name] = Counters()
+    return counters

@@ -1,6 +1,6 @@
-"""What processes that were replaced still have under way, so that a drain waits for it too.
+"""Requests of gateway processes that were replaced, so that a drain waits for them too.
 
-Each of them keeps its counts in a file beside the state, as long as it lives.
+Each of those processes keeps its counts in a file beside the state, as long as it lives.
 """
 
 import asyncio
@@ -16,44 +16,45 @@ from appliance.adapters.files.regular import read_small_file, replace_volatile
 _PREFIX: Final = "ending."
 _MAX_BYTES: Final = 1 << 20
 _UNREADABLE: Final = (OSError, ValueError, AttributeError, TypeError, RecursionError)
-_LOOK_EVERY_S: Final = 0.1
+_CHECK_EVERY_S: Final = 0.1
 
 
-class Traffic(Protocol):
-    """The requests of one process."""
+class OwnTraffic(Protocol):
+    """Requests of this process: the relay's."""
 
     def in_flight(self, names: Iterable[str]) -> int:
-        """Requests that were sent to these profiles and are not over."""
+        """Return how many requests were sent to these profiles and are not over."""
         ...
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
-        """Wait for them, then cut those that are left: how many finished, how many were cut."""
+        """Wait for them, then cut the rest; return how many finished, how many were cut."""
         ...
 
 
-class Remainder:
-    """The counts of every process in a directory."""
+class Predecessors:
+    """Counts of requests in flight of every replaced process, in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._told: Mapping[str, int] | None = None
+        self._published: Mapping[str, int] | None = None
+        """None: this process has not been replaced."""
 
-    def tell(self, counts: Mapping[str, int]) -> None:
-        """This process was replaced, and has so much under way by profile."""
-        if counts == self._told:
+    def publish(self, counts: Mapping[str, int]) -> None:
+        """Write the counts by profile of this process, which was replaced."""
+        if counts == self._published:
             return
-        self._told = dict(counts)
+        self._published = dict(counts)
         new = self._own.with_name(f".{self._own.name}")
         with contextlib.suppress(OSError):
-            replace_volatile(self._own, new, json.dumps(self._told))
+            replace_volatile(self._own, new, json.dumps(self._published))
 
     def withdraw(self) -> None:
-        """This process has nothing under way any more."""
+        """Remove the counts of this process."""
         with contextlib.suppress(OSError):
             self._own.unlink(missing_ok=True)
 
     def in_flight(self, names: Iterable[str]) -> int:
-        """What those that live have under way for these profiles."""
+        """Return how many requests to these profiles the living processes have in flight."""
         chosen = set(names)
         return sum(n for counts in self._counts() for name, n in counts if name in chosen)
 
@@ -63,7 +64,7 @@ class Remainder:
 
     def _counts(self) -> Iterator[list[tuple[str, int]]]:
         for path in self._directory.glob(f"{_PREFIX}*"):
-            if not _lives(path.name.removeprefix(_PREFIX)):
+            if not _is_alive(path.name.removeprefix(_PREFIX)):
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
                 continue
@@ -72,40 +73,43 @@ class Remainder:
                 yield [(str(name), int(n)) for name, n in counts.items()]
 
 
-class AllTraffic:
-    """The requests of this process, and of those that it has replaced."""
+class CombinedTraffic:
+    """Requests of this process and of those that it has replaced."""
 
-    def __init__(self, ours: Traffic, remainder: Remainder) -> None:
-        self._ours = ours
-        self._remainder = remainder
+    def __init__(self, own: OwnTraffic, predecessors: Predecessors) -> None:
+        self._own = own
+        self._predecessors = predecessors
 
     def in_flight(self, names: Iterable[str]) -> int:
-        """Requests that were sent to these profiles and are not over."""
+        """Return how many requests were sent to these profiles and are not over."""
         names = tuple(names)
-        return self._ours.in_flight(names) + self._remainder.in_flight(names)
+        return self._own.in_flight(names) + self._predecessors.in_flight(names)
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
-        """Wait for all, then cut ours that are left; theirs end with the engine, and are told."""
+        """Wait for all requests, then cut those of this process that are left.
+
+        Those of other processes end with the engine, and are counted as cut.
+        """
         names = tuple(names)
-        before = self._remainder.in_flight(names)
+        before = self._predecessors.in_flight(names)
         async with asyncio.TaskGroup() as tasks:
-            waiting = tasks.create_task(self._waited(names, timeout_s)) if before else None
-            finished, cut = await self._ours.drain(names, timeout_s)
+            waiting = tasks.create_task(self._wait(names, timeout_s)) if before else None
+            finished, cut = await self._own.drain(names, timeout_s)
         left = 0 if waiting is None else waiting.result()
         return finished + max(0, before - left), cut + left
 
-    async def _waited(self, names: tuple[str, ...], timeout_s: float) -> int:
-        """How many are left at the deadline, or none before it."""
+    async def _wait(self, names: tuple[str, ...], timeout_s: float) -> int:
+        """Wait for the other processes; return how many requests are left at the deadline."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
         while True:
-            left = self._remainder.in_flight(names)
+            left = self._predecessors.in_flight(names)
             if not left or loop.time() >= end_s:
                 return left
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
 
 
-def _lives(pid: str) -> bool:
+def _is_alive(pid: str) -> bool:
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError):

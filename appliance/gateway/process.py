@@ -1,10 +1,10 @@
-"""The gateway's process: puts everything together, and goes in good order.
+"""Gateway process: assembly of its parts, hand-over and orderly end.
 
 ==============  ===================================================================================
 signal          what happens
 ==============  ===================================================================================
 SIGHUP          another process takes over; this one ends what is under way, and exits
-SIGTERM/SIGINT  nobody new is taken; what is under way has a few seconds, and is then told an error
+SIGTERM/SIGINT  no new client is accepted; what is under way has a few seconds, then gets an error
 ==============  ===================================================================================
 """
 
@@ -27,110 +27,115 @@ from appliance.adapters.systemd.journal_log import log_to_journal
 from appliance.adapters.systemd.notify import Notices, inherited_sockets
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
-from appliance.gateway.configuration import AllowedPaths, Places
+from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.gateway.control_server import Control
 from appliance.gateway.downstream.handshakes import TlsServer
-from appliance.gateway.downstream.listeners import Listeners, Place
-from appliance.gateway.handover import HandOverError, Predecessor, Successor, predecessor
+from appliance.gateway.downstream.listeners import ListenAddress, Listeners
+from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.predecessors import AllTraffic, Remainder
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
+from appliance.gateway.predecessors import CombinedTraffic, Predecessors
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import ask_for_switch
-from appliance.gateway.switch_requester import Wanting
-from appliance.planning.routing.origin_policy import Visitors
-from appliance.planning.routing.switch_scheduler import Turns
+from appliance.gateway.switch_requester import SwitchRequester
+from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.protocol.control import Exit
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S: Final = 1.0
+_CHECK_EVERY_S: Final = 1.0
 _FOLLOW_EVERY_S: Final = 0.25
-_MORE_S: Final = 10.0
-"""For the rest of an end, when what was under way is over."""
+_STOP_MARGIN_S: Final = 10.0
+"""For the rest of a stop, when all requests are over."""
 
 
-class _Closed(asyncio.Protocol):
-    """Takes nobody: without a key, nothing is served beyond this machine."""
+class _ClosedProtocol(asyncio.Protocol):
+    """Protocol beyond loopback while there is no key: closes every connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hang up at once."""
         cast("asyncio.Transport", transport).abort()
 
 
-class Gateway:
-    """The relay with all that it needs around it.
+class GatewayProcess:
+    """Relay with its routing table, keys, meter, listeners and control socket.
 
     Args:
-        places: Where its files are.
-        configuration: The settings.
-        notices: What systemd is told.
+        files: Directories of its files.
+        configuration: Compiled settings.
+        notices: Messages to systemd.
     """
 
-    def __init__(self, places: Places, configuration: Configuration, notices: Notices) -> None:
-        self._places = places
+    def __init__(self, files: GatewayFiles, configuration: Configuration, notices: Notices) -> None:
+        self._files = files
         self._configuration = configuration
         self._notices = notices
         self._keys = KeyRing(Path(configuration.state_dir))
-        self._table = Table(_catalogue(places), directory=places.runtime)
+        self._table = RoutingTable(_catalogue(files), directory=files.runtime)
         self._meter = Meter()
-        self._front = Front(
+        self._relay = Relay(
             router=self._table,
             observer=self._meter,
-            gatekeeper=self._keys,
+            key_checker=self._keys,
             limits=configuration.limits,
             allowed=AllowedPaths(configuration.allow_paths),
-            visitors=_visitors(configuration),
+            origin_policy=_origin_policy(configuration),
         )
-        self._wanting = Wanting(
+        self._switch_requester = SwitchRequester(
             self._table,
             partial(ask_for_switch, Path(configuration.request_socket)),
             waiting=self._meter.waiting,
-            in_flight=self._front.in_flight,
-            turns=Turns(residency_s=configuration.min_residency_s),
+            in_flight=self._relay.in_flight,
+            policy=SwitchPolicy(residency_s=configuration.min_residency_s),
         )
-        self._remainder = Remainder(places.runtime)
-        traffic = AllTraffic(self._front, self._remainder)
-        self._control = Control(self._table, traffic, self._meter, reload=self._reread)
+        self._predecessors = Predecessors(files.runtime)
+        traffic = CombinedTraffic(self._relay, self._predecessors)
+        self._control = Control(self._table, traffic, self._meter, reload=self._reload)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
-        self._shut = False
+        self._logged_closed = False
+        """Whether clients beyond loopback were refused since there was a key."""
 
-    async def run(self, inherited: Sequence[socket.socket], before: Predecessor | None) -> None:
+    async def run(self, inherited: Sequence[socket.socket], handover: Handover | None) -> None:
         """Serve until told to end, or until another process has taken over.
 
         Args:
-            inherited: Listening sockets; one of a path is the supervisor's way in.
-            before: The process that this one takes over from; None: systemd has started it.
+            inherited: Listening sockets; those with a path are control sockets.
+            handover: What an old process hands over; None: systemd has started this one.
 
         Raises:
-            HandOverError: the process before goes on itself.
+            HandoverError: The old process goes on itself.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
-        doors = [s for s in inherited if s.family == socket.AF_UNIX]
+        control_sockets = [s for s in inherited if s.family == socket.AF_UNIX]
         listeners = self._listeners([s for s in inherited if s.family != socket.AF_UNIX])
         await listeners.open()
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
-            answering = [tasks.create_task(self._control.serve(door.dup())) for door in doors]
-            following = tasks.create_task(listeners.follow())
-            working = [tasks.create_task(w) for w in (self._wanting.run(), self._look())]
-            if before is not None:
-                await before.take_over()
-                # What it was told while this one came up.
+            accepting = [
+                tasks.create_task(self._control.serve(one.dup())) for one in control_sockets
+            ]
+            accepting.append(tasks.create_task(listeners.follow()))
+            working = [
+                tasks.create_task(work)
+                for work in (self._switch_requester.run(), self._check_files())
+            ]
+            if handover is not None:
+                await handover.take_over()
+                # The state may have changed while this process came up.
                 self._table.follow()
             self._notices.ready(self._status())
-            _settle()
-            handed_over = await self._until_told(listeners, doors)
-            for task in (following, *answering):
+            _freeze_garbage()
+            handed_over = await self._wait_for_end([*listeners.sockets, *control_sockets])
+            for task in accepting:
                 task.cancel()
             listeners.close()
             if handed_over:
                 self._control.retire()
                 self._table.retire()
-                working.append(tasks.create_task(self._follow()))
+                working.append(tasks.create_task(self._follow_successor()))
             await self._end(handed_over=handed_over)
             await self._control.close()
             for task in working:
@@ -139,70 +144,76 @@ class Gateway:
     def _listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
         configuration, serve_tls = self._configuration, None
         if configuration.tls and configuration.beyond_loopback():
-            context = self._places.tls()
+            context = self._files.read_tls()
             if context is None:
-                # Never in the clear where TLS was asked for.
+                # Never without TLS where the settings ask for TLS.
                 configuration = configuration.on_loopback()
             else:
                 serve_tls = partial(self._serve_tls, context)
         return Listeners(
             configuration,
             inherited,
-            keeper=self._notices,
+            store=self._notices,
             serve=self._connection,
             serve_tls=serve_tls,
         )
 
-    def _serve_tls(self, context: SSLContext, place: Place, listener: socket.socket) -> TlsServer:
-        return TlsServer(listener, context, self._front, partial(self._connection, place))
+    def _serve_tls(
+        self, context: SSLContext, address: ListenAddress, listener: socket.socket
+    ) -> TlsServer:
+        return TlsServer(listener, context, self._relay, partial(self._connection, address))
 
-    def _connection(self, place: Place) -> asyncio.BaseProtocol:
-        if not place.loopback and self._keys.empty:
-            if not self._shut:
-                _log.error("%s is closed: there is no key (appliance key add NAME)", place)
-            self._shut = True
-            return _Closed()
-        # Said once, and again only after there was a key: anybody out there can knock.
-        self._shut = self._shut and self._keys.empty
-        trusted = place.loopback and not self._configuration.keys_always
-        return self._front.connection(loopback=trusted, local=place.loopback)
+    def _connection(self, address: ListenAddress) -> asyncio.BaseProtocol:
+        if not address.is_loopback and self._keys.empty:
+            if not self._logged_closed:
+                _log.error("%s is closed: there is no key (appliance key add NAME)", address)
+            self._logged_closed = True
+            return _ClosedProtocol()
+        # Logged once, and again only after there was a key: any machine can try to connect.
+        self._logged_closed = self._logged_closed and self._keys.empty
+        trusted = address.is_loopback and not self._configuration.keys_always
+        return self._relay.connection(loopback=trusted, local=address.is_loopback)
 
     # --- while it runs ---------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """See what has changed, and tell systemd how it is, for ever."""
+    async def _check_files(self) -> None:
+        """Read changed keys, and report the status to systemd, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
             self._keys.refresh()
             self._notices.alive(self._status())
 
-    def _reread(self) -> None:
-        """Take profiles and keys anew. Raises `StoreError`; everything stays then."""
+    def _reload(self) -> None:
+        """Read profiles and keys again. Raises `StoreError`, and then changes nothing."""
         self._keys.refresh()
-        self._table.adopt(self._places.catalogue())
+        self._table.adopt(self._files.read_catalogue())
 
     def _status(self) -> str:
         state = self._table.state
         serving = sorted(n for n, s in state.standings.items() if s is Standing.SERVING)
-        words = [f"{', '.join(serving)} {'serve' if serving[1:] else 'serves'}"] if serving else []
-        words = words or ["nothing serves"]
-        words.append(f"{self._front.in_flight(self._table.catalogue)} in flight")
+        parts = [f"{', '.join(serving)} {'serve' if serving[1:] else 'serves'}"] if serving else []
+        parts = parts or ["nothing serves"]
+        parts.append(f"{self._relay.in_flight(self._table.catalogue)} in flight")
         if waiting := self._meter.waiting():
-            words.append(f"{waiting} waiting")
-        return " · ".join(words)
+            parts.append(f"{waiting} waiting")
+        return " · ".join(parts)
 
-    # --- how it ends -----------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------
 
-    async def _until_told(self, listeners: Listeners, doors: Sequence[socket.socket]) -> bool:
-        """Whether another process has taken over; else this one is to end."""
+    async def _wait_for_end(self, sockets: Sequence[socket.socket]) -> bool:
+        """Wait for a signal; return True when another process has taken over.
+
+        Args:
+            sockets: All listening sockets, which another process gets.
+        """
         while await self._signals.get() == signal.SIGHUP:
             try:
-                successor = await Successor.start([*listeners.sockets, *doors])
-            except HandOverError as error:
+                successor = await Successor.start(sockets)
+            except HandoverError as error:
                 _log.error("this process goes on: %s", error)
                 continue
             self._notices.hand_over(successor.pid)
-            successor.release()
+            successor.confirm()
             _log.info("process %d has taken over", successor.pid)
             return True
         return False
@@ -211,77 +222,82 @@ class Gateway:
         limit_s = self._configuration.stop_s
         if not handed_over:
             status = f"stopping: at most {limit_s:g} s for what is under way"
-            self._notices.stopping(status, limit_s + _MORE_S)
-        elif await self._drained():
+            self._notices.stopping(status, limit_s + _STOP_MARGIN_S)
+        elif await self._drain():
             return
-        _report(*await self._front.stop(limit_s))
+        _log_end(*await self._relay.stop(limit_s))
 
-    async def _drained(self) -> bool:
-        """Whether everything has ended before this process was told to, too."""
-        ending = asyncio.ensure_future(self._front.stop(self._configuration.drain_s))
-        told = asyncio.ensure_future(self._told_to_end())
-        either: set[asyncio.Future[Any]] = {ending, told}
+    async def _drain(self) -> bool:
+        """Wait for all requests after a hand-over; False: this process is told to stop first."""
+        ending = asyncio.ensure_future(self._relay.stop(self._configuration.drain_s))
+        stop = asyncio.ensure_future(self._wait_for_stop())
+        either: set[asyncio.Future[Any]] = {ending, stop}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
-            told.cancel()
-            _report(*ending.result())
+            stop.cancel()
+            _log_end(*ending.result())
             return True
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
         return False
 
-    async def _follow(self) -> None:
-        """Go by what the process that has taken over is told, and let it know of our requests."""
+    async def _follow_successor(self) -> None:
+        """Follow the state that the new process writes, and publish the requests in flight here."""
         try:
             while True:
                 self._table.follow()
-                self._remainder.tell(
-                    {name: self._front.in_flight((name,)) for name in self._table.catalogue}
+                self._predecessors.publish(
+                    {name: self._relay.in_flight((name,)) for name in self._table.catalogue}
                 )
                 await asyncio.sleep(_FOLLOW_EVERY_S)
         finally:
-            self._remainder.withdraw()
+            self._predecessors.withdraw()
 
-    async def _told_to_end(self) -> None:
+    async def _wait_for_stop(self) -> None:
         while await self._signals.get() == signal.SIGHUP:
             pass
 
 
-def _visitors(configuration: Configuration) -> Visitors:
+def _origin_policy(configuration: Configuration) -> OriginPolicy:
     own = socket.gethostname()
-    return Visitors.of((own, own.partition(".")[0], *configuration.names), configuration.origins)
+    return OriginPolicy.of(
+        (own, own.partition(".")[0], *configuration.names), configuration.origins
+    )
 
 
-def _settle() -> None:
-    """What is there by now stays: looking through it over and over would cost a pause each."""
+def _freeze_garbage() -> None:
+    """Exempt the objects of the start from garbage collections, which would pause for them."""
     gc.collect()
     gc.freeze()
 
 
-def _report(finished: int, cut: int) -> None:
+def _log_end(finished: int, cut: int) -> None:
     _log.info("ended: %d requests finished, %d were cut", finished, cut)
 
 
-def _catalogue(places: Places) -> dict[str, Routed]:
+def _catalogue(files: GatewayFiles) -> dict[str, Routed]:
     try:
-        return places.catalogue()
+        return files.read_catalogue()
     except StoreError as error:
-        # Everything else works, and the next apply puts it right.
+        # The gateway works all the same, and the next apply repairs the file.
         _log.error("no profile is known: %s", error)
         return {}
 
 
-async def _run(before: Predecessor | None, places: Places, configuration: Configuration) -> None:
-    gateway = Gateway(places, configuration, Notices())
-    await gateway.run(inherited_sockets() if before is None else before.sockets, before)
+async def _run(
+    handover: Handover | None, files: GatewayFiles, configuration: Configuration
+) -> None:
+    gateway = GatewayProcess(files, configuration, Notices())
+    sockets = inherited_sockets() if handover is None else handover.sockets
+    await gateway.run(sockets, handover)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the gateway; returns its exit status."""
-    before = predecessor(arguments)
-    places = Places.of(os.environ)
+    """Run the gateway; return its exit status."""
+    handover = parse_handover(arguments)
+    files = GatewayFiles.of(os.environ)
     try:
-        found = places.configuration()
+        found = files.read_configuration()
     except StoreError as error:
         sys.stderr.write(f"<3>{error}\n")
         return Exit.CONFIG
@@ -292,8 +308,8 @@ def main(arguments: Sequence[str]) -> int:
     status = Exit.OK
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(before, places, configuration))
-    except* HandOverError as group:
+            runner.run(_run(handover, files, configuration))
+    except* HandoverError as group:
         _log.error("%s", group.exceptions[0])
         status = Exit.FAILED
     return status

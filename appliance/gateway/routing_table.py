@@ -1,8 +1,8 @@
-"""Who serves what, now: the interface `Router`, as the supervisor last told it.
+"""Routing table: the relay's `Router`, by the state that the supervisor last sent.
 
-The last word of the supervisor is kept in a file, so that a gateway that is restarted goes on as
-it was, also while no supervisor is there. Before the first word ever, every request waits: after
-a boot the supervisor comes a moment later.
+That state is kept in a file, so that a gateway that is restarted goes on as it was, also while no
+supervisor runs. Before the first state ever, every request waits: after a boot the supervisor
+comes up a moment later.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from typing import Final
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
-from appliance.planning.routing.model_list import entry, listing
-from appliance.planning.routing.model_names import Directory, ready
+from appliance.planning.routing.model_list import encode_model, encode_model_list
+from appliance.planning.routing.model_names import ModelDirectory, readiness
 from appliance.protocol.gateway import decode_state, encode_state
 
 _log = logging.getLogger(__name__)
@@ -25,22 +25,22 @@ _log = logging.getLogger(__name__)
 STATE_FILE: Final = "state.json"
 _MAX_BYTES: Final = 1 << 20
 _MOST_ROUTES: Final = 256
-"""That are remembered: a pattern takes any number of names."""
+"""Limit of the cache: a pattern matches any number of names."""
 
-Wish = Callable[[Routed, Key | None], None]
+RequestSwitch = Callable[[Routed, Key | None], None]
 
 
-def _nothing(_profile: Routed, _key: Key | None) -> None:
+def _request_none(_profile: Routed, _key: Key | None) -> None:
     pass
 
 
-class Table:
-    """What is told to clients.
+class RoutingTable:
+    """Routes of requests to profiles.
 
     Args:
-        catalogue: The applied profiles, by name.
+        catalogue: Applied profiles, by name.
         directory: Where the state is kept; None: nowhere.
-        wish: Called when a request begins to wait for a profile that is down.
+        request_switch: Called when a request begins to wait for a profile that is down.
     """
 
     def __init__(
@@ -48,35 +48,34 @@ class Table:
         catalogue: Mapping[str, Routed],
         *,
         directory: Path | None = None,
-        wish: Wish = _nothing,
+        request_switch: RequestSwitch = _request_none,
     ) -> None:
         self._file = None if directory is None else directory / STATE_FILE
         self._catalogue = dict(catalogue)
-        self._directory = Directory(self._catalogue)
+        self._directory = ModelDirectory(self._catalogue)
         self._keeps = directory is not None
-        self._told = self._kept()
-        self._state = self._told or _unknown(self._catalogue)
+        self._told = self._read_state()
+        """Last state of the supervisor; None: there was none ever."""
+        self._state = self._told or _starting(self._catalogue)
         self._failures: dict[str, Refusal] = {}
-        self._waiting: set[asyncio.Future[None]] = set()
-        self.wish = wish
+        self._changes: set[asyncio.Future[None]] = set()
+        self.request_switch = request_switch
         self._routes: dict[str | None, Routed] = {}
-        """Where requests without a key were sent since the last change, by what they asked for."""
-        self._going = _going(self._catalogue, self._state)
+        """Cache: profile by model name, for requests without a key, since the last change."""
+        self._open = _open_profiles(self._catalogue, self._state)
 
     @property
     def state(self) -> State:
-        """What serves."""
         return self._state
 
     @property
     def catalogue(self) -> Mapping[str, Routed]:
-        """The applied profiles, by name."""
+        """Applied profiles, by name."""
         return self._catalogue
 
-    # --- what a request asks ---------------------------------------------------------
+    # --- called for a request --------------------------------------------------------
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
-        """The profile for a request; it may be held or down yet."""
         if key is not None:
             return self._directory.resolve(model, self._state, key)
         found = self._routes.get(model)
@@ -87,42 +86,38 @@ class Table:
             self._routes[model] = routed
         return routed
 
-    def ready(self, name: str, key: Key | None) -> bool | Refusal:
-        """Whether a request to a profile may go now; False: it has to wait for a change."""
-        if name in self._going:
+    def readiness(self, name: str, key: Key | None) -> bool | Refusal:
+        if name in self._open:
             return True
         profile = self._catalogue.get(name)
         if profile is None:
-            return _gone(name)
+            return _not_applied(name)
         asks = may_switch(key) and not self._state.paused
-        answer = ready(profile, self._state, may_switch=asks)
+        answer = readiness(profile, self._state, may_switch=asks)
         if answer is not False or not _is_down(name, self._state):
             return answer
         if name in self._failures:
             return self._failures[name]
-        # Here, and not only when it begins to wait: what it waited for may have gone since.
-        self.wish(profile, key)
+        # Every time, not only when the request begins to wait: an earlier switch may have failed.
+        self.request_switch(profile, key)
         return False
 
     def changed(self) -> asyncio.Future[None]:
-        """Is done at the next change; one's own, to be cancelled at will."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
+        self._changes.add(future)
+        future.add_done_callback(self._changes.discard)
         return future
 
     def models(self, key: Key | None) -> bytes:
-        """The body of ``GET /v1/models``."""
-        return listing(self._directory, self._state, key)
+        return encode_model_list(self._directory, self._state, key)
 
     def model(self, name: str, key: Key | None) -> bytes | Refusal:
-        """The body of ``GET /v1/models/NAME``."""
-        return entry(name, self._directory, self._state, key)
+        return encode_model(name, self._directory, self._state, key)
 
-    # --- what changes it -------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------
 
     def take(self, state: State) -> None:
-        """Serve by this from now on."""
+        """Route by a new state of the supervisor."""
         if state == self._told:
             return
         self._told = self._state = state
@@ -131,45 +126,45 @@ class Table:
         self._wake()
 
     def hold(self, names: Sequence[str]) -> None:
-        """Let new requests for these wait, until the next state says otherwise."""
+        """Let new requests for these profiles wait, until the next state says otherwise."""
         self.take(replace(self._state, held=self._state.held | set(names)))
 
     def adopt(self, catalogue: Mapping[str, Routed]) -> None:
         """Route to these profiles from now on."""
         self._catalogue = dict(catalogue)
-        self._directory = Directory(self._catalogue)
+        self._directory = ModelDirectory(self._catalogue)
         if self._told is None:
-            self._state = _unknown(self._catalogue)
+            self._state = _starting(self._catalogue)
         self._wake()
 
     def fail(self, name: str, refusal: Refusal) -> None:
-        """Tell everybody who waits for a profile why it does not come."""
+        """Refuse all requests that wait for a profile."""
         self._failures[name] = refusal
         self._wake()
 
     def forgive(self, name: str) -> None:
-        """Whoever asks for it from now on waits again."""
+        """Let requests for a profile wait again after a failure."""
         self._failures.pop(name, None)
 
     def _wake(self) -> None:
         self._routes.clear()
-        self._going = _going(self._catalogue, self._state)
-        for future in tuple(self._waiting):
+        self._open = _open_profiles(self._catalogue, self._state)
+        for future in tuple(self._changes):
             if not future.done():
                 future.set_result(None)
 
     def retire(self) -> None:
-        """Keep nothing any more: another process does, whom `follow` goes by."""
+        """Write the state no more: the process that has taken over does."""
         self._keeps = False
 
     def follow(self) -> None:
-        """Serve by what that process has kept last."""
-        if (state := self._kept()) is not None:
+        """Route by the state that the other process has written last."""
+        if (state := self._read_state()) is not None:
             self.take(state)
 
-    # --- what survives ---------------------------------------------------------------
+    # --- the file --------------------------------------------------------------------
 
-    def _kept(self) -> State | None:
+    def _read_state(self) -> State | None:
         if self._file is None:
             return None
         try:
@@ -177,14 +172,14 @@ class Table:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            _log.warning("%s is of no use: %s", self._file, error)
+            _log.warning("%s is ignored: %s", self._file, error)
             return None
 
     def _keep(self, state: State) -> None:
-        """In memory that a restart survives and a boot does not: nothing to be synchronised."""
+        """Write the state to a tmpfs, which a restart survives and a boot does not: no fsync."""
         if self._file is None or not self._keeps:
             return
-        # At a hand-over two processes write, each its own.
+        # During a hand-over two processes write, each a temporary file of its own.
         new = self._file.with_name(f".{STATE_FILE}.{os.getpid()}")
         try:
             replace_volatile(self._file, new, json.dumps(encode_state(state)))
@@ -192,8 +187,8 @@ class Table:
             _log.warning("the state is not kept: %s", error)
 
 
-def _going(catalogue: Iterable[str], state: State) -> frozenset[str]:
-    """Profiles that requests go to without further ado; most ask for one of them."""
+def _open_profiles(catalogue: Iterable[str], state: State) -> frozenset[str]:
+    """Return the profiles that requests go to at once."""
     return frozenset(
         name
         for name in catalogue
@@ -202,12 +197,12 @@ def _going(catalogue: Iterable[str], state: State) -> frozenset[str]:
 
 
 def may_switch(key: Key | None) -> bool:
-    """Whether a request may have the box switched; one without a key is of the box itself."""
+    """Tell whether a request may cause a switch; one without a key is of this machine."""
     return key is None or key.may_switch
 
 
-def _unknown(catalogue: Iterable[str]) -> State:
-    """Everything may be about to serve."""
+def _starting(catalogue: Iterable[str]) -> State:
+    """Return a state in which every profile may be about to serve."""
     names = tuple(sorted(catalogue))
     return State(standings=dict.fromkeys(names, Standing.STARTING), target=names)
 
@@ -216,6 +211,6 @@ def _is_down(name: str, state: State) -> bool:
     return name not in state.held and state.standing(name) is Standing.DOWN
 
 
-def _gone(name: str) -> Refusal:
+def _not_applied(name: str) -> Refusal:
     message = f"{name} is no longer applied"
     return Refusal(status=404, code="model_not_found", message=message, param="model")

@@ -1,8 +1,8 @@
-"""Requests for profiles that are down: when to ask for a switch, and what to tell who waits.
+"""Requester of switches for held requests whose profile is down.
 
-Whose turn it is, `planning.routing.switch_scheduler` decides; this keeps the account of who has waited how
-long, asks the supervisor for one switch at a time, and passes a failure on to the requests that
-wait for it.
+`planning.routing.switch_scheduler` decides which profile is next; here is recorded since when each
+is waited for, the supervisor is asked for one switch at a time, and a failure is passed on to the
+requests that wait for that profile.
 """
 
 import asyncio
@@ -13,53 +13,53 @@ from time import monotonic
 from typing import Any, Final, assert_never
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing
-from appliance.gateway.routing_table import Table
+from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed
 from appliance.planning.routing.switch_scheduler import (
     FAILED_FOR_S,
-    Box,
-    LookAgain,
+    BoxState,
+    CheckAgain,
+    SwitchPolicy,
     SwitchTo,
-    Turns,
-    Waiting,
-    failed,
-    next_turn,
+    WaitingProfile,
+    has_failed,
+    next_switch,
 )
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S: Final = 0.25
-"""Nobody says when the last request in flight has ended, or the last that waited has left."""
+_CHECK_EVERY_S: Final = 0.25
+"""Because no event tells that the last request in flight has ended, or the last that waited."""
 _AWAY_S: Final = 5.0
-"""After a supervisor that did not answer, until it is asked again."""
+"""Until a supervisor that did not answer is asked again."""
 _BUSY_S: Final = 1.0
 
 Ask = Callable[[str, str], Awaitable[Answer]]
-"""Asks for a switch to a profile, on behalf of somebody."""
+"""Asks the supervisor for a switch to a profile, on behalf of a client."""
 Count = Callable[[Sequence[str]], int]
-"""How many requests for these profiles."""
+"""Counts requests for these profiles."""
 
 
-class Wanting:
-    """Turns wishes into switches.
+class SwitchRequester:
+    """Requester of one switch at a time.
 
     Args:
-        table: Whose wishes they are.
+        table: Routing table whose held requests switches are for.
         ask: Asks the supervisor.
-        waiting: How many requests wait.
-        in_flight: How many are with an engine.
-        turns: The rules' figures.
+        waiting: Counts held requests.
+        in_flight: Counts requests that are with an engine.
+        policy: Residency and patience.
         clock: Seconds that never go back.
     """
 
     def __init__(
         self,
-        table: Table,
+        table: RoutingTable,
         ask: Ask,
         *,
         waiting: Count,
         in_flight: Count,
-        turns: Turns,
+        policy: SwitchPolicy,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._clock = clock
@@ -67,77 +67,80 @@ class Wanting:
         self._ask = ask
         self._waiting = waiting
         self._in_flight = in_flight
-        self._turns = turns
+        self._policy = policy
         self._since: dict[str, float] = {}
-        self._behalf: dict[str, str] = {}
+        """When the first request that waits for a profile began to wait."""
+        self._on_behalf: dict[str, str] = {}
+        """Whose request that was."""
         self._failed_s: dict[str, float] = {}
-        self._served: frozenset[str] = frozenset()
-        self._served_s = 0.0
-        self._wished = asyncio.Event()
-        table.wish = self.wish
+        self._serving: frozenset[str] = frozenset()
+        self._serving_since_s = 0.0
+        self._requested = asyncio.Event()
+        table.request_switch = self.request_switch
 
-    def wish(self, profile: Routed, key: Key | None) -> None:
-        """A request for a profile that is down begins to wait."""
+    def request_switch(self, profile: Routed, key: Key | None) -> None:
+        """Note that a request waits for a profile that is down."""
         if profile.name not in self._since:
             self._since[profile.name] = self._clock()
-            self._behalf[profile.name] = "gateway" if key is None else f"gateway (key {key.name})"
-        self._wished.set()
+            client = "gateway" if key is None else f"gateway (key {key.name})"
+            self._on_behalf[profile.name] = client
+        self._requested.set()
 
     async def run(self) -> None:
-        """Take turns for ever."""
+        """Request switches for ever."""
         while True:
             changed = self._table.changed()
-            self._wished.clear()
+            self._requested.clear()
             step = self._next(self._clock())
             if isinstance(step, SwitchTo):
                 changed.cancel()
                 await self._switch(step.profile)
                 continue
-            await self._pause(changed, step)
+            await self._wait(changed, step)
 
-    async def _pause(self, changed: asyncio.Future[None], step: LookAgain | None) -> None:
+    async def _wait(self, changed: asyncio.Future[None], step: CheckAgain | None) -> None:
         at_s = float("inf") if step is None else step.at_s - self._clock()
-        wait_s = min(at_s, _LOOK_S) if self._since else None
-        wished = asyncio.ensure_future(self._wished.wait())
-        either: set[asyncio.Future[Any]] = {changed, wished}
+        wait_s = min(at_s, _CHECK_EVERY_S) if self._since else None
+        requested = asyncio.ensure_future(self._requested.wait())
+        either: set[asyncio.Future[Any]] = {changed, requested}
         try:
             await asyncio.wait(either, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changed.cancel()
-            wished.cancel()
+            requested.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await wished
+                await requested
 
-    # --- whose turn it is ------------------------------------------------------------
+    # --- which profile is next -------------------------------------------------------
 
-    def _next(self, now_s: float) -> SwitchTo | LookAgain | None:
-        box = self._box(now_s)
+    def _next(self, now_s: float) -> SwitchTo | CheckAgain | None:
+        box = self._box_state(now_s)
         for name in list(self._since):
             if self._is_settled(name):
-                del self._since[name], self._behalf[name]
-        for name in [n for n in self._failed_s if not failed(n, now_s, box)]:
+                del self._since[name], self._on_behalf[name]
+        for name in [n for n in self._failed_s if not has_failed(n, now_s, box)]:
             del self._failed_s[name]
             self._table.forgive(name)
-        waiting = [Waiting(profile=n, since_s=s) for n, s in self._since.items()]
-        return next_turn(now_s, box, waiting, self._turns)
+        waiting = [WaitingProfile(profile=n, since_s=s) for n, s in self._since.items()]
+        return next_switch(now_s, box, waiting, self._policy)
 
     def _is_settled(self, name: str) -> bool:
-        """It serves, or comes, or nobody waits for it any more."""
+        """Tell whether a profile serves, starts, or is not waited for any more."""
         down = self._table.state.standing(name) is Standing.DOWN
         return not down or not self._waiting((name,)) or name not in self._table.catalogue
 
-    def _box(self, now_s: float) -> Box:
+    def _box_state(self, now_s: float) -> BoxState:
         state, catalogue = self._table.state, self._table.catalogue
         serving = frozenset(
             name
             for name, profile in catalogue.items()
             if profile.exclusive and state.standing(name) is Standing.SERVING
         )
-        if serving - self._served:
-            self._served_s = now_s
-        self._served = serving
-        return Box(
-            since_s=self._served_s if serving else None,
+        if serving - self._serving:
+            self._serving_since_s = now_s
+        self._serving = serving
+        return BoxState(
+            since_s=self._serving_since_s if serving else None,
             in_flight=self._in_flight(sorted(serving)),
             busy=bool(state.held or state.target or state.paused),
             failed_s=self._failed_s,
@@ -146,13 +149,13 @@ class Wanting:
     # --- a switch --------------------------------------------------------------------
 
     async def _switch(self, name: str) -> None:
-        behalf = self._behalf.get(name, "gateway")
-        _log.info("asking for a switch to %s for %s", name, behalf)
-        answer = await self._ask(name, behalf)
+        on_behalf = self._on_behalf.get(name, "gateway")
+        _log.info("asking for a switch to %s for %s", name, on_behalf)
+        answer = await self._ask(name, on_behalf)
         match answer:
             case Done():
-                # What serves is told over gateway.sock; until then this one had its turn.
-                await self._until_told(name)
+                # The new state comes over gateway.sock; until then no other switch is asked for.
+                await self._wait_for_state(name)
             case Busy():
                 await asyncio.sleep(_BUSY_S)
             case Away():
@@ -162,7 +165,7 @@ class Wanting:
             case never:
                 assert_never(never)
 
-    async def _until_told(self, name: str) -> None:
+    async def _wait_for_state(self, name: str) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AWAY_S):
                 while self._table.state.standing(name) is Standing.DOWN:

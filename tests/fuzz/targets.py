@@ -9,8 +9,8 @@ from appliance.domain.gateway import Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
 from tests.fuzz.answers import Told, read_answers
 from tests.fuzz.inputs import Input
 from tests.fuzz.world import End, World
@@ -98,23 +98,23 @@ class Stage:
         self._world.close()
 
 
-def new_front() -> Front:
+def new_relay() -> Relay:
     """A gateway with one profile, ``m``, that serves."""
     routed = Routed(name="m", served=(), engine_name="m", endpoint=Endpoint(port=1))
-    table = Table({"m": routed})
+    table = RoutingTable({"m": routed})
     table.take(State(standings={"m": Standing.SERVING}, committed=("m",)))
     keys = KeyRing(Path("/nonexistent"))
-    return Front(router=table, observer=Meter(), gatekeeper=keys, limits=LIMITS)
+    return Relay(router=table, observer=Meter(), key_checker=keys, limits=LIMITS)
 
 
 # --- a client says anything ----------------------------------------------------------------
 
 
 async def _ask(world: World, given: Input) -> None:
-    front = new_front()
+    relay = new_relay()
     engine = Engine(late=bool(given.how & 4), leaves=bool(given.how & 8))
     world.engine = engine.hear
-    client = End(front.connection(loopback=True))
+    client = End(relay.connection(loopback=True))
     for piece in given.pieces():
         client.say(piece)
         await _settle()
@@ -125,7 +125,7 @@ async def _ask(world: World, given: Input) -> None:
     await asyncio.sleep(PATIENCE_S)
     must(client.lost, "the connection is still there")
     must(engine.in_order(), "a request was left half")
-    _check_memory(front)
+    _check_memory(relay)
     _check_forwarded(given.raw, engine.requests)
     _check_told(client, given.raw, engine.requests)
 
@@ -174,11 +174,11 @@ def _check_told(client: End, raw: bytes, requests: list[Read]) -> None:
 
 
 async def _answer(world: World, given: Input) -> None:
-    front, engine = new_front(), Engine()
+    relay, engine = new_relay(), Engine()
     kind = given.how % len(_REQUESTS)
     asked: list[End] = []
     world.engine = lambda end, _: asked.append(end)
-    client = End(front.connection(loopback=True))
+    client = End(relay.connection(loopback=True))
     client.say(_REQUESTS[kind])
     await _settle()
     must(len(asked) == 1, "the request did not get there")
@@ -201,7 +201,7 @@ async def _answer(world: World, given: Input) -> None:
     client.hang_up()
     await asyncio.sleep(PATIENCE_S)
     must(client.lost, "the connection is still there")
-    _check_memory(front)
+    _check_memory(relay)
 
 
 def _check_answer(client: End, given: Input, *, head_only: bool) -> Told | None:
@@ -260,11 +260,11 @@ async def _choke(client: End) -> None:
     await _settle()
 
 
-def _check_memory(front: Front) -> None:
+def _check_memory(relay: Relay) -> None:
     """Nothing is kept of clients that have gone."""
-    must(front.buffered_bytes == 0, f"{front.buffered_bytes} bytes are kept")
-    must(front.in_flight(["m"]) == 0, "a request is still under way")
-    must(len(front.waiting) == 0, "a request still waits")
+    must(relay.buffered_bytes == 0, f"{relay.buffered_bytes} bytes are kept")
+    must(relay.in_flight(["m"]) == 0, "a request is still under way")
+    must(len(relay.hold_queue) == 0, "a request still waits")
 
 
 def must(holds: object, otherwise: str) -> None:

@@ -20,16 +20,17 @@ from appliance.domain.errors import ApplianceError, ProfileError, StoreError
 from appliance.domain.gateway import Key, Routed, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.http import request_body, request_parser, usage_parser
-from appliance.gateway.http.head_cache import Known
+from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.request_parser import Chunks
-from appliance.gateway.http.response_parser import Reading
+from appliance.gateway.http.request_parser import ChunkedDecoder
+from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
-from appliance.planning.routing import bodies, multipart, paths
-from appliance.planning.routing.changes import change
-from appliance.planning.routing.model_names import Directory
-from appliance.planning.routing.origin_policy import Visitors
-from appliance.planning.routing.scanning import BodyError
+from appliance.planning.routing import paths
+from appliance.planning.routing.body_changes import compile_changes
+from appliance.planning.routing.form_body import parse_form
+from appliance.planning.routing.json_scanner import BodyError
+from appliance.planning.routing.model_names import ModelDirectory
+from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.status.log_excerpt import excerpt
 from appliance.protocol.control import Verb
@@ -46,6 +47,7 @@ from appliance.protocol.gateway import decode_state
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
+from tests.fakes.body_parsing import parse_json
 from tests.growth.cost import Call
 
 FILLERS: Final[Mapping[str, bytes]] = {
@@ -107,80 +109,80 @@ class Subject:
 
 _KIND: Final = "multipart/form-data; boundary=b0"
 _NAMED: Final = b'--b0\r\nContent-Disposition: form-data; name="a"'
-_CHANGES: Final = change(
+_CHANGES: Final = compile_changes(
     model="m", set_={"a": 1, "b.c": 2}, strip=("chat_template_kwargs.enable_thinking", "x")
 )
 
 
 def _form(data: bytes) -> None:
     with contextlib.suppress(BodyError):
-        multipart.opened(_KIND, data).rewritten(_CHANGES)
+        parse_form(_KIND, data).apply(_CHANGES)
 
 
 def _media_type(data: bytes) -> None:
     with contextlib.suppress(BodyError):
-        multipart.opened(data.decode("latin-1"), b"--b0--")
+        parse_form(data.decode("latin-1"), b"--b0--")
 
 
 def _json(data: bytes) -> None:
     with contextlib.suppress(BodyError):
-        bodies.opened(data).rewritten(_CHANGES)
+        parse_json(data).apply(_CHANGES)
 
 
 def _any_body(data: bytes) -> None:
-    head = request_parser.head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
+    head = request_parser.parse_request_head(b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", 100)
     assert isinstance(head, RequestHead)
     with contextlib.suppress(BodyError):
         if len(data) > LONG_BYTES:
-            deque(request_body.opened_in_steps(head, data), maxlen=0)
+            deque(request_body.parse_body_in_steps(head, data), maxlen=0)
         else:
-            request_body.opened(head, data)
+            request_body.parse_body(head, data)
 
 
 def _head(data: bytes) -> None:
-    request_parser.head(data, 100)
-    known = Known.of(data)
+    request_parser.parse_request_head(data, 100)
+    known = CachedHead.of(data)
     if known is not None:
-        known.fits(data)
+        known.match(data)
 
 
 def _path(data: bytes) -> None:
     with contextlib.suppress(paths.PathError):
-        paths.place("GET", data.decode("latin-1"))
+        paths.classify_path("GET", data.decode("latin-1"))
 
 
 def _chunks(data: bytes) -> None:
-    Chunks().feed(data)
+    ChunkedDecoder().feed(data)
 
 
 def _chunks_in_pieces(data: bytes) -> None:
-    chunks = Chunks()
+    chunks = ChunkedDecoder()
     for at in range(len(data)):
         chunks.feed(data[at : at + 1])
         chunks.pieces.clear()
 
 
 def _answer(data: bytes) -> None:
-    reading = Reading()
+    reading = ResponseParser()
     reading.feed(data)
-    reading.take()
+    reading.take_body()
 
 
 def _answer_in_pieces(data: bytes) -> None:
-    reading = Reading()
+    reading = ResponseParser()
     for at in range(len(data)):
         reading.feed(data[at : at + 1])
-        reading.take()
+        reading.take_body()
 
 
 def _tail(data: bytes) -> None:
     tail = data[-8192:]
     usage_parser.is_stream(tail)
-    usage_parser.output_tokens(tail)
-    usage_parser.tok_s(tail)
+    usage_parser.parse_output_tokens(tail)
+    usage_parser.parse_tok_s(tail)
 
 
-_DIRECTORY: Final = Directory(
+_DIRECTORY: Final = ModelDirectory(
     {
         "m": Routed(
             name="m",
@@ -197,7 +199,7 @@ def _model(data: bytes) -> None:
 
 
 def _visitor(data: bytes) -> None:
-    visitors = Visitors.of(("a",), ("http://a",))
+    visitors = OriginPolicy.of(("a",), ("http://a",))
     visitors.refusal(data, None, None)
     visitors.refusal(None, data, None)
     visitors.refusal(None, b"http://" + data, None)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.bodies import BodyError, opened, rewritten
-from appliance.planning.routing.multipart import opened as opened_form
-from appliance.planning.routing.multipart import rewritten_part
+from appliance.planning.routing.form_body import parse_form
+from appliance.planning.routing.json_body import BodyError
+from tests.fakes.body_parsing import change_form, change_json, parse_json
 
 ACTED: Final = ("model", "stream", "seed", "kwargs", "ü")
 """Names that the changes below act on; all others may be there twice."""
@@ -145,10 +145,10 @@ def test_the_changes_are_made(
     """What an engine reads is what it would have read with the changes made by hand."""
     body = joined(document)
     wanted = expected(body, model, json.loads(json.dumps(set_)), strip)
-    new = rewritten(body, model=model, set_=set_, strip=strip)
+    new = change_json(body, model=model, set_=set_, strip=strip)
     assert json.loads(new) == wanted
     # Everything is changed that is to be changed: a second time, nothing is.
-    assert rewritten(new, model=model, set_=set_, strip=strip) is new
+    assert change_json(new, model=model, set_=set_, strip=strip) is new
 
 
 @given(documents(), words)
@@ -167,7 +167,7 @@ def test_only_the_model_changes(document: tuple[str, list[str], str, str], model
         value = members[at].index('"', members[at].index(":"))
         changed = [*members[:at], members[at][:value] + quoted, *members[at + 1 :]]
         wanted = opening + comma.join(changed) + end
-    assert rewritten(body, model=model, set_={}, strip=()) == wanted.encode()
+    assert change_json(body, model=model, set_={}, strip=()) == wanted.encode()
 
 
 @given(documents(), set_s, strips)
@@ -176,7 +176,7 @@ def test_what_is_not_changed_keeps_its_bytes(
 ) -> None:
     """Every other member is there, letter by letter and in its place."""
     body = joined(document)
-    new = rewritten(body, model=None, set_=set_, strip=strip)
+    new = change_json(body, model=None, set_=set_, strip=strip)
     touched = {key.partition(".")[0] for key in (*set_, *strip)}
     at = 0
     for member in document[1]:
@@ -192,7 +192,7 @@ def test_what_is_read_is_what_engines_read(document: tuple[str, list[str], str, 
     """The model, and whether a stream is wanted."""
     body = joined(document)
     found = json.loads(body)
-    read = opened(body)
+    read = parse_json(body)
     assert read.model == found.get("model")
     assert read.streams == (found.get("stream") is True)
 
@@ -231,13 +231,13 @@ def test_any_marks_are_refused_or_read(text: str) -> None:
 def check(body: bytes) -> None:
     """A body is refused, or read and changed as the library would have it."""
     try:
-        document = opened(body)
+        document = parse_json(body)
     except BodyError:
         return
     pairs = json.loads(body.decode(), object_pairs_hook=list)
     models = [value for key, value in pairs if key == "model"]
     assert models in ([], [document.model])
-    new = json.loads(rewritten(body, model="new", set_={}, strip=()))
+    new = json.loads(change_json(body, model="new", set_={}, strip=()))
     assert new == json.loads(body) | {"model": "new"}
 
 
@@ -271,11 +271,11 @@ def test_only_the_model_of_a_form_changes(
     kind = f'multipart/form-data; boundary="{boundary}"'
     body = _form(delimiter, fields)
     found = dict(fields).get("model")
-    assert opened_form(kind, body).model == (None if found is None else found.decode())
+    assert parse_form(kind, body).model == (None if found is None else found.decode())
     new = [(n, b"whisper" if n == "model" else c) for n, c in fields]
     if found is None:
         new.append(("model", b"whisper"))
-    assert rewritten_part(kind, body, model="whisper", set_={}, strip=()) == _form(delimiter, new)
+    assert change_form(kind, body, model="whisper", set_={}, strip=()) == _form(delimiter, new)
 
 
 def _form(delimiter: bytes, fields: Sequence[tuple[str, bytes]]) -> bytes:
@@ -292,7 +292,7 @@ def test_any_form_is_refused_or_read(pieces: list[bytes]) -> None:
     """Whatever is put together of what forms consist of."""
     for body in (b"".join(pieces), b"--b\r\n" + b"".join(pieces) + b"\r\n--b--"):
         try:
-            form = opened_form("multipart/form-data; boundary=b", body)
+            form = parse_form("multipart/form-data; boundary=b", body)
         except BodyError:
             continue
         assert form.model is None or form.model.encode() in body

@@ -11,8 +11,8 @@ from appliance.domain.gateway import Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.keys import KeyRing
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
 from tests.smuggling.engine import ScriptedEngine
 
 LIMITS = Limits(body_bytes=1 << 16)
@@ -23,32 +23,32 @@ class Rig:
     """Both ends, and the gateway between them."""
 
     engine: ScriptedEngine
-    front: Front
+    relay: Relay
     port: int
     """Where the gateway listens."""
 
 
-def new_front(engine_port: int, *, limits: Limits = LIMITS) -> Front:
+def new_relay(engine_port: int, *, limits: Limits = LIMITS) -> Relay:
     """A gateway with one profile, ``m``, that serves."""
     routed = Routed(
         name="m", served=(), engine_name="m", endpoint=Endpoint(port=engine_port, socket=None)
     )
-    table = Table({"m": routed})
+    table = RoutingTable({"m": routed})
     table.take(State(standings={"m": Standing.SERVING}, committed=("m",)))
     keys = KeyRing(Path("/nonexistent"))
-    return Front(router=table, observer=Meter(), gatekeeper=keys, limits=limits)
+    return Relay(router=table, observer=Meter(), key_checker=keys, limits=limits)
 
 
 @asynccontextmanager
 async def rig() -> AsyncIterator[Rig]:
     """Everything up, and down again."""
     engine = ScriptedEngine()
-    front = new_front(await engine.start())
+    relay = new_relay(await engine.start())
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(partial(front.connection, loopback=True), "127.0.0.1", 0)
+    server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     try:
-        yield Rig(engine=engine, front=front, port=server.sockets[0].getsockname()[1])
+        yield Rig(engine=engine, relay=relay, port=server.sockets[0].getsockname()[1])
     finally:
         server.close()
-        await front.stop(0.0)
+        await relay.stop(0.0)
         await engine.stop()

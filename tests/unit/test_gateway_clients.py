@@ -15,8 +15,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
 from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, started
 from tests.unit.relay.rig import Doorman
 
@@ -60,16 +60,16 @@ async def base(engine: int) -> AsyncIterator[str]:
         engine_name="small",
         endpoint=Endpoint(port=engine),
     )
-    table = Table({"smol": profile})
+    table = RoutingTable({"smol": profile})
     table.take(State(standings={"smol": Standing.SERVING}, committed=("smol",)))
-    front = Front(router=table, observer=Meter(), gatekeeper=Doorman())
+    relay = Relay(router=table, observer=Meter(), key_checker=Doorman())
     server = await asyncio.get_running_loop().create_server(
-        partial(front.connection, loopback=True), "127.0.0.1", 0
+        partial(relay.connection, loopback=True), "127.0.0.1", 0
     )
     host, port = server.sockets[0].getsockname()
     yield f"http://{host}:{port}"
     server.close()
-    await front.stop(5)
+    await relay.stop(5)
 
 
 @pytest.fixture

@@ -7,24 +7,24 @@ import pytest
 
 from appliance.adapters.applied.manifest import MANIFEST, encode
 from appliance.adapters.systemd.notify import Notices
-from appliance.gateway.configuration import AllowedPaths, Places
+from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
 
 
-def places(root: Path) -> Places:
+def files(root: Path) -> GatewayFiles:
     """A machine's directories below `root`."""
-    return Places(applied=root, runtime=root, credentials=root)
+    return GatewayFiles(applied=root, runtime=root, credentials=root)
 
 
 def test_systemd_says_where_things_are() -> None:
     """By its variables; without them the usual places hold, and there are no secrets."""
-    usual = Places.of({})
+    usual = GatewayFiles.of({})
     assert usual.applied == Path("/var/lib/appliance-applied")
     assert usual.runtime == Path("/run/appliance-gateway")
     assert usual.credentials is None
-    assert usual.tls() is None
-    found = Places.of({"RUNTIME_DIRECTORY": "/run/x", "CREDENTIALS_DIRECTORY": "/run/y"})
+    assert usual.read_tls() is None
+    found = GatewayFiles.of({"RUNTIME_DIRECTORY": "/run/x", "CREDENTIALS_DIRECTORY": "/run/y"})
     assert (found.runtime, found.credentials) == (Path("/run/x"), Path("/run/y"))
 
 
@@ -47,16 +47,21 @@ def test_an_engines_key_is_a_credential(
     (tmp_path / MANIFEST).write_text(encode({"m": made("m", "gpu-0")}, "1"))
     if content is not None:
         (tmp_path / "engine-key.m").write_bytes(content)
-    assert places(tmp_path).catalogue()["m"].engine_key == key
-    assert Places(applied=tmp_path, runtime=tmp_path, credentials=None).catalogue()["m"].name == "m"
+    assert files(tmp_path).read_catalogue()["m"].engine_key == key
+    assert (
+        GatewayFiles(applied=tmp_path, runtime=tmp_path, credentials=None)
+        .read_catalogue()["m"]
+        .name
+        == "m"
+    )
 
 
 def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two files of PEM; anything else is said, and there is no TLS."""
     self_signed(tmp_path)
-    assert places(tmp_path).tls() is not None
+    assert files(tmp_path).read_tls() is not None
     (tmp_path / "tls.crt").write_text("-")
-    assert places(tmp_path).tls() is None
+    assert files(tmp_path).read_tls() is None
     assert "the certificate cannot be used" in caplog.text
 
 

@@ -14,7 +14,7 @@ from appliance.adapters.gateway_client import SocketGateway
 from appliance.domain.gateway import Standing, State
 from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
-from appliance.gateway.routing_table import Table
+from appliance.gateway.routing_table import RoutingTable
 from appliance.protocol.gateway import encode_state
 from tests.unit.gateway_states import AEON, BOX, GENESIS
 
@@ -26,7 +26,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.drains: list[tuple[tuple[str, ...], float]] = []
-        self.ended = asyncio.Event()
+        self.end = asyncio.Event()
         self.cancelled = asyncio.Event()
 
     def in_flight(self, names: Sequence[str]) -> int:
@@ -36,7 +36,7 @@ class Traffic:
         self.drains.append((tuple(names), timeout_s))
         try:
             async with asyncio.timeout(timeout_s):
-                await self.ended.wait()
+                await self.end.wait()
         except TimeoutError:
             return 2, 1
         except asyncio.CancelledError:
@@ -50,7 +50,7 @@ class Gateway:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.table = Table(BOX)
+        self.table = RoutingTable(BOX)
         self.traffic = Traffic()
         self.meter = Meter()
         self.reloads = 0
@@ -108,7 +108,7 @@ async def telling(gateway: SocketGateway) -> AsyncIterator[None]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(table: Table, state: State) -> None:
+async def until(table: RoutingTable, state: State) -> None:
     async with asyncio.timeout(5):
         while table.state != state:
             await table.changed()
@@ -119,7 +119,7 @@ async def until(table: Table, state: State) -> None:
 
 async def test_one_connection_serves_many_requests(gateway: Gateway) -> None:
     """Each line has its answer, and a line that makes no sense costs no connection."""
-    gateway.meter.began("aeon", None)
+    gateway.meter.begin("aeon", None)
     answers = await gateway.ask(
         {"verb": "route", "state": encode_state(AEON)},
         {"verb": "hold", "names": ["aeon"]},
@@ -169,7 +169,7 @@ async def test_who_has_handed_over_answers_no_more(gateway: Gateway) -> None:
     writer.write(b'{"verb": "hold", "names": ["aeon"]}\n')
     async with asyncio.timeout(5):
         assert await reader.read() == b""
-        gateway.traffic.ended.set()
+        gateway.traffic.end.set()
         assert (await draining)[0]["ok"] is True
     writer.close()
     await writer.wait_closed()
@@ -218,13 +218,13 @@ async def test_an_operation_holds_drains_and_releases(gateway: Gateway) -> None:
     ours.route(AEON)
     gateway.table.take(AEON)
     for _ in range(3):
-        gateway.meter.began("aeon", None)
+        gateway.meter.begin("aeon", None)
     assert await ours.hold(["aeon", "genesis"]) == "3 requests wait"
-    assert gateway.table.ready("aeon", None) is False
-    gateway.traffic.ended.set()
+    assert gateway.table.readiness("aeon", None) is False
+    gateway.traffic.end.set()
     assert await ours.drain(["aeon"], 30.0) == "3 finished"
     assert await ours.release(GENESIS) == "3 requests go on"
-    assert gateway.table.ready("genesis", None) is True
+    assert gateway.table.readiness("genesis", None) is True
     assert gateway.traffic.drains == [(("aeon",), 30.0)]
 
 
@@ -258,7 +258,7 @@ async def test_news_on_their_way_do_not_undo_a_hold(gateway: Gateway) -> None:
 
 async def test_figures_come_back(gateway: Gateway) -> None:
     """What was measured, and since when."""
-    gateway.meter.began("aeon", None)
+    gateway.meter.begin("aeon", None)
     stats = await SocketGateway(gateway.path).stats()
     assert stats is not None
     assert stats.keys() == {"profiles", "keys", "uptime_s"}

@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from appliance.domain.gateway import Configuration
-from appliance.gateway.downstream.listeners import Listeners, Place, bound, place_of
-from appliance.gateway.downstream.networks import Changes, addresses_of
+from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
+from appliance.gateway.downstream.listeners import (
+    ListenAddress,
+    Listeners,
+    bind_listener,
+    listen_address_of,
+)
 
 LOOPBACK = "lo"
 
@@ -35,7 +40,7 @@ class Shelf:
 class Greeting(asyncio.Protocol):
     """Says where it was reached, and hangs up."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ListenAddress) -> None:
         self._place = place
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,7 +56,7 @@ async def listening(
 ) -> AsyncIterator[tuple[Listeners, Shelf]]:
     """Everything open, and closed in the end."""
     shelf = Shelf()
-    found = Listeners(configuration, inherited, keeper=shelf, serve=Greeting)
+    found = Listeners(configuration, inherited, store=shelf, serve=Greeting)
     await found.open()
     try:
         yield found, shelf
@@ -67,10 +72,10 @@ def free_port() -> int:
         return port
 
 
-async def told(address: str, port: int) -> str:
+async def told(ip: str, port: int) -> str:
     """What one hears there; empty: nobody is there."""
     try:
-        reader, writer = await asyncio.open_connection(address, port)
+        reader, writer = await asyncio.open_connection(ip, port)
     except OSError:
         return ""
     text = await reader.read()
@@ -81,7 +86,7 @@ async def told(address: str, port: int) -> str:
 async def test_what_is_inherited_is_served_and_stays_systemds() -> None:
     """Nothing is bound anew, and nothing is left with systemd that it has already."""
     port = free_port()
-    given = bound(Place(address="127.0.0.1", port=port))
+    given = bind_listener(ListenAddress(ip="127.0.0.1", port=port))
     async with listening(Configuration(port=port), given) as (found, shelf):
         assert await told("127.0.0.1", port) == f"127.0.0.1:{port}"
         assert shelf.kept == []
@@ -95,18 +100,18 @@ async def test_what_nobody_has_yet_is_bound_and_left_with_systemd() -> None:
     async with listening(configuration) as (found, shelf):
         assert await told("::1", port) == f"[::1]:{port}"
         assert sorted(shelf.kept) == [f"..1+{port}+0", f"127.0.0.1+{port}+0", f"192.0.2.7+{port}+0"]
-        assert [p.loopback for p in found.places] == [True, True, False]
-        assert {place_of(s) for s in found.sockets} == set(found.places)
+        assert [p.is_loopback for p in found.addresses] == [True, True, False]
+        assert {listen_address_of(s) for s in found.sockets} == set(found.addresses)
 
 
 async def test_what_is_not_wanted_any_more_is_closed_here_and_there() -> None:
     """An address that the settings have lost refuses clients."""
     port, old = free_port(), free_port()
-    given = bound(Place(address="127.0.0.1", port=old))
+    given = bind_listener(ListenAddress(ip="127.0.0.1", port=old))
     async with listening(Configuration(port=port), given) as (found, _):
         assert await told("127.0.0.1", old) == ""
         assert await told("127.0.0.1", port)
-        assert [p.port for p in found.places] == [port]
+        assert [p.port for p in found.addresses] == [port]
 
 
 async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,9 +137,9 @@ async def test_an_interface_is_its_addresses(caplog: pytest.LogCaptureFixture) -
     configuration = Configuration(port=port, addresses=("127.0.0.1",), interfaces=(LOOPBACK,))
     async with listening(configuration) as (found, _):
         index = socket.if_nametoindex(LOOPBACK)
-        expected = {a.address for a in addresses_of([LOOPBACK])}
-        assert {p.address for p in found.places if p.index == index} == expected - {"127.0.0.1"}
-        assert [p.address for p in found.places if not p.index] == ["127.0.0.1"]
+        expected = {a.ip for a in addresses_of([LOOPBACK])}
+        assert {p.ip for p in found.addresses if p.index == index} == expected - {"127.0.0.1"}
+        assert [p.ip for p in found.addresses if not p.index] == ["127.0.0.1"]
     assert not [r for r in caplog.records if r.levelname == "ERROR"]
 
 
@@ -147,7 +152,7 @@ async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture)
         await asyncio.sleep(0.1)
         assert not following.done()
         following.cancel()
-        assert [p.address for p in found.places] == ["127.0.0.1"]
+        assert [p.ip for p in found.addresses] == ["127.0.0.1"]
     assert not [r for r in caplog.records if r.levelname in {"ERROR", "WARNING"}]
 
 
@@ -160,7 +165,7 @@ async def test_without_interfaces_there_is_nothing_to_follow() -> None:
 async def test_a_closed_listener_leaves_the_socket_to_others() -> None:
     """Clients wait in it for whoever accepts next."""
     port = free_port()
-    with bound(Place(address="127.0.0.1", port=port)) as ours:
+    with bind_listener(ListenAddress(ip="127.0.0.1", port=port)) as ours:
         async with listening(Configuration(port=port), ours.dup()):
             pass
         asking = asyncio.ensure_future(told("127.0.0.1", port))
@@ -174,13 +179,13 @@ def test_interfaces_have_addresses() -> None:
     """This machine's loopback has its own, and what is not there has none."""
     found = addresses_of([LOOPBACK, "nowhere0"])
     assert {a.interface for a in found} == {LOOPBACK}
-    assert "127.0.0.1" in {a.address for a in found}
+    assert "127.0.0.1" in {a.ip for a in found}
     assert addresses_of([]) == addresses_of(["nowhere0"]) == []
 
 
 async def test_silence_is_no_change() -> None:
     """Whoever waits looks again after a while."""
-    changes = Changes()
+    changes = AddressChanges()
     try:
         async with asyncio.timeout(5):
             await changes.next(0.05)

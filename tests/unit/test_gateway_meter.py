@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import Key
-from appliance.gateway.histograms import BUCKETS, Histogram, bucket_of, middle_of
-from appliance.gateway.http.usage_parser import is_stream, output_tokens, tok_s
+from appliance.gateway.counters import BUCKETS, Histogram, bucket_of, middle_of
+from appliance.gateway.http.usage_parser import is_stream, parse_output_tokens, parse_tok_s
 from appliance.gateway.meter import MOST, Meter
 
 ANA = Key(name="ana")
@@ -50,9 +50,9 @@ def test_percentiles_are_of_the_last_two_windows() -> None:
     told = histogram.percentiles_ms()
     assert told is not None
     assert (told["p50"], told["p99"]) == pytest.approx((50, 99), rel=0.05)
-    histogram.turn()
+    histogram.rotate()
     assert histogram.percentiles_ms() == told
-    histogram.turn()
+    histogram.rotate()
     assert histogram.percentiles_ms() is None
 
 
@@ -79,13 +79,17 @@ def test_what_a_tail_says(
     streamed: bool,  # noqa: FBT001
 ) -> None:
     """Tokens and speed are the engine's own, the last ones; a text about them is none."""
-    assert (output_tokens(tail), tok_s(tail), is_stream(tail)) == (tokens, speed, streamed)
+    assert (parse_output_tokens(tail), parse_tok_s(tail), is_stream(tail)) == (
+        tokens,
+        speed,
+        streamed,
+    )
 
 
 @given(st.binary())
 def test_any_tail_is_read(tail: bytes) -> None:
     """Whatever an engine answers is only looked at."""
-    for look in (output_tokens, tok_s, is_stream):
+    for look in (parse_output_tokens, parse_tok_s, is_stream):
         look(b'data: "predicted_n":' + tail)
 
 
@@ -113,7 +117,7 @@ def test_quiet_is_an_engine_that_owes_bytes_and_sends_none() -> None:
     def quiet_s() -> object:
         return row(meter, "profiles", "aeon")["quiet_s"]
 
-    first, second = meter.began("aeon", None), meter.began("aeon", None)
+    first, second = meter.begin("aeon", None), meter.begin("aeon", None)
     clock.now_s += 50.0
     assert quiet_s() is None  # held
     first.sent()
@@ -124,33 +128,33 @@ def test_quiet_is_an_engine_that_owes_bytes_and_sends_none() -> None:
     second.chunk(10)
     clock.now_s += 3.0
     assert quiet_s() == 3.0
-    first.due(due=False)  # its client reads nothing
-    second.due(due=False)
+    first.owed(owed=False)  # its client reads nothing
+    second.owed(owed=False)
     assert quiet_s() is None
     clock.now_s += 100.0
-    first.due(due=True)
+    first.owed(owed=True)
     clock.now_s += 7.0
     assert quiet_s() == 7.0
-    second.ended(200, b"", 5)
+    second.end(200, b"", 5)
     clock.now_s += 1.0
     assert quiet_s() == 1.0
-    first.ended(0, b"")
+    first.end(0, b"")
     assert quiet_s() is None
 
 
 def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
     """From waiting over being with the engine to its end."""
     meter = Meter()
-    one = meter.began("aeon", ANA)
-    other = meter.began("aeon", None)
+    one = meter.begin("aeon", ANA)
+    other = meter.begin("aeon", None)
     assert (meter.waiting(), meter.waiting(["aeon"]), meter.waiting(["genesis"])) == (2, 2, 0)
     one.sent()
     one.sent()  # again, on another connection
     assert (row(meter, "profiles", "aeon")["in_flight"], meter.waiting()) == (1, 1)
     one.chunk(100)
-    one.ended(200, CHAT)
-    one.ended(200, CHAT)
-    other.ended(503, b"")
+    one.end(200, CHAT)
+    one.end(200, CHAT)
+    other.end(503, b"")
     aeon = row(meter, "profiles", "aeon")
     assert {k: aeon[k] for k in ("requests", "retried", "in_flight", "errors", "gone")} == {
         "requests": 2,
@@ -170,7 +174,7 @@ def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
 def test_a_client_that_leaves_is_no_error() -> None:
     """It is counted as gone."""
     meter = Meter()
-    meter.began("aeon", None).ended(0, b"")
+    meter.begin("aeon", None).end(0, b"")
     aeon = row(meter, "profiles", "aeon")
     assert (aeon["gone"], aeon["errors"], aeon["queued"]) == (1, 0, 0)
 
@@ -178,8 +182,8 @@ def test_a_client_that_leaves_is_no_error() -> None:
 def test_a_request_that_moves_is_one_request() -> None:
     """`default` may be another profile after the wait."""
     meter = Meter()
-    meter.began("aeon", ANA).ended(307, b"")
-    meter.began("genesis", ANA).ended(200, b"")
+    meter.begin("aeon", ANA).end(307, b"")
+    meter.begin("genesis", ANA).end(200, b"")
     counts = [row(meter, "profiles", name)["requests"] for name in ("aeon", "genesis")]
     assert (counts, row(meter, "keys", "ana")["requests"]) == ([0, 1], 1)
 
@@ -188,14 +192,14 @@ def test_streams_have_gaps_and_a_speed() -> None:
     """The first chunk brings the first token, and the others the time between them."""
     clock = Clock()
     meter = Meter(clock)
-    request = meter.began("aeon", None)
+    request = meter.begin("aeon", None)
     clock.now_s += 3
     request.sent()
     clock.now_s += 0.4
     for _ in range(11):
         clock.now_s += 0.1
         request.chunk(10)
-    request.ended(200, PLAIN)
+    request.end(200, PLAIN)
     aeon = row(meter, "profiles", "aeon")
     assert aeon["wait_ms"]["p50"] == pytest.approx(3000, rel=0.05)
     assert aeon["ttft_ms"]["p50"] == pytest.approx(500, rel=0.05)
@@ -209,11 +213,11 @@ def test_streams_have_gaps_and_a_speed() -> None:
 def test_an_engines_own_speed_counts() -> None:
     """It knows what it decoded, and when."""
     meter = Meter()
-    request = meter.began("aeon", None)
+    request = meter.begin("aeon", None)
     request.sent()
     request.chunk(10)
     request.chunk(10)
-    request.ended(200, LLAMA)
+    request.end(200, LLAMA)
     assert row(meter, "profiles", "aeon")["tok_s"] == 41.5
 
 
@@ -221,7 +225,7 @@ def test_a_stream_that_lasts_is_seen_before_its_end() -> None:
     """Somebody who looks at the figures during an hour of tokens sees their gaps."""
     clock = Clock()
     meter = Meter(clock)
-    request = meter.began("aeon", None)
+    request = meter.begin("aeon", None)
     request.sent()
     for _ in range(3):
         clock.now_s += 1
@@ -236,33 +240,33 @@ def test_windows_turn_by_themselves(later_s: float, left: bool) -> None:  # noqa
     """Times are of the last five to ten minutes; counts stay."""
     clock = Clock()
     meter = Meter(clock)
-    request = meter.began("aeon", None)
+    request = meter.begin("aeon", None)
     request.sent()
     request.chunk(1)
-    request.ended(200, LLAMA)
+    request.end(200, LLAMA)
     clock.now_s += later_s
     aeon = row(meter, "profiles", "aeon")
     assert (aeon["ttft_ms"] is not None, aeon["tok_s"] is not None) == (left, left)
     clock.now_s += later_s
-    meter.began("aeon", None).ended(200, b"")
+    meter.begin("aeon", None).end(200, b"")
     assert row(meter, "profiles", "aeon")["requests"] == 2
 
 
 def test_no_number_of_names_grows_for_ever() -> None:
     """The one used longest ago makes room, and its own end is still counted somewhere."""
     meter = Meter()
-    first = meter.began("0", None)
+    first = meter.begin("0", None)
     for number in range(1, MOST + 10):
-        meter.began(str(number), Key(name=str(number))).ended(200, b"")
+        meter.begin(str(number), Key(name=str(number))).end(200, b"")
     document: Any = meter.document()
     assert (len(document["profiles"]), len(document["keys"])) == (MOST, MOST)
     assert "0" in document["profiles"]  # it is in use
-    first.ended(200, b"")
+    first.end(200, b"")
 
 
 def test_a_chunk_costs_next_to_nothing() -> None:
     """13,000 a second must not be felt: 5 µs each would be 6 % of a core."""
-    request = Meter().began("aeon", None)
+    request = Meter().begin("aeon", None)
     request.sent()
     began_s = time.process_time()
     for _ in range(20_000):

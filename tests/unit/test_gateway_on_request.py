@@ -16,8 +16,8 @@ from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Endpoint, Handling
 from appliance.gateway.supervisor_client import ask_for_switch
-from appliance.gateway.switch_requester import Wanting
-from appliance.planning.routing.switch_scheduler import Turns
+from appliance.gateway.switch_requester import SwitchRequester
+from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
@@ -30,7 +30,7 @@ ON_REQUEST = Handling(on_request=True)
 PROFILES = catalogue(
     *(replace(applied(name, "gpu-all"), handling=ON_REQUEST) for name in ("aeon", "genesis"))
 )
-NOW = Turns(residency_s=0.0, patience_s=0.0)
+NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
 
 
 @asynccontextmanager
@@ -84,12 +84,12 @@ async def willing(
                 for name, engine in engines.items()
             }
         )
-        wanting = Wanting(
+        wanting = SwitchRequester(
             box.table,
             partial(ask_for_switch, path),
             waiting=box.meter.waiting,
-            in_flight=box.front.in_flight,
-            turns=NOW,
+            in_flight=box.relay.in_flight,
+            policy=NOW,
         )
         async with supervised(box, outside, path) as supervisor:
             taking_turns = asyncio.create_task(wanting.run())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.gateway.downstream.peers import NOBODY, Peers
+from appliance.gateway.downstream.peers import UNKNOWN_OWNER, Peers
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_programs_of_this_machine_are_known_by_their_user(
             peer, own = ours.getpeername(), ours.getsockname()
             assert peers.owner(peer, own) == f"user {os.getuid()}"
             client.close()
-            assert peers.owner(peer, own) == NOBODY
+            assert peers.owner(peer, own) == UNKNOWN_OWNER
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user's socket")
@@ -52,5 +52,5 @@ def test_other_machines_are_known_by_their_address(peers: Peers) -> None:
 
 def test_who_has_gone_is_nobody(peers: Peers) -> None:
     """So is a socket that the kernel does not know."""
-    assert peers.owner(None, None) == NOBODY
-    assert peers.owner(("127.0.0.1", 1), ("127.0.0.1", 2)) == NOBODY
+    assert peers.owner(None, None) == UNKNOWN_OWNER
+    assert peers.owner(("127.0.0.1", 1), ("127.0.0.1", 2)) == UNKNOWN_OWNER

@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Generator
 from functools import partial
 
-from appliance.gateway.relay.scan_queue import Found, ScanQueue
-from appliance.planning.routing.bodies import BodyError
+from appliance.gateway.relay.scan_queue import ScannedBody, ScanQueue
+from appliance.planning.routing.json_body import BodyError
 
 
 class Large:
@@ -16,7 +16,7 @@ class Large:
 
 def steps(
     count: int, log: list[str], name: str, fails: Large | None = None
-) -> Generator[None, None, Found]:
+) -> Generator[None, None, ScannedBody]:
     """A body that takes so many steps; it fails when it holds something."""
     body = fails
     for _ in range(count):
@@ -27,7 +27,7 @@ def steps(
     return None
 
 
-def note(ended: list[str], name: str, _: Found | BodyError) -> None:
+def note(ended: list[str], name: str, _: ScannedBody | BodyError) -> None:
     """Remember who has come to an end."""
     ended.append(name)
 

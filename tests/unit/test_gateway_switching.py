@@ -18,8 +18,8 @@ from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
 from tests.unit.gateway_states import routed
 
 
@@ -64,7 +64,7 @@ class Engine:
         writer.write(b"0\r\n\r\n")
 
 
-class Gatekeeper:
+class KeyChecker:
     """Lets everybody in."""
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:  # noqa: ARG002
@@ -75,9 +75,9 @@ class Gatekeeper:
 class Box:
     """A gateway before two engines, and the supervisor's end of its control socket."""
 
-    table: Table
+    table: RoutingTable
     meter: Meter
-    front: Front
+    relay: Relay
     supervisor: SocketGateway
     engines: dict[str, Engine]
     port: int
@@ -133,24 +133,24 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
         name: replace(routed(name), endpoint=Endpoint(port=engine.port))
         for name, engine in engines.items()
     }
-    table, meter = Table(catalogue, directory=directory), Meter()
+    table, meter = RoutingTable(catalogue, directory=directory), Meter()
     limits = Limits(wait_s=5.0, quiet_s=0.05, comment_every_s=0.05)
-    front = Front(router=table, observer=meter, gatekeeper=Gatekeeper(), limits=limits)
+    relay = Relay(router=table, observer=meter, key_checker=KeyChecker(), limits=limits)
     door = socket.socket(socket.AF_UNIX)
     door.bind(str(directory / "gateway.sock"))
     door.listen()
-    control = Control(table, front, meter, reload=lambda: None)
+    control = Control(table, relay, meter, reload=lambda: None)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(partial(front.connection, loopback=True), "127.0.0.1", 0)
+    server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     supervisor = SocketGateway(directory / "gateway.sock")
     answering = asyncio.create_task(control.serve(door))
     telling = asyncio.create_task(supervisor.run())
     try:
         port = server.sockets[0].getsockname()[1]
-        yield Box(table, meter, front, supervisor, engines, port)
+        yield Box(table, meter, relay, supervisor, engines, port)
     finally:
         server.close()
-        await front.stop(0.0)
+        await relay.stop(0.0)
         await ended(telling)
         for _ in range(10):
             # asyncio loses a connection that it accepts while its server is closed.

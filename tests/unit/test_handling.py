@@ -11,7 +11,7 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.gateway import Routed
 from appliance.domain.profile import Endpoint, Handling
 from appliance.planning.profiles.request_handling import THINKING, handling_of, routed
-from appliance.planning.routing.bodies import rewritten
+from tests.fakes.body_parsing import change_json
 from tests.fakes.unit_specs import made
 
 VLLM = """\
@@ -91,7 +91,7 @@ def test_no_parameter_of_a_client_undoes_thinking_off(body: Mapping[str, object]
     """Every field that an engine's template or its reasoning budget reads is taken out."""
     off = handled('thinking = "off"\n')
     passed = json.loads(
-        rewritten(json.dumps(body).encode(), model=None, set_={}, strip=off.strip_parameters)
+        change_json(json.dumps(body).encode(), model=None, set_={}, strip=off.strip_parameters)
     )
     assert [value for value in passed.values() if value != {}] == []
 

@@ -25,8 +25,8 @@ from appliance.cli.paths import find_places
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import State
 from appliance.domain.operations import FOREVER
-from appliance.gateway.predecessors import Remainder
-from appliance.gateway.routing_table import STATE_FILE, Table
+from appliance.gateway.predecessors import Predecessors
+from appliance.gateway.routing_table import STATE_FILE, RoutingTable
 from appliance.launch import gate
 from tests.fakes.profiles import applied
 from tests.unit.test_store import OPERATION
@@ -159,9 +159,9 @@ def test_odd_state_of_the_gateway_is_replaced(tmp_path: Path, put: Callable[[Pat
     put(tmp_path / f".{STATE_FILE}.{os.getpid()}")
     put(tmp_path / f"ending.{os.getppid()}")
     put(tmp_path / f".ending.{os.getpid()}")
-    Table({}, directory=tmp_path).take(State(standings={}))
-    remainder = Remainder(tmp_path)
-    remainder.tell({"m": 1})
+    RoutingTable({}, directory=tmp_path).take(State(standings={}))
+    remainder = Predecessors(tmp_path)
+    remainder.publish({"m": 1})
     assert remainder.in_flight(["m"]) in {0, 1}
 
 

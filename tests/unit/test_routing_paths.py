@@ -1,9 +1,10 @@
-"""What a path is about."""
+"""Classes of paths."""
 
 import pytest
 
 from appliance.domain.gateway import Api
-from appliance.planning.routing.paths import PathError, Place, not_exposed, place
+from appliance.planning.routing.paths import PathClass, PathError, classify_path
+from appliance.planning.routing.refusals import path_not_exposed
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from appliance.planning.routing.paths import PathError, Place, not_exposed, plac
 )
 def test_a_path_tells_its_api(path: str, api: Api) -> None:
     """With or without a version; everything else passes as it is."""
-    assert place("POST", path) == Place(api=api)
+    assert classify_path("POST", path) == PathClass(api=api)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_path_tells_its_api(path: str, api: Api) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
 def test_paths_that_govern_an_engine_are_known(method: str, path: str) -> None:
     """Those of llama-server, vLLM and SGLang, whatever the method."""
-    assert place(method, path).governs
+    assert classify_path(method, path).is_admin
 
 
 @pytest.mark.parametrize(
@@ -101,11 +102,11 @@ def test_paths_that_govern_an_engine_are_known(method: str, path: str) -> None:
 )
 def test_a_governing_path_cannot_be_disguised(path: str) -> None:
     """Judged is the plainest form that anything could make of it."""
-    assert place("GET", path).governs
+    assert classify_path("GET", path).is_admin
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "governs"),
+    ("method", "path", "is_admin"),
     [
         ("GET", "/props", False),
         ("HEAD", "/props", False),
@@ -118,13 +119,13 @@ def test_a_governing_path_cannot_be_disguised(path: str) -> None:
         ("DELETE", "/v1/models/x", True),
     ],
 )
-def test_writing_governs_where_reading_does_not(method: str, path: str, governs: bool) -> None:  # noqa: FBT001
+def test_writing_is_for_admins_where_reading_is_not(method: str, path: str, is_admin: bool) -> None:  # noqa: FBT001
     """Properties, and the list of models of an engine that loads several."""
-    assert place(method, path).governs is governs
+    assert classify_path(method, path).is_admin is is_admin
 
 
 @pytest.mark.parametrize(
-    ("path", "entry"),
+    ("path", "model"),
     [
         ("/v1/models", None),
         ("/models", None),
@@ -135,9 +136,9 @@ def test_writing_governs_where_reading_does_not(method: str, path: str, governs:
         ("/v1/models/load-balanced", "load-balanced"),
     ],
 )
-def test_the_list_of_models_is_told_from_an_entry(path: str, entry: str | None) -> None:
+def test_the_list_of_models_is_told_from_an_entry(path: str, model: str | None) -> None:
     """Names keep their capitals; slashes in them may be escaped."""
-    assert place("GET", path) == Place(listing=True, entry=entry)
+    assert classify_path("GET", path) == PathClass(is_model_list=True, model=model)
 
 
 @pytest.mark.parametrize(
@@ -161,18 +162,18 @@ def test_the_list_of_models_is_told_from_an_entry(path: str, entry: str | None) 
 def test_a_path_that_no_honest_client_sends_is_refused(path: str) -> None:
     """Rather than guessed at."""
     with pytest.raises(PathError):
-        place("GET", path)
+        classify_path("GET", path)
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings%25x", "/v1/caf\u00e9", "/%c3%a9", "/%ff"])
 def test_odd_but_honest_paths_pass(path: str) -> None:
     """Percent signs, other alphabets and bytes that are no text."""
-    assert place("GET", path) == Place()
+    assert classify_path("GET", path) == PathClass()
 
 
-def test_the_refusal_of_a_governing_path_names_it() -> None:
+def test_the_refusal_of_an_admin_path_names_it() -> None:
     """Shortened: clients decide how long it is."""
-    refusal = not_exposed("/slots" + "x" * 1000)
+    refusal = path_not_exposed("/slots" + "x" * 1000)
     assert refusal.status == 403
     assert refusal.message.startswith("/slotsxxx")
     assert len(refusal.message) < 300

@@ -1,1 +1,1 @@
-"""Connections of clients: listeners, TLS, peers."""
+"""Connections of clients: listeners, TLS handshakes, peers."""

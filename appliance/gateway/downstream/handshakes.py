@@ -1,4 +1,4 @@
-"""TLS server: counts a client as a connection from the moment it is accepted.
+"""TLS server that counts a client as a connection from the moment it is accepted.
 
     accepted --> handshake --> ClientConnection
                      '-------> closed: failed, too slow, or gave way to another client
@@ -13,12 +13,14 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Refusal
-from appliance.gateway.downstream.peers import NOBODY, Peers
-from appliance.gateway.relay.shared_room import Guest
-from appliance.planning.routing.fair_share import Share, Use
+from appliance.gateway.downstream.peers import UNKNOWN_OWNER
+from appliance.planning.routing.fair_share import Share, ShareUse
+
+if TYPE_CHECKING:
+    from appliance.gateway.relay.relay import Relay
 
 _log = logging.getLogger(__name__)
 
@@ -27,27 +29,13 @@ _NO_FILES_S: Final = 0.5
 """Pause after an accept that failed: accept(2) fails at once again while descriptors are short."""
 
 
-class ConnectionCounter(Protocol):
-    """Counts connections of all kinds against one limit: `Front`."""
-
-    peers: Peers
-
-    def joined(self, client: Guest) -> Refusal | None:
-        """Count a connection; a refusal when there are too many and none gives way."""
-        ...
-
-    def left(self, client: Guest) -> None:
-        """Count a connection no more."""
-        ...
-
-
 class TlsServer:
     """TLS server on one listening socket.
 
     Args:
         listener: Listening socket; closed with the server.
         context: Certificate and key.
-        counter: Counts each connection, handshakes included.
+        relay: Counts each connection, handshakes included.
         make_protocol: Makes the protocol that a connection has after its handshake.
     """
 
@@ -55,13 +43,13 @@ class TlsServer:
         self,
         listener: socket.socket,
         context: ssl.SSLContext,
-        counter: ConnectionCounter,
+        relay: "Relay",
         make_protocol: Callable[[], asyncio.BaseProtocol],
     ) -> None:
         self._listener = listener
         self._listener.setblocking(False)  # noqa: FBT003 - has no keyword
         self._context = context
-        self._counter = counter
+        self._relay = relay
         self._make_protocol = make_protocol
         self._accepting = asyncio.ensure_future(self._accept_all())
 
@@ -79,15 +67,15 @@ class TlsServer:
                 _log.warning("a TLS client cannot be accepted: %s", error.strerror)
                 await asyncio.sleep(_NO_FILES_S)
                 continue
-            Handshake(accepted, self._counter, self._make_protocol).start(self._context)
+            Handshake(accepted, self._relay, self._make_protocol).start(self._context)
 
 
 class Handshake(asyncio.Protocol):
-    """TLS handshake of one client, as one of the connections that share the gateway's room.
+    """TLS handshake of one client, as one of the connections that share the capacity.
 
     Args:
         accepted: Socket of the client; taken over.
-        counter: Counts the handshake until it has ended.
+        relay: Counts the handshake until it has ended.
         make_protocol: Makes the protocol that follows.
     """
 
@@ -97,11 +85,11 @@ class Handshake(asyncio.Protocol):
     def __init__(
         self,
         accepted: socket.socket,
-        counter: ConnectionCounter,
+        relay: "Relay",
         make_protocol: Callable[[], asyncio.BaseProtocol],
     ) -> None:
         self._socket = accepted
-        self._counter = counter
+        self._relay = relay
         self._make_protocol = make_protocol
         self._task: asyncio.Task[None] | None = None
         self._ends_s: float | None = None
@@ -109,13 +97,13 @@ class Handshake(asyncio.Protocol):
             own, peer = accepted.getsockname(), accepted.getpeername()
         except OSError:
             own = peer = None
-        self.owner = NOBODY if peer is None else counter.peers.owner(peer, own)
+        self.owner = UNKNOWN_OWNER if peer is None else relay.peers.owner(peer, own)
 
     def start(self, context: ssl.SSLContext) -> None:
         """Count the connection and begin; the protocol that follows is told of any refusal."""
         self._task = asyncio.ensure_future(self._shake_hands(context))
         self._task.add_done_callback(self._ended)
-        self._counter.joined(self)
+        self._relay.add_client(self)
 
     async def _shake_hands(self, context: ssl.SSLContext) -> None:
         try:
@@ -127,26 +115,25 @@ class Handshake(asyncio.Protocol):
             _log.debug("TLS handshake with %s failed: %s", self.owner, error)
 
     def _ended(self, _: asyncio.Task[None]) -> None:
-        self._counter.left(self)
+        self._relay.remove_client(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the connection, now encrypted, to the protocol that follows."""
-        self._counter.left(self)
+        self._relay.remove_client(self)
         protocol = self._make_protocol()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
-    # What the room for all connections asks.
+    # Called when connections run short.
 
-    def share(self, number: int) -> Share:  # noqa: ARG002 - the oldest handshake gives way first
-        """Share of the connections: a request of which nothing has come yet."""
-        return Share(self.owner, 1, Use.READING, 0.0)
+    def connection_share(self, number: int) -> Share:  # noqa: ARG002 - the oldest handshake gives way first
+        """Return its share of the connections: a request of which nothing has come yet."""
+        return Share(self.owner, 1, ShareUse.READING, 0.0)
 
     def bytes_share(self, number: int) -> Share | None:  # noqa: ARG002
-        """Share of the buffered bytes: none."""
         return None
 
-    def give_way(self, why: Refusal) -> None:  # noqa: ARG002 - nothing can be said before TLS
+    def evict(self, why: Refusal) -> None:  # noqa: ARG002 - nothing can be said before TLS
         """Close the connection for another client."""
         self.abort()
 

@@ -1,16 +1,16 @@
-"""Where clients come in: the sockets of the unit, and those of interfaces that come later.
+"""Listeners: the sockets of the unit, and those of interfaces that appear later.
 
-What the settings want is opened, whoever opened it first:
+Every address that the settings want has a socket, whoever opened it first:
 
 ==============================  ===============================================================
 wanted, and systemd has it      served
-wanted, and nobody has it yet   bound here and left with systemd, so that no restart refuses
-                                anybody: an address that was added since the socket unit
+wanted, without a socket yet    bound here and stored in systemd, so that no restart refuses
+                                a client: an address that was added since the socket unit
                                 started, or that of an interface
 not wanted any more             closed here and there
 ==============================  ===============================================================
 
-An address need not be there yet (IP_FREEBIND); sockets of an interface take nothing that came in
+An address need not exist yet (IP_FREEBIND); sockets of an interface take no packet that came in
 by another one (SO_BINDTODEVICE), whatever address it was sent to.
 """
 
@@ -24,79 +24,78 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Configuration, is_loopback
-from appliance.gateway.downstream.networks import Changes, InterfaceAddress, addresses_of
+from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
 
 _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
 _ACCEPTORS: Final = 16
-"""Of each place: libuv's server takes one connection in each turn of the event loop."""
+"""For each address: libuv's server takes one connection in each turn of the event loop."""
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78
 _SO_BINDTOIFINDEX: Final = 62
 """asm-generic/socket.h, linux/in6.h: names that Python does not have."""
-_LOOK_EVERY_S: Final = 30.0
-_SCOPED: Final = "fe80:"
+_CHECK_EVERY_S: Final = 30.0
+_LINK_LOCAL: Final = "fe80:"
 
-Serve = Callable[["Place"], asyncio.BaseProtocol]
-ServeTls = Callable[["Place", socket.socket], "Server"]
+Serve = Callable[["ListenAddress"], asyncio.BaseProtocol]
+ServeTls = Callable[["ListenAddress", socket.socket], "Server"]
 
 
 class Server(Protocol):
-    """Accepts clients of one socket."""
+    """Server that accepts the clients of one socket."""
 
     def close(self) -> None:
-        """Accept no more, and close the socket."""
+        """Accept no more clients, and close the socket."""
         ...
 
 
-class Keeper(Protocol):
-    """Keeps sockets while no process of ours is there."""
+class DescriptorStore(Protocol):
+    """Store of sockets that outlives the process: systemd's."""
 
     def keep(self, listener: socket.socket, name: str) -> None:
-        """Take a socket."""
+        """Store a socket under a name."""
         ...
 
     def drop(self, name: str) -> None:
-        """Close what was taken under a name."""
+        """Close the socket that is stored under a name."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a socket listens."""
+class ListenAddress:
+    """Address that a socket listens on."""
 
-    address: str
+    ip: str
     port: int
     index: int = 0
-    """Of the interface that it is bound to; 0: any."""
+    """Index of the interface that the socket is bound to; 0: any."""
 
     @property
-    def loopback(self) -> bool:
-        """Whether only this machine gets there."""
-        return is_loopback(self.address)
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        return is_loopback(self.ip)
 
     @property
     def name(self) -> str:
-        """For systemd, which wants no colons there."""
-        return f"{self.address.replace(':', '.')}+{self.port}+{self.index}"
+        """Name in systemd's store, which allows no colons."""
+        return f"{self.ip.replace(':', '.')}+{self.port}+{self.index}"
 
     def __str__(self) -> str:
-        """As a log has it."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
+        host = f"[{self.ip}]" if ":" in self.ip else self.ip
         device = f" on interface {self.index}" if self.index else ""
         return f"{host}:{self.port}{device}"
 
 
 class Listeners:
-    """Listens wherever the settings say.
+    """Listening sockets of all addresses that the settings name.
 
     Args:
-        configuration: What they say.
+        configuration: Compiled settings.
         inherited: Listening sockets from systemd, or from the process before.
-        keeper: Is given those that are bound here.
+        store: Takes the sockets that are bound here.
         serve: Makes the protocol of a connection.
-        serve_tls: Serves TLS on a socket, for places beyond loopback; None: in the clear.
+        serve_tls: Makes the server of a socket beyond loopback; None: without TLS.
     """
 
     def __init__(
@@ -104,51 +103,50 @@ class Listeners:
         configuration: Configuration,
         inherited: Iterable[socket.socket],
         *,
-        keeper: Keeper,
+        store: DescriptorStore,
         serve: Serve,
         serve_tls: ServeTls | None = None,
     ) -> None:
         self._configuration = configuration
-        self._keeper = keeper
+        self._store = store
         self._serve = serve
         self._serve_tls = serve_tls
-        self._sockets = {place_of(listener): listener for listener in inherited}
-        self._servers: dict[Place, list[Server]] = {}
-        self._refused: set[Place] = set()
+        self._sockets = {listen_address_of(listener): listener for listener in inherited}
+        self._servers: dict[ListenAddress, list[Server]] = {}
+        self._refused: set[ListenAddress] = set()
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """Everything that is listened on."""
         return list(self._sockets.values())
 
     @property
-    def places(self) -> list[Place]:
-        """Where clients are served now."""
+    def addresses(self) -> list[ListenAddress]:
+        """Addresses on which clients are served now."""
         return list(self._servers)
 
     async def open(self) -> None:
-        """Serve everywhere that can be served now."""
+        """Serve on every wanted address that can be bound now; close the others."""
         wanted = self._wanted()
-        for place in set(self._sockets) - wanted:
-            self._close(place)
+        for address in set(self._sockets) - wanted:
+            self._close(address)
         # Loopback first: whatever happens with the others, this machine's clients are served.
-        for place in sorted(wanted, key=lambda p: (not p.loopback, p.name)):
-            await self._open(place)
+        for address in sorted(wanted, key=lambda one: (not one.is_loopback, one.name)):
+            await self._open(address)
 
     async def follow(self) -> None:
-        """Go with the interfaces for ever, as they and their addresses come and go."""
+        """Follow the interfaces for ever, as they and their addresses come and go."""
         if not self._configuration.interfaces:
             return
-        changes = Changes()
+        changes = AddressChanges()
         try:
             while True:
-                await changes.next(_LOOK_EVERY_S)
+                await changes.next(_CHECK_EVERY_S)
                 await self.open()
         finally:
             changes.close()
 
     def close(self) -> None:
-        """Take nobody any more; others who have the sockets may."""
+        """Accept no more clients; other processes that have the sockets still do."""
         for servers in self._servers.values():
             for server in servers:
                 server.close()
@@ -157,78 +155,80 @@ class Listeners:
         self._servers.clear()
         self._sockets.clear()
 
-    def _wanted(self) -> set[Place]:
+    def _wanted(self) -> set[ListenAddress]:
         port = self._configuration.port
-        wanted = {Place(address=_plain(a), port=port) for a in self._configuration.addresses}
+        wanted = {
+            ListenAddress(ip=_normalized(ip), port=port) for ip in self._configuration.addresses
+        }
         try:
             found = addresses_of(self._configuration.interfaces)
         except OSError as error:
             _log.warning("the interfaces cannot be seen (%s): they stay as they are", error)
-            return wanted | {place for place in self._sockets if place.index}
+            return wanted | {address for address in self._sockets if address.index}
         named = set(self._configuration.addresses)
-        return wanted | {_at(one, port) for one in found if one.address not in named}
+        return wanted | {
+            ListenAddress(ip=one.ip, port=port, index=one.index)
+            for one in found
+            if one.ip not in named
+        }
 
-    async def _open(self, place: Place) -> None:
-        if place in self._servers:
+    async def _open(self, address: ListenAddress) -> None:
+        if address in self._servers:
             return
-        if place not in self._sockets:
+        if address not in self._sockets:
             try:
-                self._sockets[place] = bound(place)
+                self._sockets[address] = bind_listener(address)
             except OSError as error:
-                self._complain(place, error)
+                self._log_once(address, error)
                 return
-            self._keeper.keep(self._sockets[place], place.name)
-        self._refused.discard(place)
-        self._servers[place] = await self._serving(place)
-        encrypted = self._serve_tls is not None and not place.loopback
-        _log.info("listening on %s%s", place, " with TLS" if encrypted else "")
+            self._store.keep(self._sockets[address], address.name)
+        self._refused.discard(address)
+        self._servers[address] = await self._start_servers(address)
+        encrypted = self._serve_tls is not None and not address.is_loopback
+        _log.info("listening on %s%s", address, " with TLS" if encrypted else "")
 
-    async def _serving(self, place: Place) -> list[Server]:
-        # A server closes its socket for good; ours is for whoever comes after.
-        if self._serve_tls is not None and not place.loopback:
-            return [self._serve_tls(place, self._sockets[place].dup())]
+    async def _start_servers(self, address: ListenAddress) -> list[Server]:
+        # A server closes its socket; the socket itself is for the process that comes after.
+        if self._serve_tls is not None and not address.is_loopback:
+            return [self._serve_tls(address, self._sockets[address].dup())]
         return [
             await asyncio.get_running_loop().create_server(
-                lambda: self._serve(place), sock=self._sockets[place].dup(), backlog=_BACKLOG
+                lambda: self._serve(address), sock=self._sockets[address].dup(), backlog=_BACKLOG
             )
             for _ in range(_ACCEPTORS)
         ]
 
-    def _complain(self, place: Place, error: OSError) -> None:
-        if place not in self._refused:
-            self._refused.add(place)
-            _log.error("cannot listen on %s: %s", place, error.strerror)
+    def _log_once(self, address: ListenAddress, error: OSError) -> None:
+        if address not in self._refused:
+            self._refused.add(address)
+            _log.error("cannot listen on %s: %s", address, error.strerror)
 
-    def _close(self, place: Place) -> None:
-        for server in self._servers.pop(place, ()):
+    def _close(self, address: ListenAddress) -> None:
+        for server in self._servers.pop(address, ()):
             server.close()
-        self._sockets.pop(place).close()
-        self._keeper.drop(place.name)
-        _log.info("no longer listening on %s", place)
+        self._sockets.pop(address).close()
+        self._store.drop(address.name)
+        _log.info("no longer listening on %s", address)
 
 
-def _plain(address: str) -> str:
-    """An address as the kernel spells it."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.inet_ntop(family, socket.inet_pton(family, address))
+def _normalized(ip: str) -> str:
+    """Return an address as the kernel spells it."""
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    return socket.inet_ntop(family, socket.inet_pton(family, ip))
 
 
-def _at(found: InterfaceAddress, port: int) -> Place:
-    return Place(address=found.address, port=port, index=found.index)
-
-
-def place_of(listener: socket.socket) -> Place:
-    """Where a socket of ours listens."""
-    address, port, *_ = listener.getsockname()
+def listen_address_of(listener: socket.socket) -> ListenAddress:
+    """Return the address that a socket listens on."""
+    ip, port, *_ = listener.getsockname()
     index = 0
     with contextlib.suppress(OSError):
         (index,) = struct.unpack("i", listener.getsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, 4))
-    return Place(address=address.partition("%")[0], port=port, index=index)
+    return ListenAddress(ip=ip.partition("%")[0], port=port, index=index)
 
 
-def bound(place: Place) -> socket.socket:
-    """A socket that listens there, also before the address has come. Raises OSError."""
-    family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
+def bind_listener(address: ListenAddress) -> socket.socket:
+    """Return a socket that listens on an address, also before it exists. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -237,10 +237,10 @@ def bound(place: Place) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         else:
             listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        if place.index:
-            listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, place.index)
-        scope = place.index if place.address.startswith(_SCOPED) else 0
-        where = (place.address, place.port)
+        if address.index:
+            listener.setsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, address.index)
+        scope = address.index if address.ip.startswith(_LINK_LOCAL) else 0
+        where = (address.ip, address.port)
         listener.bind((*where, 0, scope) if family == socket.AF_INET6 else where)
         listener.listen(_BACKLOG)
     except BaseException:

@@ -1,7 +1,7 @@
-"""Heads that were read before.
+"""Cache of a head that was parsed and checked before.
 
 A client's second request has the head of its first one, but for the length of its body; so have
-an engine's answers. A head that differs from one that was checked in nothing but the digits of
+an engine's responses. A head that differs from one that was checked in nothing but the digits of
 its length says the same, and need not be parsed again.
 """
 
@@ -13,29 +13,26 @@ _NAME: Final = b"content-length"
 _DIGITS: Final = 15
 
 
-class Known:
-    """The bytes of a head around the length."""
+class CachedHead:
+    """Bytes of a head around the digits of its length."""
 
     __slots__ = ("_after", "_after_size", "_before", "_most", "_start")
 
     def __init__(self, before: bytes, after: bytes) -> None:
         self._before = before
         self._start = len(before)
-        """Of the digits."""
+        """Where the digits begin."""
         self._most = self._start + _DIGITS + 1
-        """Where they have ended."""
+        """Where the digits have ended."""
         self._after = after
         self._after_size = len(after)
 
     @classmethod
     def of(cls, raw: bytes) -> Self | None:
-        """To know a head again.
+        """Return the cached form of a head; None: its length is not where it is looked for.
 
         Args:
-            raw: The head of a message without a body, or with a length; with its last empty line.
-
-        Returns:
-            None: its length is not where it is looked for.
+            raw: Head of a message without a body, or with a length; with its last empty line.
         """
         found = _LENGTH.search(raw)
         if raw.lower().count(_NAME) != (found is not None):
@@ -44,8 +41,8 @@ class Known:
             return cls(raw, b"")
         return cls(raw[: found.start(1)], raw[found.end(1) :])
 
-    def fits(self, data: bytes) -> tuple[int, int] | None:
-        """Length of the body, and of the head, if data begins with it; None: it does not."""
+    def match(self, data: bytes) -> tuple[int, int] | None:
+        """Return the length of the body, and of the head, if data begins with it; else None."""
         if not data.startswith(self._before):
             return None
         start = self._start

@@ -1,4 +1,4 @@
-"""What httptools makes of a request: its head, and its body where that comes in chunks."""
+"""Parser of requests: the head, and the body while it comes."""
 
 from math import inf
 from typing import Final
@@ -6,22 +6,20 @@ from typing import Final
 import httptools
 
 from appliance.domain.gateway import Limits, Refusal
-from appliance.gateway.http import request_head
-from appliance.gateway.http.request_head import RequestHead
+from appliance.gateway.http.request_head import RequestHead, check_request_head
+from appliance.planning.routing import refusals
+from appliance.planning.routing.refusals import bad_request
 
-_CHUNKS_FOLLOW: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
+_CHUNKED_HEAD: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
 _OTHER_LINES: Final = 2
-"""Of a head: the first and the last."""
+"""Lines of a head that are no headers: the first and the last."""
 _SLICE_BYTES: Final = 16 << 10
-_WORTH: Final = 4
-"""As many bytes of a body as framing costs; a chunk of 24 bytes or more has them."""
-TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
+_FRAMING_SHARE: Final = 4
+"""Bytes of body that pay for a byte of framing; chunks of 24 bytes or more have enough."""
 
 
-class _Head:
-    """Hears what the parser finds in a head."""
+class _HeadCallbacks:
+    """Callbacks of httptools for a head."""
 
     __slots__ = ("headers", "target")
 
@@ -36,44 +34,44 @@ class _Head:
         self.headers.append((name, value))
 
 
-def head(raw: bytes, most: int) -> RequestHead | Refusal:
-    """A request's head, parsed and checked.
+def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
+    """Parse and check a request head.
 
     Args:
-        raw: From the method to the empty line.
-        most: Headers it may have.
+        raw: Bytes from the method to the empty line.
+        most: Number of headers allowed.
     """
     if raw.count(b"\n") > most + _OTHER_LINES:
-        # Each would be a call of ours before they could be counted.
-        return large_head()
-    found = _Head()
+        # Counted here, because every header is a call back from the parser.
+        return refusals.HEAD_TOO_LARGE
+    found = _HeadCallbacks()
     parser = httptools.HttpRequestParser(found)
     try:
         parser.feed_data(raw)
     except httptools.HttpParserUpgrade:
-        # What follows is ours to read: the parser would take it for another protocol.
+        # The parser would take what follows for another protocol; the gateway reads it.
         pass
     except httptools.HttpParserError:
-        return malformed()
+        return refusals.MALFORMED_REQUEST
     if len(found.headers) > most:
-        return large_head()
-    return request_head.read(parser.get_method(), found.target, found.headers, raw)
+        return refusals.HEAD_TOO_LARGE
+    return check_request_head(parser.get_method(), found.target, found.headers, raw)
 
 
-class Body:
-    """A request's body while it comes.
+class IncomingBody:
+    """Request body while it comes.
 
     Args:
-        length: Its length; -1: it comes in chunks.
-        end_s: When it has to be complete, by the event loop's clock.
+        length: Length of the body; -1: it comes in chunks.
+        end_s: When the body has to be complete, by the event loop's clock.
     """
 
     __slots__ = (
         "_chunks",
         "_end_s",
-        "_looked_at",
         "_missing",
-        "_patience",
+        "_sampled",
+        "_size_at_deadline",
         "complete",
         "data",
         "overrun",
@@ -82,41 +80,40 @@ class Body:
 
     def __init__(self, length: int, *, end_s: float) -> None:
         self._end_s = end_s
-        self._looked_at = -1
-        """How much was there at the last look; -1: nobody has looked."""
-        self._patience = 0
-        """How much was there when it was last allowed to go on."""
+        self._sampled = -1
+        """Bytes at the last `sample_pace`; -1: none yet."""
+        self._size_at_deadline = 0
+        """Bytes when the deadline was last extended."""
         self.pace = inf
-        """What came between the last two looks."""
-        self._chunks = Chunks() if length < 0 else None
+        """Bytes that came between the last two samples."""
+        self._chunks = ChunkedDecoder() if length < 0 else None
         self._missing = length
         self.data = bytearray()
         self.complete = False
         self.overrun = False
-        """Something of the next request has been read, and cannot be given back."""
+        """Whether bytes of the next request were read, which cannot be given back."""
 
-    def look(self) -> None:
-        """See how fast it comes."""
+    def sample_pace(self) -> None:
         size = len(self.data)
-        if self._looked_at >= 0:
-            self.pace = size - self._looked_at
-        self._looked_at = size
+        if self._sampled >= 0:
+            self.pace = size - self._sampled
+        self._sampled = size
 
-    def goes_on(self, now_s: float, limits: Limits) -> bool:
-        """Whether enough has come since this was last asked, and it may take longer yet."""
-        came = len(self.data) - self._patience
-        self._patience = len(self.data)
+    def may_continue(self, now_s: float, limits: Limits) -> bool:
+        """Tell whether enough has come since the last deadline, and the whole time is not over."""
+        came = len(self.data) - self._size_at_deadline
+        self._size_at_deadline = len(self.data)
         return came >= limits.body_rate * limits.body_s and now_s < self._end_s
 
     def feed(self, data: bytes, limits: Limits) -> bytes:
-        """Read on, not beyond a fault; what follows the body comes back."""
+        """Take bytes, up to a fault; return those that follow the body."""
         chunks = self._chunks
         if chunks is not None:
             for at in range(0, len(data), _SLICE_BYTES):
                 chunks.feed(data[at : at + _SLICE_BYTES])
                 self.data += chunks.pieces
                 chunks.pieces.clear()
-                if chunks.overrun or self.fault(limits) is not None:
+                if chunks.overrun or self.refusal(limits) is not None:
                     break
             self.complete, self.overrun = chunks.complete, chunks.overrun
             return b""
@@ -129,80 +126,62 @@ class Body:
         self.data += data[:missing]
         return data[missing:]
 
-    def fault(self, limits: Limits) -> Refusal | None:
-        """Why it is refused, so far."""
+    def refusal(self, limits: Limits) -> Refusal | None:
+        """Return why the body is refused; None: it is not, so far."""
         chunks = self._chunks
-        if len(self.data) > limits.body_bytes:
-            return large_body(limits)
-        if chunks is not None and chunks.bad:
-            return malformed()
-        if chunks is not None and chunks.dry > limits.head_bytes and not chunks.complete:
-            return large_head()
-        if chunks is not None and chunks.framing > limits.head_bytes + len(self.data) // _WORTH:
-            message = "the body comes in chunks that are too small"
-            return Refusal(status=400, code="bad_request", message=message)
+        size = len(self.data)
+        if size > limits.body_bytes:
+            return refusals.body_too_large(limits.body_bytes)
+        if chunks is None:
+            return None
+        if chunks.bad:
+            return refusals.MALFORMED_REQUEST
+        if chunks.since_body > limits.head_bytes and not chunks.complete:
+            return refusals.HEAD_TOO_LARGE
+        if chunks.framing > limits.head_bytes + size // _FRAMING_SHARE:
+            return bad_request("the body comes in chunks that are too small")
         return None
 
 
-class Chunks:
-    """A body that comes in chunks, out of them."""
+class ChunkedDecoder:
+    """Decoder of a body that comes in chunks."""
 
-    __slots__ = ("_parser", "bad", "complete", "dry", "framing", "overrun", "pieces")
+    __slots__ = ("_parser", "bad", "complete", "framing", "overrun", "pieces", "since_body")
 
     def __init__(self) -> None:
         self.complete = False
         self.bad = False
-        """These are no chunks."""
+        """Whether the bytes are no chunks."""
         self.overrun = False
-        """Something follows the body, of which the beginning has been read."""
-        self.dry = 0
-        """Bytes since the last one of the body: framing, and trailers, which go no further."""
+        """Whether bytes that follow the body were read."""
+        self.since_body = 0
+        """Bytes since the last one of the body: framing, and trailers, which are dropped."""
         self.framing = 0
-        """Bytes that are none of the body: each chunk costs a call, also one of a byte."""
+        """Bytes that are not of the body: a chunk costs a call, even a chunk of one byte."""
         self.pieces = bytearray()
-        """Of the body, until they are taken out."""
+        """Bytes of the body, until the caller takes them out."""
         self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(_CHUNKS_FOLLOW)
+        self._parser.feed_data(_CHUNKED_HEAD)
 
     def feed(self, data: bytes) -> None:
-        """Read on."""
-        self.dry += len(data)
+        self.since_body += len(data)
         self.framing += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            # The request may be whole; what follows it is not, and is not read.
+            # The request may be complete; what follows is no request, and is not read.
             self.overrun = True
             self.bad = not self.complete
 
     def on_message_begin(self) -> None:
-        """The first byte of a request; of the next one, when this one is complete."""
+        """Handle the first byte of a request: of the next one, when this one is complete."""
         self.overrun = self.complete
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
         if not self.complete:
-            self.dry = 0
+            self.since_body = 0
             self.framing -= len(data)
             self.pieces += data
 
     def on_message_complete(self) -> None:
-        """The end of the body."""
         self.complete = True
-
-
-def malformed() -> Refusal:
-    """The refusal of what is no HTTP."""
-    return Refusal(status=400, code="bad_request", message="the request is malformed")
-
-
-def large_head() -> Refusal:
-    """The refusal of a head that is too large."""
-    message = "the request's headers are too large or too many"
-    return Refusal(status=431, code="head_too_large", message=message)
-
-
-def large_body(limits: Limits) -> Refusal:
-    """The refusal of a body that is too large."""
-    message = f"a request's body may have {limits.body_bytes} bytes"
-    return Refusal(status=413, code="body_too_large", message=message)

@@ -1,4 +1,4 @@
-"""The head of an engine's answer, and answers of our own."""
+"""Heads of engines' responses as clients get them, and responses of the gateway's own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,52 +19,51 @@ _SPECIAL: Final = frozenset(
         b"content-type",
     }
 )
-"""Headers that are read here. Of these only `content-type` goes on as it is."""
+"""Headers that the gateway itself acts on. Of these only `content-type` goes on unchanged."""
 
-END: Final = b"0\r\n\r\n"
-"""Of a body in chunks."""
+LAST_CHUNK: Final = b"0\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REASONS: Final = {status.value: status.phrase.encode("ascii") for status in HTTPStatus}
 _NO_BODY: Final = frozenset({204, 304})
 
 
 class Framing(Enum):
-    """How the end of an engine's body is told."""
+    """How the end of a response body is marked."""
 
     LENGTH = 1
     CHUNKED = 2
     CLOSE = 3
-    """The engine closes the connection."""
+    """By the end of the connection."""
     NONE = 4
     """There is no body."""
 
 
 @dataclass(slots=True)
-class AnswerHead:
-    """What an engine's head says. One is made for every request, so it is not frozen."""
+class ResponseHead:
+    """Checked head of an engine's response. Not frozen, because a frozen one is slow to construct."""
 
     status: int
     lines: bytes
-    """Status line and headers for the client, without those that tell the body's end."""
+    """Status line and headers for the client, without those that frame the body."""
     framing: Framing
     length: bytes
-    """As the engine says it; empty: it does not."""
+    """Value of ``Content-Length``; empty: absent."""
     events: bool
-    """The body is a stream of server-sent events."""
+    """Whether the body is a stream of server-sent events."""
     keeps: bool
-    """The engine takes another request on the connection."""
+    """Whether the engine takes another request on the connection."""
     websocket: bool
 
 
-def read(
+def check_response_head(
     status: int, reason: bytes, headers: Sequence[tuple[bytes, bytes]], *, new: bool
-) -> AnswerHead | None:
-    """An engine's parsed head; None: its body cannot be told from what follows.
+) -> ResponseHead | None:
+    """Check a parsed head; None: the end of its body cannot be known.
 
     Args:
-        status: HTTP's.
-        reason: What the engine says beside it.
-        headers: In order.
+        status: Status code.
+        reason: Reason phrase.
+        headers: Headers, in order.
         new: The engine speaks HTTP/1.1.
     """
     lines = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
@@ -86,7 +85,7 @@ def read(
     if framing is None:
         return None
     options = seen.get(b"connection", b"").lower()
-    return AnswerHead(
+    return ResponseHead(
         status,
         b"".join(lines),
         framing,
@@ -106,54 +105,54 @@ def _framing(status: int, seen: dict[bytes, bytes]) -> Framing | None:
     return Framing.LENGTH if b"content-length" in seen else Framing.CLOSE
 
 
-def relayed(answer: AnswerHead, *, chunks: bool, close: bool) -> bytes:
-    """An engine's head as a client gets it.
+def build_relayed_head(head: ResponseHead, *, chunked: bool, close: bool) -> bytes:
+    """Return an engine's head as a client gets it.
 
     Args:
-        answer: The engine's.
-        chunks: The client is given a body of unknown length in chunks; else until it is closed.
-        close: The connection ends with this answer.
+        head: Head of the engine's response.
+        chunked: A body of unknown length goes out in chunks; else until the connection closes.
+        close: The connection ends with this response.
     """
     end = b"Connection: close\r\n\r\n" if close else b"\r\n"
-    if answer.framing is Framing.LENGTH:
-        return b"%bContent-Length: %b\r\n%b" % (answer.lines, answer.length, end)
-    if answer.framing is Framing.NONE:
-        if answer.status == HTTPStatus.NOT_MODIFIED and answer.length:
-            return b"%bContent-Length: %b\r\n%b" % (answer.lines, answer.length, end)
-        return answer.lines + end
-    if chunks:
-        return b"%bTransfer-Encoding: chunked\r\n%b" % (answer.lines, end)
-    return answer.lines + end
+    if head.framing is Framing.LENGTH:
+        return b"%bContent-Length: %b\r\n%b" % (head.lines, head.length, end)
+    if head.framing is Framing.NONE:
+        if head.status == HTTPStatus.NOT_MODIFIED and head.length:
+            return b"%bContent-Length: %b\r\n%b" % (head.lines, head.length, end)
+        return head.lines + end
+    if chunked:
+        return b"%bTransfer-Encoding: chunked\r\n%b" % (head.lines, end)
+    return head.lines + end
 
 
-def complete(answer: AnswerHead, payload: bytes, *, close: bool) -> bytes:
-    """An engine's whole answer as a client gets it.
+def build_relayed_response(head: ResponseHead, payload: bytes, *, close: bool) -> bytes:
+    """Return an engine's whole response as a client gets it.
 
     Args:
-        answer: Its head, of which the length does not count.
-        payload: Its body.
-        close: The connection ends with it.
+        head: Head of the engine's response; its length is ignored.
+        payload: Body.
+        close: The connection ends with this response.
     """
     end = b"\r\nConnection: close" if close else b""
-    return b"%bContent-Length: %d%b\r\n\r\n%b" % (answer.lines, len(payload), end, payload)
+    return b"%bContent-Length: %d%b\r\n\r\n%b" % (head.lines, len(payload), end, payload)
 
 
-def switched(answer: AnswerHead) -> bytes:
-    """The head after which both sides speak websocket."""
-    return answer.lines + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+def build_switch_head(head: ResponseHead) -> bytes:
+    """Return the head after which both sides speak websocket."""
+    return head.lines + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
-def whole(
+def build_json_response(
     status: int, body: bytes, *, headers: bytes = b"", close: bool, head_only: bool = False
 ) -> bytes:
-    """An answer of our own, in JSON.
+    """Return a response of the gateway's own.
 
     Args:
-        status: HTTP's.
-        body: The whole of it.
-        headers: Further lines, each with its end.
-        close: The connection ends with it.
-        head_only: The client asked for the head alone.
+        status: Status code.
+        body: JSON.
+        headers: Further header lines, each with CR LF.
+        close: The connection ends with this response.
+        head_only: The request was HEAD.
     """
     reason = _REASONS.get(status, b"Error")
     end = b"Connection: close\r\n\r\n" if close else b"\r\n"
@@ -167,14 +166,14 @@ def whole(
     return head if head_only else head + body
 
 
-def stream(*, chunks: bool, close: bool) -> bytes:
-    """The head of a stream that begins before its engine answers."""
+def build_stream_head(*, chunked: bool, close: bool) -> bytes:
+    """Return the head of a stream that begins before the engine responds."""
     lines = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
-    if chunks:
+    if chunked:
         lines += b"Transfer-Encoding: chunked\r\n"
     return lines + (b"Connection: close\r\n\r\n" if close else b"\r\n")
 
 
-def chunk(data: bytes) -> bytes:
-    """A chunk of a body; there must be something in it."""
+def encode_chunk(data: bytes) -> bytes:
+    """Return a chunk of a body; data must not be empty."""
     return b"%x\r\n%b\r\n" % (len(data), data)

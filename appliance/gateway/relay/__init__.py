@@ -1,1 +1,1 @@
-"""Requests between client and engine: exchange, reply, hold queue, limits."""
+"""The relay: exchanges between clients and engines, hold queue, shared capacity."""

@@ -1,74 +1,64 @@
-"""One request, from when it is there to the end of its answer.
+"""Exchange of one request for its response, from the whole request to the end of the response.
 
-    start --> held <--> connecting --> waiting --> answering --> over
+    start --> held <--> connecting --> waiting --> responding --> over
       |        |            |             |            |
       '--------+------------+-------------+------------'--> over: refused, lost, cut, hung up
 
-Nothing here waits: the event loop, the engine's connection, the pool and the queue of those that
-are held call in, and every call is a step.
+Nothing here waits: the event loop, the engine's connection, the pool and the hold queue call in,
+and every call is a step.
 """
 
 import asyncio
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Key, Refusal, Routed
-from appliance.gateway.http import request_body, request_head, response_head
-from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.response_head import AnswerHead
-from appliance.gateway.relay.ports import Measured
-from appliance.gateway.relay.protocols import Client, Relay
-from appliance.gateway.relay.reply import TAIL_BYTES, Reply, Stage
+from appliance.gateway.http import response_head
+from appliance.gateway.http.request_body import body_refusal, parse_body, parse_body_in_steps
+from appliance.gateway.http.request_head import RequestHead, build_engine_head
+from appliance.gateway.http.response_head import ResponseHead
+from appliance.gateway.relay.protocols import REROUTED, Observation
+from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
-from appliance.gateway.upstream.connection import EngineConnection, Loss
-from appliance.gateway.upstream.pool import Lane
-from appliance.planning.routing.bodies import BodyError, Document
-from appliance.planning.routing.multipart import Form
+from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
+from appliance.gateway.upstream.pool import Upstream
+from appliance.planning.routing.form_body import FormBody
+from appliance.planning.routing.json_body import BodyError, JsonBody
+from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE
 from appliance.planning.routing.splicing import LONG_BYTES, Pieces
 
-_AGAIN_S: Final = 0.1
-"""Between two attempts to connect, while it is not clear yet what happened to the engine."""
+if TYPE_CHECKING:
+    from appliance.gateway.downstream.client_connection import ClientConnection
+    from appliance.gateway.relay.relay import Relay
+
+_RETRY_S: Final = 0.1
+"""Between two attempts to connect, while the supervisor has not told yet what happened."""
 _GRACE_S: Final = 1.0
-"""So long: systemd tells the supervisor, and the supervisor us, in a few milliseconds."""
-_MOVED: Final = 307
-"""For the observer: the request waits for another profile now."""
+"""For that news: systemd tells the supervisor, and the supervisor us, in a few milliseconds."""
 _SWITCHING_PROTOCOLS: Final = 101
-_NOTHING: Final = (b"", b"")
-
-GONE: Final = Refusal(
-    status=502,
-    code="engine_failed",
-    message="the engine closed the connection before its answer was complete",
-)
-UNREACHABLE: Final = Refusal(
-    status=503,
-    code="engine_unreachable",
-    message="the engine accepts no connections",
-    retry_after_s=2,
-)
+_NO_REQUEST: Final = (b"", b"")
 
 
-class Step(Enum):
-    """Where a request is."""
+class ExchangeState(Enum):
+    """State of an exchange."""
 
     START = 1
     HELD = 2
     CONNECTING = 3
     WAITING = 4
-    ANSWERING = 5
+    RESPONDING = 5
     TUNNEL = 6
     OVER = 7
 
 
-_START, _HELD, _CONNECTING, _WAITING, _ANSWERING, _TUNNEL, _OVER = Step
-"""An Enum's members are dear to look up in this version of Python."""
+_START, _HELD, _CONNECTING, _WAITING, _RESPONDING, _TUNNEL, _OVER = ExchangeState
+"""Members by name: looking one up in its Enum is slow in Python 3.11."""
 
 
 class Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     __slots__ = (
-        "_again",
         "_body",
         "_client",
         "_close",
@@ -76,21 +66,22 @@ class Exchange:
         "_engine",
         "_grace_end_s",
         "_head",
-        "_lane",
-        "_measured",
         "_model",
-        "_profile",
+        "_observation",
+        "_observed_profile",
         "_relay",
         "_reply",
         "_request",
-        "_step",
+        "_retry",
+        "_state",
+        "_upstream",
         "key",
     )
 
     def __init__(
         self,
-        relay: Relay,
-        client: Client,
+        relay: "Relay",
+        client: "ClientConnection",
         head: RequestHead,
         body: bytes,
         key: Key | None,
@@ -104,18 +95,21 @@ class Exchange:
         self.key = key
         self._close = close
         self._reply: Reply | None = None
-        """What the client is told; None: nothing yet."""
-        self._document: Document | Form | None = None
+        """None: nothing was sent to the client that needs one."""
+        self._document: JsonBody | FormBody | None = None
+        """None: the body is empty, or passed on unread."""
         self._model: str | None = None
-        self._lane: Lane | None = None
-        self._measured: Measured | None = None
+        """None: the request names no model."""
+        self._upstream: Upstream | None = None
+        self._observation: Observation | None = None
+        self._observed_profile = ""
         self._engine: EngineConnection | None = None
-        self._request: tuple[bytes, bytes | Pieces] = _NOTHING
-        self._profile = ""
-        self._again: asyncio.TimerHandle | Scan | None = None
-        """What calls this request again, to be cancelled: a timer, or the reading of a long body."""
+        self._request: tuple[bytes, bytes | Pieces] = _NO_REQUEST
+        """Head and body as the engine gets them."""
+        self._retry: asyncio.TimerHandle | Scan | None = None
+        """Timer, or scan of a long body, that calls this exchange again; cancelled at its end."""
         self._grace_end_s = 0.0
-        self._step = _START
+        self._state = _START
 
     @property
     def streams(self) -> bool:
@@ -124,252 +118,252 @@ class Exchange:
 
     @property
     def owner(self) -> str:
-        """Whose request it is."""
         return self._client.owner
 
     @property
     def kept_bytes(self) -> int:
-        """Of its body, while that may be needed again."""
+        """Bytes of the body, while it may be needed again."""
         return len(self._body)
 
     @property
     def reply(self) -> Reply:
-        """The answer; most are so simple that none has to be made."""
+        """Reply to the client, made when first needed: most responses need none."""
         if self._reply is None:
             self._reply = Reply(self._client, self._head, close=self._close)
         return self._reply
 
     def start(self) -> None:
-        """The request is there, all of it."""
-        place = self._head.place
-        if place.listing:
-            self._list(place.entry)
+        """Handle the request, which is there as a whole."""
+        path_class = self._head.path_class
+        if path_class.is_model_list:
+            self._list_models(path_class.model)
             return
         body = self._body
         if body:
             if len(body) > LONG_BYTES:
-                steps = request_body.opened_in_steps(self._head, body)
-                self._again = self._relay.scans.add(self._client.owner, steps, self._scanned)
+                steps = parse_body_in_steps(self._head, body)
+                self._retry = self._relay.scans.add(self._client.owner, steps, self._scanned)
                 return
             try:
-                document = self._document = request_body.opened(self._head, body)
+                document = self._document = parse_body(self._head, body)
             except BodyError as error:
-                self.refuse(request_body.refused(error))
+                self.refuse(body_refusal(error))
                 return
             if document is not None:
                 self._model = document.model
         self.advance()
 
-    def _scanned(self, found: Document | Form | BodyError | None) -> None:
-        """A long body has been read."""
-        self._again = None
-        if isinstance(found, BodyError):
-            self.refuse(request_body.refused(found))
+    def _scanned(self, document: JsonBody | FormBody | BodyError | None) -> None:
+        """Go on after the scan of a long body."""
+        self._retry = None
+        if isinstance(document, BodyError):
+            self.refuse(body_refusal(document))
             return
-        if found is not None:
-            self._document = found
-            self._model = found.model
+        if document is not None:
+            self._document = document
+            self._model = document.model
         self.advance()
 
-    def _list(self, name: str | None) -> None:
+    def _list_models(self, name: str | None) -> None:
         router = self._relay.router
-        found = router.models(self.key) if name is None else router.model(name, self.key)
-        if isinstance(found, Refusal):
-            self.refuse(found)
+        body = router.models(self.key) if name is None else router.model(name, self.key)
+        if isinstance(body, Refusal):
+            self.refuse(body)
             return
-        self.reply.say(found)
+        self.reply.send_json(body)
         self._end()
 
     # From the request to an engine.
 
     def advance(self) -> None:
-        """Go on, by what serves now: to an engine, into the queue, or to a refusal."""
+        """Route the request by what serves now: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
         routed = router.route(self._model, self.key)
         if isinstance(routed, Refusal):
             self.refuse(routed)
             return
-        ready = router.ready(routed.name, self.key)
+        readiness = router.readiness(routed.name, self.key)
         self._observe(routed.name)
-        if ready is True:
+        if readiness is True:
             self._send(routed)
-        elif ready is False:
-            self._hold(routed.name)
+        elif readiness is False:
+            self._hold()
         else:
-            self.refuse(ready)
+            self.refuse(readiness)
 
     def _observe(self, profile: str) -> None:
-        if self._profile == profile:
+        if self._observed_profile == profile:
             return
-        if self._measured is not None:
-            self._measured.ended(_MOVED, b"")
-        self._profile = profile
-        self._measured = self._relay.observer.began(profile, self.key)
+        if self._observation is not None:
+            self._observation.end(REROUTED, b"")
+        self._observed_profile = profile
+        self._observation = self._relay.observer.begin(profile, self.key)
 
-    def _hold(self, profile: str) -> None:
-        self._leave()
+    def _hold(self) -> None:
+        self._leave_upstream()
         self._grace_end_s = 0.0
-        self._step = _HELD
-        self._relay.waiting.add(self, profile)
+        self._state = _HELD
+        self._relay.hold_queue.add(self)
 
     def _send(self, routed: Routed) -> None:
-        lane = self._relay.lane(routed)
+        upstream = self._relay.upstream_for(routed)
         body: bytes | Pieces = self._body
         if self._document is not None:
             try:
-                changes = lane.kept if self._model is None else lane.changes
-                body = self._document.rewritten(changes)
+                names_model = self._model is not None
+                changes = upstream.changes if names_model else upstream.modelless_changes
+                body = self._document.apply(changes)
             except BodyError as error:
-                self.refuse(request_body.refused(error))
+                self.refuse(body_refusal(error))
                 return
-        plain = self._reply is not None and self._reply.stage is Stage.OPENED
-        self._request = request_head.outgoing(self._head, len(body), lane.host, plain=plain), body
-        if self._lane is not lane:
-            self._leave()
-            self._lane = lane
-            lane.flying.add(self)
-        engine = lane.pool.take()
+        plain = self._reply is not None and self._reply.stage is ReplyStage.OPENED
+        head = build_engine_head(self._head, len(body), upstream.head_lines, plain=plain)
+        self._request = head, body
+        if self._upstream is not upstream:
+            self._leave_upstream()
+            self._upstream = upstream
+            upstream.in_flight.add(self)
+        engine = upstream.pool.acquire()
         if engine is None:
-            self._connect(lane)
+            self._connect(upstream)
         else:
-            self._hand_over(engine)
+            self._send_on(engine)
 
-    def _connect(self, lane: Lane) -> None:
-        self._step = _CONNECTING
-        lane.pool.connect(self)
+    def _connect(self, upstream: Upstream) -> None:
+        self._state = _CONNECTING
+        upstream.pool.connect(self)
 
     def connected(self, engine: EngineConnection) -> bool:
-        """There is a connection; False: it is not wanted any more."""
-        if self._step is not _CONNECTING:
+        """Send the request on a new connection; False: the exchange needs none any more."""
+        if self._state is not _CONNECTING:
             return False
-        self._hand_over(engine)
+        self._send_on(engine)
         return True
 
-    def _hand_over(self, engine: EngineConnection) -> None:
-        self._step = _WAITING
+    def _send_on(self, engine: EngineConnection) -> None:
+        self._state = _WAITING
         self._engine = engine
         head, body = self._request
         engine.send(self, head, body, head_only=self._head.method == b"HEAD")
-        if self._measured is not None:
-            self._measured.sent()
+        if self._observation is not None:
+            self._observation.sent()
 
     def unreachable(self) -> None:
-        """There is no connection: wait for a moment for the news of what happened."""
-        if self._step is not _CONNECTING:
+        """Route again in a moment, when the supervisor may have told what happened."""
+        if self._state is not _CONNECTING:
             return
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         self._grace_end_s = self._grace_end_s or now_s + _GRACE_S
         if now_s >= self._grace_end_s:
-            self.refuse(UNREACHABLE)
+            self.refuse(ENGINE_UNREACHABLE)
         else:
-            self._again = loop.call_later(_AGAIN_S, self.advance)
+            self._retry = loop.call_later(_RETRY_S, self.advance)
 
-    # What the engine's connection tells.
+    # Called by the engine's connection.
 
-    def answered(self, answer: AnswerHead) -> None:
-        """The head of the answer."""
+    def begin_response(self, head: ResponseHead) -> None:
         self._forget_request()
-        if answer.websocket or answer.status == _SWITCHING_PROTOCOLS:
-            self._switch(answer)
+        if head.websocket or head.status == _SWITCHING_PROTOCOLS:
+            self._switch_protocols(head)
             return
-        self._step = _ANSWERING
+        self._state = _RESPONDING
         if self._relay.closing:
             self.reply.close = True
-        self.reply.begin(answer)
+        self.reply.begin(head)
 
-    def _switch(self, answer: AnswerHead) -> None:
+    def _switch_protocols(self, head: ResponseHead) -> None:
         if not self._head.websocket:
             self._drop_engine()
-            self.lost(Loss.BROKEN)
+            self.engine_lost(Loss.BROKEN)
             return
-        self._step = _TUNNEL
-        if self._measured is not None:
-            self._measured.due(due=False)
-        self.reply.switch(answer)
-        self._client.tunnel()
+        self._state = _TUNNEL
+        if self._observation is not None:
+            self._observation.owed(owed=False)
+        self.reply.switch_protocols(head)
+        self._client.start_tunnel()
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
-        """Bytes of the answer's body."""
+        """Pass on bytes of the response body."""
         reply = self.reply
-        if payload and self._measured is not None:
-            self._measured.chunk(len(payload))
+        if payload and self._observation is not None:
+            self._observation.chunk(len(payload))
         if complete:
             self._engine = None
         reply.deliver(payload, complete=complete)
         if complete:
             self._end()
 
-    def whole(self, answer: AnswerHead, payload: bytes) -> None:
-        """The answer, all of it."""
+    def deliver_whole(self, head: ResponseHead, payload: bytes) -> None:
+        """Pass on a response that came at once."""
         self._engine = None
         if self._reply is not None:
-            if self._measured is not None:
-                self._measured.chunk(len(payload))
+            if self._observation is not None:
+                self._observation.chunk(len(payload))
             self._reply.close = self._reply.close or self._relay.closing
-            self._reply.whole(answer, payload)
+            self._reply.deliver_whole(head, payload)
             self._end()
             return
         close = self._close or self._relay.closing
-        self._client.write(response_head.complete(answer, payload, close=close))
-        self._over(answer.status, payload[-TAIL_BYTES:], len(payload))
-        self._client.finished(close=close)
+        self._client.write(response_head.build_relayed_response(head, payload, close=close))
+        self._finish(head.status, payload[-TAIL_BYTES:], len(payload))
+        self._client.response_finished(close=close)
 
-    def downstream(self, data: bytes) -> None:
-        """Bytes of another protocol, from the engine."""
+    def write_to_client(self, data: bytes) -> None:
+        """Pass on bytes of another protocol."""
         self._client.write(data)
 
-    def upstream(self, data: bytes) -> None:
-        """And from the client."""
+    def write_to_engine(self, data: bytes) -> None:
+        """Pass on bytes of another protocol."""
         if self._engine is not None:
             self._engine.write(data)
 
-    def lost(self, loss: Loss) -> None:
-        """The engine's connection is gone before the answer's end."""
+    def engine_lost(self, loss: Loss) -> None:
+        """Connect again, or tell the client that its response has no proper end."""
         self._engine = None
-        if self._step is _TUNNEL:
+        if self._state is _TUNNEL:
             self._end()
-        elif loss is Loss.STALE and self._lane is not None:
-            # Once: a new connection is never stale.
-            self._connect(self._lane)
+        elif loss is Loss.STALE and self._upstream is not None:
+            # At most once: a new connection is never stale.
+            self._connect(self._upstream)
         else:
-            self._fail(GONE)
+            self._fail(ENGINE_FAILED)
 
     def engine_blocked(self, *, blocked: bool) -> None:
-        """The engine does not read what the client sends."""
-        if self._step is _TUNNEL:
-            self._client.engine_blocked(blocked=blocked)
+        """Read no more from the client of a tunnel while its engine reads too slowly."""
+        if self._state is _TUNNEL:
+            self._client.block_reading(blocked=blocked)
 
-    # What the client's connection, the queue and a drain tell.
+    # Called by the client's connection, the hold queue and drains.
 
     def client_blocked(self, *, blocked: bool) -> None:
-        """The client does not read what the engine sends; or reads again."""
+        """Read no more from the engine while the client reads too slowly."""
         if self._engine is None:
             return
-        if self._measured is not None and self._step is not _TUNNEL:
-            self._measured.due(due=not blocked)
+        if self._observation is not None and self._state is not _TUNNEL:
+            self._observation.owed(owed=not blocked)
         if blocked:
             self._engine.pause()
         else:
             self._engine.resume()
 
-    def gone(self) -> None:
-        """The client has hung up."""
+    def client_gone(self) -> None:
+        """End the exchange: the client has hung up."""
         self._drop_engine()
-        self._over(0, b"" if self._reply is None else self._reply.tail())
+        self._finish(0, b"" if self._reply is None else self._reply.tail())
 
-    def comment(self, text: str) -> None:
-        """Keep the client of a held stream company."""
+    def send_comment(self, text: str) -> None:
+        """Send a comment to the client of a held stream, whose response begins with the first."""
         self.reply.open(text)
 
     def refuse(self, why: Refusal) -> None:
-        """There will be no answer but this."""
+        """Refuse the request; no other response may follow."""
         self._fail(why)
 
     def cut(self, why: Refusal) -> None:
-        """End it now, whatever it does."""
+        """End the exchange now, in whatever state it is."""
         self._drop_engine()
-        if self._step is _TUNNEL:
+        if self._state is _TUNNEL:
             self._end()
         else:
             self._fail(why)
@@ -381,35 +375,35 @@ class Exchange:
         if reply.fail(why):
             self._end()
             return
-        self._over(why.status, reply.tail())
-        self._client.broken()
+        self._finish(why.status, reply.tail())
+        self._client.break_off()
 
     def _end(self) -> None:
         reply = self.reply
-        self._over(reply.status, reply.tail())
+        self._finish(reply.status, reply.tail())
         # Only a client that was told so expects the connection to end.
-        self._client.finished(close=reply.close)
+        self._client.response_finished(close=reply.close)
 
-    def _over(self, status: int, tail: bytes, size: int = 0) -> None:
-        if self._step is _HELD:
-            self._relay.waiting.remove(self)
-        self._step = _OVER
-        self._leave()
-        if self._again is not None:
-            self._again.cancel()
-        if self._measured is not None:
-            self._measured.ended(status, tail, size)
+    def _finish(self, status: int, tail: bytes, size: int = 0) -> None:
+        if self._state is _HELD:
+            self._relay.hold_queue.remove(self)
+        self._state = _OVER
+        self._leave_upstream()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._observation is not None:
+            self._observation.end(status, tail, size)
         self._forget_request()
 
-    def _leave(self) -> None:
-        if self._lane is not None:
-            self._lane.leave(self)
-            self._lane = None
+    def _leave_upstream(self) -> None:
+        if self._upstream is not None:
+            self._upstream.remove(self)
+            self._upstream = None
 
     def _forget_request(self) -> None:
-        """Its bytes are not needed any more: an answer has begun, or there will be none."""
+        """Free the request's bytes: a response has begun, or none will."""
         self._relay.buffered_bytes -= len(self._body)
-        self._request = _NOTHING
+        self._request = _NO_REQUEST
         self._body = b""
         self._document = None
 

@@ -1,90 +1,95 @@
-"""What connections, requests and the front know of each other."""
+"""What the relay asks of the rest of the gateway: routes, keys, observation."""
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+from typing import Final, Protocol
 
-from appliance.domain.gateway import Key, Limits, Refusal, Routed
-from appliance.gateway.downstream.peers import Peers
-from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.relay.hold_queue import Waiting
-from appliance.gateway.relay.ports import Observer, Router
-from appliance.gateway.relay.scan_queue import ScanQueue
-from appliance.gateway.relay.shared_room import Guest
-from appliance.gateway.upstream.pool import Lane
+from appliance.domain.gateway import Key, Refusal, Routed
+
+REROUTED: Final = 307
+"""Status of an observation that ends because the request now waits for another profile."""
 
 
-class Client(Protocol):
-    """Whose request it is."""
+class Router(Protocol):
+    """Routes of requests, by what serves now."""
 
-    @property
-    def owner(self) -> str:
-        """What it has in common with other connections of the same person."""
+    def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
+        """Return the profile for a request. It may be held or down: `readiness` tells.
+
+        Args:
+            model: Name that the client asks for; None: the request names none.
+            key: Key of the request; None: a request from this machine, without a key.
+        """
         ...
 
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
+    def readiness(self, name: str, key: Key | None) -> bool | Refusal:
+        """Tell whether a request to a profile may go now; False: it has to wait for a change.
+
+        Asks for a switch, where that is allowed and needed. A request that waits is routed again
+        after the change: `default` may then be another profile.
+        """
         ...
 
-    def finished(self, *, close: bool) -> None:
-        """The answer is complete."""
+    def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done at the next change of any route or readiness."""
         ...
 
-    def broken(self) -> None:
-        """The answer will never be complete: break the connection."""
+    def models(self, key: Key | None) -> bytes:
+        """Return the body of ``GET /v1/models``."""
         ...
 
-    def tunnel(self) -> None:
-        """From here on it speaks another protocol."""
-        ...
-
-    def engine_blocked(self, *, blocked: bool) -> None:
-        """Read no more for now; or read on."""
-        ...
-
-
-class Relay(Protocol):
-    """What all requests share."""
-
-    router: Router
-    observer: Observer
-    limits: Limits
-    buffered_bytes: int
-    """Of request bodies that are kept, now."""
-    waiting: Waiting
-    scans: ScanQueue
-    closing: bool
-    """Every connection ends with the answer that is under way."""
-
-    def lane(self, routed: Routed) -> Lane:
-        """The way to a profile."""
+    def model(self, name: str, key: Key | None) -> bytes | Refusal:
+        """Return the body of ``GET /v1/models/NAME``."""
         ...
 
 
-class Owner(Relay, Protocol):
-    """What all connections share."""
+class Observation(Protocol):
+    """Observation of one request. `chunk` is on the hottest path."""
 
-    peers: Peers
-
-    def joined(self, client: Guest) -> Refusal | None:
-        """A client has connected; a refusal when there are too many and nobody gives way."""
+    def sent(self) -> None:
+        """Note that the request went to the engine; called again for every further attempt."""
         ...
 
-    def queue(self, step: Callable[[], None]) -> None:
-        """Call this when a few others have had their turn: requests that came ahead of theirs."""
+    def chunk(self, size: int) -> None:
+        """Note that a chunk of the response body has come."""
         ...
 
-    def buffered(self, client: Guest, size: int) -> Refusal | None:
-        """Count bytes that are kept for a client; a refusal when there is no room for them."""
+    def owed(self, *, owed: bool) -> None:
+        """Note whether the engine owes bytes.
+
+        It owes none while the client reads none, nor after a change of protocol.
+        """
         ...
 
-    def left(self, client: Guest) -> None:
-        """It is gone."""
+    def end(self, status: int, tail: bytes, size: int = 0) -> None:
+        """Note the end of the request.
+
+        Args:
+            status: Status that the client was sent; 0: none, the client hung up.
+            tail: Last bytes of the response body, for ``usage`` and ``timings``.
+            size: Bytes of the body that no `chunk` has counted: all of them, if it came at once.
+        """
         ...
 
-    def examined(self, head: RequestHead) -> Refusal | None:
-        """None, or why nobody may send this here. Looks at what every request with it shares."""
+
+class Observer(Protocol):
+    """Observer of all requests."""
+
+    def begin(self, profile: str, key: Key | None) -> Observation:
+        """Observe a request that was routed to a profile."""
         ...
 
-    def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
-        """Whose request it is; None: nobody's, from the box itself."""
+
+class KeyChecker(Protocol):
+    """Check of inference keys."""
+
+    def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
+        """Return the key of a request; None: it has none.
+
+        Args:
+            authorization: Header ``Authorization``; None: absent.
+            api_key: Header ``x-api-key``; None: absent.
+
+        Raises:
+            PermissionError: There is a key, and it is none of ours.
+        """
         ...

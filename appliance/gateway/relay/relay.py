@@ -1,7 +1,7 @@
-"""The relay as a whole: clients on one side, engines on the other.
+"""Relay: clients on one side, engines on the other, and everything that requests share.
 
-front = Front(router=…, observer=…, gatekeeper=…)
-await loop.create_server(partial(front.connection, loopback=True), sock=listener)
+relay = Relay(router=…, observer=…, key_checker=…)
+await loop.create_server(partial(relay.connection, loopback=True), sock=listener)
 """
 
 import asyncio
@@ -11,52 +11,35 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from appliance.domain.gateway import Key, Limits, Refusal, Routed
-from appliance.gateway.downstream.connection import ASK_AGAIN_S, ClientConnection
+from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.downstream.peers import Peers
-from appliance.gateway.http import request_parser
 from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.relay.hold_queue import Waiting
-from appliance.gateway.relay.ports import Gatekeeper, Observer, Router
+from appliance.gateway.relay.capacity import Capacity, CountedConnection
+from appliance.gateway.relay.hold_queue import HoldQueue
+from appliance.gateway.relay.protocols import KeyChecker, Observer, Router
 from appliance.gateway.relay.scan_queue import ScanQueue
-from appliance.gateway.relay.shared_room import Guest, Room
-from appliance.gateway.upstream.pool import Flying, Lane
-from appliance.planning.routing import paths
-from appliance.planning.routing.origin_policy import Visitors
+from appliance.gateway.upstream.engine_connection import UpstreamRequest
+from appliance.gateway.upstream.pool import Upstream
+from appliance.planning.routing import refusals
+from appliance.planning.routing.origin_policy import OriginPolicy
 
 _FLUSH_S: Final = 1.0
-_TURNS: Final = 4
+_AHEAD_PER_TURN: Final = 4
 """Requests that came ahead of their turn, in each turn of the event loop; each may cost 0.1 ms."""
 _SWEEPS: Final = 10
 """In the shortest of the limits."""
 
-NO_KEY: Final = Refusal(
-    status=401, code="key_missing", message="a key is needed here: appliance key add NAME"
-)
-WRONG_KEY: Final = Refusal(status=401, code="key_unknown", message="there is no such key")
-DRAINED: Final = Refusal(
-    status=503,
-    code="switching",
-    message="the model is being replaced, and the answer took longer than was waited for",
-    retry_after_s=5,
-)
-STOPPED: Final = Refusal(
-    status=503,
-    code="restarting",
-    message="the gateway is being restarted; ask again",
-    retry_after_s=1,
-)
 
-
-class Front:
-    """Everything that connections share.
+class Relay:
+    """Relay with its connections, upstreams and queues.
 
     Args:
-        router: Who serves what.
-        observer: Observes requests.
-        gatekeeper: Who may ask.
-        limits: What clients may take.
-        allowed: Paths that are exposed although they govern an engine.
-        visitors: Who needs no key on loopback; None: everybody.
+        router: Routes of requests.
+        observer: Observer of requests.
+        key_checker: Check of inference keys.
+        limits: Limits of clients.
+        allowed: Admin paths of engines that are exposed all the same.
+        origin_policy: Who needs no key on loopback; None: every client there.
     """
 
     def __init__(
@@ -64,38 +47,38 @@ class Front:
         *,
         router: Router,
         observer: Observer,
-        gatekeeper: Gatekeeper,
+        key_checker: KeyChecker,
         limits: Limits | None = None,
         allowed: Container[str] = (),
-        visitors: Visitors | None = None,
+        origin_policy: OriginPolicy | None = None,
     ) -> None:
         self.router = router
         self.observer = observer
         self.limits = limits or Limits()
         self._allowed = allowed
-        self._visitors = visitors
+        self._origin_policy = origin_policy
         self.buffered_bytes = 0
-        """Of request bodies that are kept, now."""
-        self.waiting = Waiting(router, self.limits)
+        """Bytes of request bodies that are kept now."""
+        self.hold_queue = HoldQueue(router, self.limits)
         self.scans = ScanQueue()
-        self._ahead: deque[Callable[[], None]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         """Requests that were sent ahead of their turn."""
         self.closing = False
-        """Every connection ends with the answer that is under way."""
-        self._gatekeeper = gatekeeper
+        """Whether every connection ends with the response that is under way."""
+        self._key_checker = key_checker
         self._body_bytes = self.limits.body_bytes
-        """At hand: every request is compared with it."""
-        self._clients = Room(self.limits)
+        """One look-up less for every request."""
+        self._clients = Capacity(self.limits)
         self.peers = Peers()
         self._alone = asyncio.Event()
-        """The last client has left; up to date only for those that cleared it and wait."""
-        self._lanes: dict[str, Lane] = {}
+        """Set when the last client leaves; cleared by whoever waits for that."""
+        self._upstreams: dict[str, Upstream] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
 
     def connection(self, *, loopback: bool, local: bool = True) -> ClientConnection:
-        """A protocol for `loop.create_server`.
+        """Return a protocol for `loop.create_server`.
 
         Args:
             loopback: Clients need no key here.
@@ -103,11 +86,11 @@ class Front:
         """
         return ClientConnection(self, loopback=loopback, local=local)
 
-    # What operations need.
+    # Called by operations.
 
     def in_flight(self, names: Iterable[str]) -> int:
-        """Requests that were sent to these profiles and are not over."""
-        return sum(len(lane.flying) for lane in self._chosen(names))
+        """Return how many requests were sent to these profiles and are not over."""
+        return sum(len(upstream.in_flight) for upstream in self._chosen(names))
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
         """Wait for the requests to these profiles, then cut those that are left.
@@ -115,41 +98,40 @@ class Front:
         Returns:
             How many finished, how many were cut.
         """
-        lanes = self._chosen(names)
-        before = _flying(lanes)
+        upstreams = self._chosen(names)
+        before = _in_flight(upstreams)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for lane in lanes:
-                    while lane.flying:
-                        lane.landed.clear()
-                        await lane.landed.wait()
-        left = _cut(lanes, DRAINED)
+                for upstream in upstreams:
+                    while upstream.in_flight:
+                        upstream.drained.clear()
+                        await upstream.drained.wait()
+        left = _cut(upstreams, refusals.MODEL_REPLACED)
         return len(before - left), len(left)
 
     def close_idle(self) -> None:
         """Take no second request on any connection: idle ones are closed after a moment."""
         self.closing = True
-        at_s = asyncio.get_running_loop().time() + ASK_AGAIN_S
+        at_s = asyncio.get_running_loop().time() + LAST_REQUEST_S
         for client in self._clients:
             client.end_soon(at_s)
 
     async def stop(self, timeout_s: float) -> tuple[int, int]:
-        """End everything: what is not over in time is cut with an error.
+        """End everything: requests that are not over in time are cut with an error.
 
         Returns:
             How many requests finished, how many were cut.
         """
-        lanes = list(self._lanes.values())
-        before = _flying(lanes)
+        before = _in_flight(self._upstreams.values())
         self.close_idle()
         await self._until_alone(timeout_s)
-        refused = self.waiting.refuse_all(STOPPED)
-        left = _cut(list(self._lanes.values()), STOPPED)
+        refused = self.hold_queue.refuse_all(refusals.GATEWAY_STOPPED)
+        left = _cut(list(self._upstreams.values()), refusals.GATEWAY_STOPPED)
         await self._hang_up()
         return len(before - left), len(left) + refused
 
     async def _until_alone(self, timeout_s: float) -> None:
-        """Wait until every client has gone, at most so long."""
+        """Wait until every client has left, or the time is over."""
         self._alone.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s if len(self._clients) else 0):
@@ -164,109 +146,110 @@ class Front:
         await self._until_alone(_FLUSH_S)
         for client in self._clients:
             client.abort()
-        for lane in self._lanes.values():
-            lane.pool.close()
+        for upstream in self._upstreams.values():
+            upstream.pool.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
         self.peers.close()
 
-    def _chosen(self, names: Iterable[str]) -> list[Lane]:
-        return [self._lanes[name] for name in names if name in self._lanes]
+    def _chosen(self, names: Iterable[str]) -> list[Upstream]:
+        return [self._upstreams[name] for name in names if name in self._upstreams]
 
-    # What connections and requests need.
+    # Called by connections and exchanges.
 
-    def joined(self, client: Guest) -> Refusal | None:
-        """A client has connected; a refusal when there are too many and nobody gives way."""
-        refusal = self._clients.enter(client)
+    def add_client(self, client: CountedConnection) -> Refusal | None:
+        """Count a client that has connected; a refusal when there are too many."""
+        refusal = self._clients.admit(client)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
         return refusal
 
-    def queue(self, step: Callable[[], None]) -> None:
-        """Call this when a few others have had their turn: requests that came ahead of theirs."""
-        if not self._ahead:
-            asyncio.get_running_loop().call_soon(self._take_turns)
-        self._ahead.append(step)
+    def defer(self, step: Callable[[], None]) -> None:
+        """Call a step for a request that came ahead of its turn, when others have had theirs."""
+        if not self._deferred:
+            asyncio.get_running_loop().call_soon(self._call_deferred)
+        self._deferred.append(step)
 
-    def _take_turns(self) -> None:
-        for _ in range(min(_TURNS, len(self._ahead))):
-            self._ahead.popleft()()
-        if self._ahead:
-            asyncio.get_running_loop().call_soon(self._take_turns)
+    def _call_deferred(self) -> None:
+        for _ in range(min(_AHEAD_PER_TURN, len(self._deferred))):
+            self._deferred.popleft()()
+        if self._deferred:
+            asyncio.get_running_loop().call_soon(self._call_deferred)
 
-    def buffered(self, client: Guest, size: int) -> Refusal | None:
+    def count_buffered(self, client: CountedConnection, size: int) -> Refusal | None:
         """Count bytes that are kept for a client; a refusal when there is no room for them."""
         self.buffered_bytes += size
-        return self._clients.buffer(client, self.buffered_bytes)
+        return self._clients.check_buffered(client, self.buffered_bytes)
 
-    def left(self, client: Guest) -> None:
-        """It is gone."""
-        self._clients.leave(client)
+    def remove_client(self, client: CountedConnection) -> None:
+        self._clients.remove(client)
         if not len(self._clients):
             self._alone.set()
 
-    def examined(self, head: RequestHead) -> Refusal | None:
-        """None, or why nobody may send this here. Looks at what every request with it shares."""
-        if head.place.governs and head.path not in self._allowed:
-            return paths.not_exposed(head.path)
-        if self._visitors is not None:
-            head.keyless = self._visitors.refusal(head.host, head.origin, head.site)
+    def examine(self, head: RequestHead) -> Refusal | None:
+        """Check what all requests with the same head share; a refusal where none is allowed."""
+        if head.path_class.is_admin and head.path not in self._allowed:
+            return refusals.path_not_exposed(head.path)
+        if self._origin_policy is not None:
+            head.keyless = self._origin_policy.refusal(head.host, head.origin, head.site)
         return None
 
-    def admitted(self, head: RequestHead, length: int, *, loopback: bool) -> Key | Refusal | None:
-        """Whose request it is; None: nobody's, from the box itself.
+    def authenticate(
+        self, head: RequestHead, length: int, *, loopback: bool
+    ) -> Key | Refusal | None:
+        """Return the key of a request; None: a request from this machine, without a key.
 
         Args:
-            head: The request's.
-            length: Of its body; -1: it is not known yet.
+            head: Request head.
+            length: Length of the body; -1: not known yet.
             loopback: No key is needed.
         """
         if length > self._body_bytes:
-            return request_parser.large_body(self.limits)
+            return refusals.body_too_large(self._body_bytes)
         key = None
         if head.authorization is not None or head.api_key is not None:
             try:
-                key = self._gatekeeper.check(head.authorization, head.api_key)
+                key = self._key_checker.check(head.authorization, head.api_key)
             except PermissionError:
-                return WRONG_KEY
+                return refusals.KEY_UNKNOWN
         if key is not None:
             return key
-        return head.keyless if loopback else NO_KEY
+        return head.keyless if loopback else refusals.KEY_MISSING
 
-    def lane(self, routed: Routed) -> Lane:
-        """The way to a profile."""
-        lane = self._lanes.get(routed.name)
-        if lane is None:
-            lane = self._lanes[routed.name] = Lane(routed, self.limits)
-        elif lane.routed is not routed:
-            lane.renew(routed)
-        return lane
+    def upstream_for(self, routed: Routed) -> Upstream:
+        """Return the upstream of a profile."""
+        upstream = self._upstreams.get(routed.name)
+        if upstream is None:
+            upstream = self._upstreams[routed.name] = Upstream(routed, self.limits)
+        elif upstream.routed is not routed:
+            upstream.renew(routed)
+        return upstream
 
     def _sweep(self) -> None:
-        """Look at every deadline; a timer for each would cost more than the requests do."""
+        """Check every deadline; a timer for each would cost more than the requests do."""
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        self._clients.look_again()
+        self._clients.forget_refusals()
         for client in self._clients:
             client.expire_if_due(now_s)
         idle = 0
-        for lane in self._lanes.values():
-            lane.pool.sweep(now_s)
-            idle += lane.pool.idle
+        for upstream in self._upstreams.values():
+            upstream.pool.sweep(now_s)
+            idle += upstream.pool.idle
         again = len(self._clients) or idle
         self._sweeping = loop.call_later(self._sweep_s, self._sweep) if again else None
 
 
-def _flying(lanes: Iterable[Lane]) -> set[Flying]:
-    return {one for lane in lanes for one in lane.flying}
+def _in_flight(upstreams: Iterable[Upstream]) -> set[UpstreamRequest]:
+    return {request for upstream in upstreams for request in upstream.in_flight}
 
 
-def _cut(lanes: Sequence[Lane], why: Refusal) -> set[Flying]:
-    """End what is still under way with an error; what that was."""
-    left = _flying(lanes)
-    for one in left:
-        one.cut(why)
-    for lane in lanes:
-        lane.pool.rest()
+def _cut(upstreams: Sequence[Upstream], why: Refusal) -> set[UpstreamRequest]:
+    """End what is still under way with an error; return it."""
+    left = _in_flight(upstreams)
+    for request in left:
+        request.cut(why)
+    for upstream in upstreams:
+        upstream.pool.close_idle()
     return left

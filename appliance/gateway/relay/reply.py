@@ -1,190 +1,192 @@
-"""What one client is told: the engine's answer, a stream that begins before it, or an error.
+"""Reply to one client: the engine's response, a stream that begins before it, or an error.
 
-    unsaid --begin--> relaying --> over
-       |---open-----> opened --begin--> relaying | explaining --> over
+    not started --begin--> relaying --> over
+       |---open-----> opened --begin--> relaying | collecting an error --> over
        '---fail-----> over
 
-An answer that fails before its head is out is an error like any other. In a stream of events it
-is an error event and then the proper end. In any other body there is no honest way to say it but
+A failure before the response head is out is an error like any other. In a stream of events it is
+an error event and then the proper end. In any other body there is no honest way to report it but
 to break the connection, so that nobody takes the part for the whole.
 """
 
 import json
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.response_head import AnswerHead, Framing
-from appliance.planning.routing import refusals
+from appliance.gateway.http.response_head import Framing, ResponseHead
+from appliance.planning.routing.error_format import (
+    encode_comment,
+    encode_error,
+    encode_error_event,
+)
+
+if TYPE_CHECKING:
+    from appliance.gateway.downstream.client_connection import ClientConnection
 
 TAIL_BYTES: Final = 8 << 10
-"""Of a body, for the observer."""
-_EXPLAINED_BYTES: Final = 64 << 10
+"""Of a response body, for the observer."""
+_ERROR_BYTES: Final = 64 << 10
 """Of an engine's error that is put into a stream."""
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 
 
-class Ear(Protocol):
-    """Where a client listens."""
+class ReplyStage(Enum):
+    """How far a reply has got."""
 
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        ...
-
-
-class Stage(Enum):
-    """How far an answer is."""
-
-    UNSAID = 1
+    NOT_STARTED = 1
     OPENED = 2
-    """A stream has begun that the engine does not know of yet."""
+    """A stream has begun before the engine has responded."""
     RELAYING = 3
-    EXPLAINING = 4
-    """The engine answered an opened stream with an error, which is collected."""
+    COLLECTING_ERROR = 4
+    """The engine has responded to an opened stream with an error, whose body is collected."""
 
 
 class Reply:
-    """The answer to one request."""
+    """Reply to one request."""
 
     __slots__ = (
-        "_chunks",
-        "_ear",
+        "_chunked",
+        "_client",
+        "_error_body",
         "_events",
-        "_explained",
         "_head",
         "_last",
         "_last_size",
+        "_pending_head",
         "_previous",
-        "_waiting",
         "close",
         "stage",
         "status",
     )
 
-    def __init__(self, ear: Ear, head: RequestHead, *, close: bool) -> None:
-        self._ear = ear
+    def __init__(self, client: "ClientConnection", head: RequestHead, *, close: bool) -> None:
+        self._client = client
         self._head = head
         self.close = close
-        """The connection ends with this answer."""
-        self.stage = Stage.UNSAID
+        """Whether the connection ends with this reply."""
+        self.stage = ReplyStage.NOT_STARTED
         self.status = 0
-        """What the client was told; 0: nothing yet."""
-        self._chunks = self._events = False
-        self._waiting = b""
-        """A head that goes out with the first bytes of its body."""
-        self._explained = b""
+        """Status that the client was sent; 0: none yet."""
+        self._chunked = self._events = False
+        self._pending_head = b""
+        """Response head that goes out with the first bytes of the body."""
+        self._error_body = b""
         self._previous: list[bytes] = []
         self._last: list[bytes] = []
         self._last_size = 0
 
-    def say(self, body: bytes) -> None:
-        """Give an answer of our own."""
+    def send_json(self, body: bytes) -> None:
+        """Send a whole response of the gateway's own."""
         self.status = _OK
         head_only = self._head.method == b"HEAD"
-        self._ear.write(response_head.whole(_OK, body, close=self.close, head_only=head_only))
+        response = response_head.build_json_response(
+            _OK, body, close=self.close, head_only=head_only
+        )
+        self._client.write(response)
 
     def open(self, comment: str) -> None:
-        """Begin a stream of events before there is an answer, or go on with it."""
-        out = refusals.comment(comment)
-        if self.stage is Stage.UNSAID:
-            self.stage = Stage.OPENED
+        """Send a comment, in a stream of events that begins before the engine responds."""
+        out = encode_comment(comment)
+        if self.stage is ReplyStage.NOT_STARTED:
+            self.stage = ReplyStage.OPENED
             self._events = True
-            self._chunks = not self._head.old
+            self._chunked = not self._head.old
             self.status = _OK
-            head = response_head.stream(chunks=self._chunks, close=self.close)
-            self._ear.write(head + (response_head.chunk(out) if self._chunks else out))
+            head = response_head.build_stream_head(chunked=self._chunked, close=self.close)
+            self._client.write(head + (response_head.encode_chunk(out) if self._chunked else out))
         else:
-            self._ear.write(response_head.chunk(out) if self._chunks else out)
+            self._client.write(response_head.encode_chunk(out) if self._chunked else out)
 
-    def begin(self, answer: AnswerHead) -> None:
-        """The engine's head is there."""
-        if self.stage is Stage.OPENED:
-            good = answer.status == _OK and answer.events
-            self.stage = Stage.RELAYING if good else Stage.EXPLAINING
-            self.status = answer.status
+    def begin(self, head: ResponseHead) -> None:
+        """Begin with the engine's response head."""
+        if self.stage is ReplyStage.OPENED:
+            good = head.status == _OK and head.events
+            self.stage = ReplyStage.RELAYING if good else ReplyStage.COLLECTING_ERROR
+            self.status = head.status
             return
-        self.stage = Stage.RELAYING
-        self.status = answer.status
-        unknown = answer.framing is Framing.CHUNKED or answer.framing is Framing.CLOSE
+        self.stage = ReplyStage.RELAYING
+        self.status = head.status
+        unknown = head.framing is Framing.CHUNKED or head.framing is Framing.CLOSE
         # Nothing can be added to a body whose length has been told.
-        self._events = answer.events and unknown
-        self._chunks = unknown and not self._head.old
-        self._waiting = response_head.relayed(answer, chunks=self._chunks, close=self.close)
+        self._events = head.events and unknown
+        self._chunked = unknown and not self._head.old
+        self._pending_head = response_head.build_relayed_head(
+            head, chunked=self._chunked, close=self.close
+        )
         if self._head.method == b"HEAD":
-            self._chunks = False
+            self._chunked = False
 
-    def whole(self, answer: AnswerHead, payload: bytes) -> None:
-        """The engine's answer is there at once."""
-        if self.stage is Stage.OPENED:
-            self.begin(answer)
+    def deliver_whole(self, head: ResponseHead, payload: bytes) -> None:
+        """Send a response of the engine that came at once."""
+        if self.stage is ReplyStage.OPENED:
+            self.begin(head)
             self.deliver(payload, complete=True)
             return
-        self.stage = Stage.RELAYING
-        self.status = answer.status
+        self.stage = ReplyStage.RELAYING
+        self.status = head.status
         self._remember(payload)
-        self._ear.write(response_head.complete(answer, payload, close=self.close))
+        self._client.write(response_head.build_relayed_response(head, payload, close=self.close))
 
-    def switch(self, answer: AnswerHead) -> None:
-        """The engine agrees to another protocol."""
-        self.stage = Stage.RELAYING
-        self.status = answer.status
+    def switch_protocols(self, head: ResponseHead) -> None:
+        """Tell that the engine agrees to another protocol."""
+        self.stage = ReplyStage.RELAYING
+        self.status = head.status
         self.close = True
-        self._ear.write(response_head.switched(answer))
+        self._client.write(response_head.build_switch_head(head))
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
         """Pass on bytes of the engine's body."""
-        if self.stage is Stage.EXPLAINING:
-            self._explain(payload, complete=complete)
+        if self.stage is ReplyStage.COLLECTING_ERROR:
+            self._collect_error(payload, complete=complete)
             return
-        out = self._waiting
+        out = self._pending_head
         if out:
-            self._waiting = b""
+            self._pending_head = b""
         if payload:
             self._remember(payload)
             out = (
-                b"%b%x\r\n%b\r\n" % (out, len(payload), payload) if self._chunks else out + payload
+                b"%b%x\r\n%b\r\n" % (out, len(payload), payload) if self._chunked else out + payload
             )
-        if complete and self._chunks:
-            out += response_head.END
+        if complete and self._chunked:
+            out += response_head.LAST_CHUNK
         if out:
-            self._ear.write(out)
+            self._client.write(out)
 
     def fail(self, why: Refusal) -> bool:
-        """Tell that there is no answer, or no more of it.
+        """Tell the client that the response fails.
 
         Returns:
-            Whether the client can know it. If not, the connection has to be broken.
+            False: the client cannot be told, and the connection has to be broken.
         """
-        if self.stage is Stage.UNSAID or self._waiting:
-            self._waiting = b""
-            self._ear.write(self._error(why))
+        if self.stage is ReplyStage.NOT_STARTED or self._pending_head:
+            self._pending_head = b""
+            self._client.write(build_error_response(self._head, why, close=self.close))
         elif self._events:
-            event = refusals.event(
-                self._head.place.api, why.status, why.code, why.message, why.param
-            )
-            self._ear.write(
-                response_head.chunk(event) + response_head.END if self._chunks else event
+            event = encode_error_event(self._head.path_class.api, why)
+            self._client.write(
+                response_head.encode_chunk(event) + response_head.LAST_CHUNK
+                if self._chunked
+                else event
             )
         else:
             return False
         self.status = why.status
         return True
 
-    def _error(self, why: Refusal) -> bytes:
-        return error(self._head, why, close=self.close)
-
-    def _explain(self, payload: bytes, *, complete: bool) -> None:
-        if len(self._explained) < _EXPLAINED_BYTES:
-            self._explained += payload
+    def _collect_error(self, payload: bytes, *, complete: bool) -> None:
+        if len(self._error_body) < _ERROR_BYTES:
+            self._error_body += payload
         if complete:
+            message = _error_message(self._error_body)
             self.fail(
                 Refusal(
                     status=self.status,
                     code="engine_error",
-                    message=_said(self._explained) or f"the engine answered {self.status}",
+                    message=message or f"the engine answered {self.status}",
                 )
             )
 
@@ -195,33 +197,34 @@ class Reply:
             self._previous, self._last, self._last_size = self._last, [], 0
 
     def tail(self) -> bytes:
-        """The last bytes of the body."""
+        """Return the last bytes of the body."""
         if not self._previous and len(self._last) == 1:
             return self._last[0]
         return b"".join((*self._previous, *self._last))[-TAIL_BYTES:]
 
 
-def error(head: RequestHead | None, why: Refusal, *, close: bool) -> bytes:
-    """A refusal as a whole answer.
+def build_error_response(head: RequestHead | None, why: Refusal, *, close: bool) -> bytes:
+    """Return a refusal as a whole response.
 
     Args:
-        head: The request's; None: it cannot be read.
-        why: What is said.
-        close: The connection ends with it.
+        head: Request head; None: it could not be parsed.
+        why: Refusal.
+        close: The connection ends with the response.
     """
-    api = Api.OTHER if head is None else head.place.api
+    api = Api.OTHER if head is None else head.path_class.api
     headers = b""
     if why.retry_after_s is not None:
         headers = b"Retry-After: %d\r\n" % why.retry_after_s
     if why.status == _UNAUTHORIZED:
         headers += b"WWW-Authenticate: Bearer\r\n"
-    body = refusals.body(api, why.status, why.code, why.message, why.param)
     head_only = head is not None and head.method == b"HEAD"
-    return response_head.whole(why.status, body, headers=headers, close=close, head_only=head_only)
+    return response_head.build_json_response(
+        why.status, encode_error(api, why), headers=headers, close=close, head_only=head_only
+    )
 
 
-def _said(body: bytes) -> str | None:
-    """The message of an engine's error; None: it has none."""
+def _error_message(body: bytes) -> str | None:
+    """Return the message of an engine's error; None: it has none."""
     try:
         document = json.loads(body)
     except ValueError:

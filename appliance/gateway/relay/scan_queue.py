@@ -1,6 +1,7 @@
-"""The queue of long bodies that are being read: one step each turn of the event loop.
+"""Queue of long request bodies that are being scanned, one step in each turn of the event loop.
 
-Between two steps everybody else is served. Owners take turns, however many bodies one has sent.
+Between two steps all other connections are served. Owners take turns, however many bodies one has
+sent.
 """
 
 import asyncio
@@ -8,20 +9,21 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from typing import Final
 
-from appliance.planning.routing.bodies import BodyError, Document
-from appliance.planning.routing.multipart import Form
+from appliance.planning.routing.form_body import FormBody
+from appliance.planning.routing.json_body import BodyError, JsonBody
 
-Found = Document | Form | None
-Steps = Generator[None, None, Found]
-Done = Callable[[Found | BodyError], None]
+ScannedBody = JsonBody | FormBody | None
+"""None: the body is not read."""
+Steps = Generator[None, None, ScannedBody]
+Done = Callable[[ScannedBody | BodyError], None]
 
 
 class Scan:
-    """One body that is being read.
+    """Scan of one body.
 
     Args:
-        steps: Reads it.
-        done: Called with what was found.
+        steps: Steps of the scan.
+        done: Called with the result.
     """
 
     __slots__ = ("done", "steps")
@@ -29,27 +31,26 @@ class Scan:
     def __init__(self, steps: Steps, done: Done) -> None:
         self.steps: Final = steps
         self.done: Done | None = done
-        """None: nobody wants to know any more."""
+        """None: the scan was cancelled."""
 
     def cancel(self) -> None:
-        """Stop reading; nobody is told."""
+        """Stop the scan without calling `done`."""
         self.done = None
 
 
 class ScanQueue:
-    """Bodies of all clients that are being read."""
+    """Scans of all clients."""
 
     def __init__(self) -> None:
         self._scans: OrderedDict[str, deque[Scan]] = OrderedDict()
-        """By owner, who is next first."""
+        """By owner, the next one first."""
 
     @property
     def busy(self) -> bool:
-        """Whether a body is being read."""
         return bool(self._scans)
 
     def add(self, owner: str, steps: Steps, done: Done) -> Scan:
-        """Read a body in steps, then call `done`, from the event loop."""
+        """Scan a body in steps, then call `done`, from the event loop."""
         scan = Scan(steps, done)
         if not self._scans:
             asyncio.get_running_loop().call_soon(self._step)
@@ -66,20 +67,20 @@ class ScanQueue:
             self._scans[owner] = scans
         if self._scans:
             asyncio.get_running_loop().call_soon(self._step)
-        # Last: it may add another one.
+        # Last, because `done` may add another scan.
         if not isinstance(result, Scan) and scan.done is not None:
             scan.done(result)
 
-    def _advance(self, scan: Scan) -> Found | BodyError | Scan:
-        """Take a step; the scan itself while there are more."""
+    def _advance(self, scan: Scan) -> ScannedBody | BodyError | Scan:
+        """Take a step; return the scan itself while there are more."""
         if scan.done is None:
             return None
         try:
             next(scan.steps)
         except StopIteration as end:
-            found: Found = end.value
-            return found
+            scanned: ScannedBody = end.value
+            return scanned
         except BodyError as error:
-            # Its frames would hold the body until the garbage collector comes by.
+            # Its frames would hold the body until the next garbage collection.
             return error.with_traceback(None)
         return scan

@@ -1,1 +1,1 @@
-"""Connections to engines, and their pool."""
+"""Connections to engines."""

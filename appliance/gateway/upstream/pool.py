@@ -1,38 +1,24 @@
-"""The way to one profile's engine: its connections, and the requests that are under way."""
+"""Pool of connections to one engine, and the requests that are under way to it."""
 
 import asyncio
 from collections import deque
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
-from appliance.domain.gateway import Limits, Refusal, Routed
-from appliance.gateway.http.head_cache import Known
-from appliance.gateway.http.response_head import AnswerHead
-from appliance.gateway.upstream.connection import EngineConnection
-from appliance.planning.routing.changes import Changes, change
+from appliance.domain.gateway import Limits, Routed
+from appliance.gateway.http.head_cache import CachedHead
+from appliance.gateway.http.response_head import ResponseHead
+from appliance.gateway.upstream.engine_connection import EngineConnection, UpstreamRequest
+from appliance.planning.routing.body_changes import BodyChanges, compile_changes
 
-_IDLE: Final = 256
-"""Connections kept, at most."""
+_MOST_IDLE: Final = 256
 _IDLE_S: Final = 3.0
-"""And for how long, give or take a sweep. Engines close theirs after 5 s; a request that meets that is sent again."""
-
-
+"""For which an idle connection is kept, give or take a sweep. Engines close theirs after 5 s; a
+request that meets a closed connection is sent again."""
 _STARVED_S: Final = 0.1
-"""A new connection that was asked for so long and has said nothing may wait for a worker of the
-engine. llama.cpp's server has a thread for each connection, which stays with it while it is kept:
-40 requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones make room."""
-
-
-class Seeker(Protocol):
-    """Who waits for a connection."""
-
-    def connected(self, engine: EngineConnection) -> bool:
-        """Here it is; False: it is not wanted any more."""
-        ...
-
-    def unreachable(self) -> None:
-        """There is none: the engine does not accept."""
-        ...
+"""After which a new connection that is still silent may be waiting for a worker of the engine.
+llama.cpp's server has a thread for each connection, which stays with it while it is kept: 40
+requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones make room."""
 
 
 class Pool:
@@ -47,61 +33,61 @@ class Pool:
         """New connections on which no byte has come yet."""
         self._connecting: set[asyncio.Task[None]] = set()
         self._starved = False
-        """One of those has waited too long: connections are not kept until it has been heard."""
+        """A silent connection has waited too long: none is kept until all have had a byte."""
         self._closed = False
-        self.known: tuple[Known, AnswerHead] | None = None
-        """The head of the engine's last answer with a length."""
+        self.cached_head: tuple[CachedHead, ResponseHead] | None = None
+        """Head of the engine's last response that came at once with a length; None: no such."""
 
     @property
     def idle(self) -> int:
-        """Connections that wait for a request."""
+        """Number of idle connections."""
         return len(self._idle)
 
-    def take(self) -> EngineConnection | None:
-        """The connection that was used last; None: none is idle."""
+    def acquire(self) -> EngineConnection | None:
+        """Take the idle connection that was used last; None: there is none."""
         while self._idle:
             engine = self._idle.pop()
             if engine.usable:
                 return engine
         return None
 
-    def give(self, engine: EngineConnection) -> None:
-        """A connection may be used again."""
-        if self._closed or self._starved or len(self._idle) >= _IDLE:
+    def release(self, engine: EngineConnection) -> None:
+        """Take a connection back after its response."""
+        if self._closed or self._starved or len(self._idle) >= _MOST_IDLE:
             engine.finish()
             return
         engine.idle_since_s = 0.0
         self._idle.append(engine)
 
-    def heard(self, engine: EngineConnection) -> None:
-        """The first byte has come on a connection."""
+    def mark_heard(self, engine: EngineConnection) -> None:
+        """Note that the first byte has come on a connection."""
         self._silent.discard(engine)
         if not self._silent:
             self._starved = False
 
     def forget(self, engine: EngineConnection) -> None:
-        """A connection is gone."""
+        """Drop a connection that has closed."""
         self._all.discard(engine)
-        self.heard(engine)
+        self.mark_heard(engine)
         with suppress(ValueError):
             self._idle.remove(engine)
 
-    def connect(self, seeker: Seeker) -> None:
-        """Make a connection for somebody."""
-        task = asyncio.get_running_loop().create_task(self._connect(seeker))
+    def connect(self, request: UpstreamRequest) -> None:
+        """Open a connection for a request, and call it back."""
+        task = asyncio.get_running_loop().create_task(self._connect(request))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, seeker: Seeker) -> None:
+    async def _connect(self, request: UpstreamRequest) -> None:
         try:
             async with asyncio.timeout(self._connect_s):
-                engine = await self._opened()
+                engine = await self._open()
         except (OSError, TimeoutError):
-            seeker.unreachable()
+            request.unreachable()
             return
         self._all.add(engine)
-        if not seeker.connected(engine):
-            self.give(engine)
+        if not request.connected(engine):
+            self.release(engine)
             return
         self._silent.add(engine)
         self._relieve_later(engine)
@@ -110,23 +96,23 @@ class Pool:
         asyncio.get_running_loop().call_later(_STARVED_S, self._relieve, engine)
 
     def _relieve(self, engine: EngineConnection) -> None:
-        """Make room for a connection that may be waiting for the workers of idle ones."""
+        """Close idle connections while one may be waiting for their workers."""
         if engine in self._silent:
             self._starved = True
-            self.rest()
+            self.close_idle()
             self._relieve_later(engine)
 
-    async def _opened(self) -> EngineConnection:
+    async def _open(self) -> EngineConnection:
         loop = asyncio.get_running_loop()
         if self._endpoint.socket is not None:
-            _, engine = await loop.create_unix_connection(self._made, self._endpoint.socket)
+            _, engine = await loop.create_unix_connection(
+                lambda: EngineConnection(self), self._endpoint.socket
+            )
         else:
-            port = self._endpoint.port or 0
-            _, engine = await loop.create_connection(self._made, "127.0.0.1", port)
+            _, engine = await loop.create_connection(
+                lambda: EngineConnection(self), "127.0.0.1", self._endpoint.port or 0
+            )
         return engine
-
-    def _made(self) -> EngineConnection:
-        return EngineConnection(self)
 
     def sweep(self, now_s: float) -> None:
         """Close what has been idle for too long, counted from the first sweep that met it so."""
@@ -136,62 +122,62 @@ class Pool:
                 self._idle.remove(engine)
                 engine.finish()
 
-    def rest(self) -> None:
-        """Close everything that is idle."""
+    def close_idle(self) -> None:
         while self._idle:
             self._idle.popleft().finish()
 
     def close(self) -> None:
-        """Keep nothing from now on."""
+        """Close what is idle, and from now on every connection when its response has ended."""
         self._closed = True
-        self.rest()
+        self.close_idle()
 
 
-class Flying(Protocol):
-    """A request that is under way to an engine, or its answer."""
+class Upstream:
+    """Engine of one profile: its pool, its requests in flight, what is changed for it."""
 
-    def cut(self, why: Refusal) -> None:
-        """End it now, with an error."""
-        ...
-
-
-class Lane:
-    """A profile as the relay uses it."""
-
-    __slots__ = ("_limits", "changes", "flying", "host", "kept", "landed", "pool", "routed")
+    __slots__ = (
+        "_limits",
+        "changes",
+        "drained",
+        "head_lines",
+        "in_flight",
+        "modelless_changes",
+        "pool",
+        "routed",
+    )
 
     def __init__(self, routed: Routed, limits: Limits) -> None:
         self._limits = limits
-        self.flying: set[Flying] = set()
-        self.landed = asyncio.Event()
-        """Nothing is flying; up to date only for those that cleared it and wait."""
+        self.in_flight: set[UpstreamRequest] = set()
+        self.drained = asyncio.Event()
+        """Set when the last request in flight ends; cleared by whoever waits for that."""
         self.pool = Pool(routed, limits)
-        self._become(routed)
+        self._compile(routed)
 
-    def _become(self, routed: Routed) -> None:
+    def _compile(self, routed: Routed) -> None:
         self.routed = routed
-        self.host = _host(routed)
-        """Lines that every request to it begins with."""
-        self.changes: Changes = _changes(routed, routed.engine_name)
-        """In a request that names a model."""
-        self.kept: Changes = _changes(routed, None)
-        """In a request that names none."""
+        self.head_lines = _head_lines(routed)
+        """Header lines that every request to the engine begins with."""
+        self.changes: BodyChanges = _body_changes(routed, routed.engine_name)
+        """Changes of a body that names a model."""
+        self.modelless_changes: BodyChanges = _body_changes(routed, None)
+        """Changes of a body that names none."""
 
     def renew(self, routed: Routed) -> None:
-        """The profile was applied anew."""
+        """Go by a profile that was applied anew."""
         if routed.endpoint != self.routed.endpoint:
             self.pool.close()
             self.pool = Pool(routed, self._limits)
-        self._become(routed)
+        self._compile(routed)
 
-    def leave(self, flying: Flying) -> None:
-        """A request is over."""
-        self.flying.discard(flying)
-        if not self.flying:
-            self.landed.set()
+    def remove(self, request: UpstreamRequest) -> None:
+        """Drop a request that is over."""
+        self.in_flight.discard(request)
+        if not self.in_flight:
+            self.drained.set()
 
 
-def _host(routed: Routed) -> bytes:
+def _head_lines(routed: Routed) -> bytes:
     endpoint = routed.endpoint
     host = "localhost" if endpoint.port is None else f"127.0.0.1:{endpoint.port}"
     lines = f"Host: {host}\r\n"
@@ -200,5 +186,5 @@ def _host(routed: Routed) -> bytes:
     return lines.encode("latin-1")
 
 
-def _changes(routed: Routed, model: str | None) -> Changes:
-    return change(model=model, set_=routed.set_parameters, strip=routed.strip_parameters)
+def _body_changes(routed: Routed, model: str | None) -> BodyChanges:
+    return compile_changes(model=model, set_=routed.set_parameters, strip=routed.strip_parameters)

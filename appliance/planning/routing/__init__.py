@@ -1,1 +1,1 @@
-"""Decisions about a client's request: which profile, what is changed in it, how it is refused."""
+"""Decisions about a client's request: profile, changes of the body, refusals, switches."""

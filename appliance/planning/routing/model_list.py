@@ -1,7 +1,6 @@
-"""The list of models that clients are shown.
+"""List of models, in OpenAI's form and Anthropic's at once.
 
-It has OpenAI's form and Anthropic's at once: their fields do not contradict each other, and
-clients of either skip what they do not know.
+Their fields do not contradict each other, and clients of either skip fields they do not know.
 """
 
 import json
@@ -9,25 +8,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from appliance.domain.gateway import Key, Refusal, Routed, State
-from appliance.planning.routing.model_names import Directory, may_use
+from appliance.planning.routing.model_names import ModelDirectory, may_use
 
 _LONG_AGO: Final = "1970-01-01T00:00:00Z"
-"""Nobody knows when a model was made; both APIs want a time."""
+"""Both APIs want the time at which a model was created, which is not known."""
 
 Entry = Mapping[str, object]
 
 
-def listing(directory: Directory, state: State, key: Key | None = None) -> bytes:
-    """The body of ``GET /v1/models``: what serves first, then by name.
+def encode_model_list(directory: ModelDirectory, state: State, key: Key | None = None) -> bytes:
+    """Return the body of ``GET /v1/models``: models that serve first, then by name.
 
     Args:
-        directory: Every applied profile.
+        directory: Applied profiles.
         state: What serves now.
-        key: Whose request it is; None: nobody's, who may use everything.
+        key: Key of the request; None: none, and every profile may be used.
     """
     data = _entries(directory, state, key)
     ids = [entry["id"] for entry in data]
-    return _text(
+    return _encode(
         {
             "object": "list",
             "data": data,
@@ -38,25 +37,27 @@ def listing(directory: Directory, state: State, key: Key | None = None) -> bytes
     )
 
 
-def entry(name: str, directory: Directory, state: State, key: Key | None = None) -> bytes | Refusal:
-    """The body of ``GET /v1/models/NAME``.
+def encode_model(
+    name: str, directory: ModelDirectory, state: State, key: Key | None = None
+) -> bytes | Refusal:
+    """Return the body of ``GET /v1/models/NAME``.
 
     Args:
-        name: A profile's, or one that a profile serves; patterns count.
-        directory: Every applied profile.
+        name: Name of a profile, or one that a profile serves; patterns count.
+        directory: Applied profiles.
         state: What serves now.
-        key: As for `listing`.
+        key: As for `encode_model_list`.
     """
     found = directory.resolve(name, state, key)
-    return found if isinstance(found, Refusal) else _text(_entry(name, found, state))
+    return found if isinstance(found, Refusal) else _encode(_entry(name, found, state))
 
 
-def _entries(directory: Directory, state: State, key: Key | None) -> list[Entry]:
+def _entries(directory: ModelDirectory, state: State, key: Key | None) -> list[Entry]:
     found: list[tuple[bool, str, Entry]] = []
     for name, profiles in directory.names.items():
         if any(may_use(key, profile) for profile in profiles):
             routed = directory.resolve(name, state, key)
-            # It resolves: somebody behind that name may be used.
+            # The name resolves, because one of its profiles may be used.
             assert isinstance(routed, Routed)  # noqa: S101
             shown = _entry(name, routed, state)
             found.append((shown["state"] != "serving", name, shown))
@@ -80,5 +81,5 @@ def _entry(name: str, profile: Routed, state: State) -> Entry:
     }
 
 
-def _text(document: Mapping[str, object]) -> bytes:
+def _encode(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()

@@ -1,14 +1,14 @@
-"""Which profile a request is for, and whether it may go there now.
+"""Model names: the profile that a request is for, and whether the request may go to it now.
 
-Looked for in this order; the first that is found decides:
+Profiles are looked up in this order; the first step that finds any decides:
 
 1. the profile of that name
 2. profiles that serve exactly that name
-3. profiles that serve a pattern that fits, the one with the longest text before its first
+3. profiles that serve a pattern that matches, the one with the longest text before its first
    wildcard; ``*`` stands for any text, ``?`` for one character
 4. for ``default``, and for a request that names no model: the default profile
 
-Among several profiles of one step the one that serves comes first, then one that will, then a
+Among several profiles of one step the one that serves comes first, then one that starts, then a
 committed one, then the order of names. A key sees only the profiles that it may use.
 """
 
@@ -24,24 +24,30 @@ _WILDCARD: Final = re.compile(r"[*?]")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_NAME: Final = 256
-"""That a pattern is tried on: clients decide about the length."""
+"""Longest name that patterns are tried on: clients choose the length."""
 _RETRY_AFTER_S: Final = 10
+_NOTHING_SERVES: Final = Refusal(
+    status=503,
+    code="no_model",
+    message="no model serves now; appliance status tells why",
+    retry_after_s=_RETRY_AFTER_S,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pattern:
-    fits: re.Pattern[str]
+    expression: re.Pattern[str]
     literal: int
-    """Characters before its first wildcard."""
+    """Characters before the first wildcard."""
     text: str
     profiles: tuple[str, ...]
 
 
-class Directory:
-    """Every applied profile, looked up by what clients call it.
+class ModelDirectory:
+    """Applied profiles, looked up by the model names that clients send.
 
     Args:
-        catalogue: By name.
+        catalogue: Applied profiles by name.
     """
 
     def __init__(self, catalogue: Mapping[str, Routed]) -> None:
@@ -52,35 +58,35 @@ class Directory:
             for served in dict.fromkeys(catalogue[name].served):
                 group = patterns if _WILDCARD.search(served) else names
                 group.setdefault(served, []).append(name)
-        # Nobody can take a profile's own name away from it.
+        # No other profile can serve a profile's own name.
         self._names = {n: tuple(p) for n, p in names.items()} | {n: (n,) for n in catalogue}
         self._patterns = sorted(
-            (_pattern(text, tuple(profiles)) for text, profiles in patterns.items()),
+            (_compile_pattern(text, tuple(profiles)) for text, profiles in patterns.items()),
             key=lambda pattern: (-pattern.literal, pattern.text),
         )
 
     @property
     def names(self) -> Mapping[str, tuple[str, ...]]:
-        """Every exact name with the profiles behind it."""
+        """Every exact name, with the profiles that serve it."""
         return self._names
 
     def resolve(self, model: str | None, state: State, key: Key | None = None) -> Routed | Refusal:
-        """The profile for a request; it may be held, loading or down.
+        """Return the profile for a request; it may be held, loading or down.
 
         Args:
-            model: What the client asks for; None or empty: it does not say.
+            model: Model that the client asks for; None or empty: none.
             state: What serves now.
-            key: Whose request it is; None: nobody's, who may use everything.
+            key: Key of the request; None: none, and every profile may be used.
         """
         found = [name for name in self._candidates(model or DEFAULT) if may_use(key, name)]
         if found:
-            # One is what there nearly always is.
+            # Nearly always there is one.
             best = found[0] if len(found) == 1 else min(found, key=lambda n: (_rank(n, state), n))
             return self._catalogue[best]
         if model and model != DEFAULT:
             return self._not_found(model, state, key)
-        standing_in = default(self._catalogue, state, key)
-        return _nothing_serves() if standing_in is None else self._catalogue[standing_in]
+        name = default_profile(self._catalogue, state, key)
+        return _NOTHING_SERVES if name is None else self._catalogue[name]
 
     def _candidates(self, model: str) -> tuple[str, ...]:
         exact = self._names.get(model)
@@ -88,8 +94,8 @@ class Directory:
             return exact
         if len(model) > _LONGEST_NAME:
             return ()
-        fitting = (p.profiles for p in self._patterns if p.fits.fullmatch(model))
-        return next(fitting, ())
+        matching = (p.profiles for p in self._patterns if p.expression.fullmatch(model))
+        return next(matching, ())
 
     def _not_found(self, model: str, state: State, key: Key | None) -> Refusal:
         quoted = f'"{model[:_LONGEST_QUOTE]}"'
@@ -105,18 +111,13 @@ class Directory:
         return Refusal(status=404, code="model_not_found", message=message, param="model")
 
 
-def resolve(
-    model: str | None, catalogue: Mapping[str, Routed], state: State, key: Key | None = None
-) -> Routed | Refusal:
-    """The profile for one request; see `Directory`, which is cheaper for many."""
-    return Directory(catalogue).resolve(model, state, key)
+def default_profile(
+    catalogue: Mapping[str, Routed], state: State, key: Key | None = None
+) -> str | None:
+    """Return the profile of requests that name none; None: none serves, starts or is committed.
 
-
-def default(catalogue: Mapping[str, Routed], state: State, key: Key | None = None) -> str | None:
-    """The profile of requests that name none; None: nothing serves, comes or is committed.
-
-    One that serves comes before one that an operation brings up, that before a committed one
-    that is down. Those that own no device only help out: they come last of all.
+    A profile that serves comes before one that an operation brings up, that before a committed one
+    that is down. Profiles without a device of their own come last of all.
     """
     free = [n for n in state.standings if _serves(n, state)]
     order = [*_in_order(free, state), *state.target, *state.committed]
@@ -124,24 +125,23 @@ def default(catalogue: Mapping[str, Routed], state: State, key: Key | None = Non
     return next((n for n in there if catalogue[n].exclusive), next(iter(there), None))
 
 
-def ready(profile: Routed, state: State, *, may_switch: bool = False) -> bool | Refusal:
-    """Whether a request for a profile may go to it now; False: it has to wait for a change.
+def readiness(profile: Routed, state: State, *, may_switch: bool = False) -> bool | Refusal:
+    """Tell whether a request may go to a profile now; False: it has to wait for a change.
 
     Args:
-        profile: What it was resolved to.
+        profile: Profile of the request.
         state: What serves now.
-        may_switch: Whose request it is may have the box switched to another profile.
+        may_switch: The request may cause a switch to another profile.
     """
     standing = state.standing(profile.name)
     if profile.name in state.held or standing is Standing.STARTING:
         return False
     if standing is Standing.SERVING:
         return True
-    return False if may_switch and profile.on_request else not_active(profile, state)
+    return False if may_switch and profile.on_request else _not_active(profile, state)
 
 
-def not_active(profile: Routed, state: State) -> Refusal:
-    """Why a profile that is down is not served, and what to do about it."""
+def _not_active(profile: Routed, state: State) -> Refusal:
     if profile.name in state.committed:
         return Refusal(
             status=503,
@@ -153,7 +153,7 @@ def not_active(profile: Routed, state: State) -> Refusal:
     free = [n for n in state.standings if _serves(n, state)]
     active = ", ".join(_in_order(free, state))
     now = f"{active} is active" if active else "nothing is active"
-    # Not a status that clients retry by themselves: nothing will change until somebody acts.
+    # Not a status that clients retry by themselves: nothing changes until an operator acts.
     return Refusal(
         status=404,
         code="model_not_active",
@@ -164,23 +164,22 @@ def not_active(profile: Routed, state: State) -> Refusal:
 
 
 def may_use(key: Key | None, profile: str) -> bool:
-    """Whether a key may use a profile."""
     return key is None or key.profiles is None or profile in key.profiles
 
 
-def _pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:
-    first, *rest = (_literally(part) for part in re.split(r"\*+", text))
-    # Each part between two stars is taken where it first occurs, and for good: going back to look
-    # for a later place finds nothing more, and with many stars would take for ever.
+def _compile_pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:
+    first, *rest = (_escape(part) for part in re.split(r"\*+", text))
+    # Each part between two stars matches where it first occurs, without backtracking: a later
+    # occurrence would match nothing more, and with many stars backtracking takes for ever.
     between = "".join(f"(?>.*?{part})" for part in rest[:-1])
     end = f".*{rest[-1]}" if rest else ""
-    fits = re.compile(f"{first}{between}{end}", re.DOTALL)
+    expression = re.compile(f"{first}{between}{end}", re.DOTALL)
     literal = len(_WILDCARD.split(text, maxsplit=1)[0])
-    return _Pattern(fits=fits, literal=literal, text=text, profiles=profiles)
+    return _Pattern(expression=expression, literal=literal, text=text, profiles=profiles)
 
 
-def _literally(part: str) -> str:
-    """A part of a pattern without stars, as a regular expression."""
+def _escape(part: str) -> str:
+    """Return a part of a pattern without stars as a regular expression."""
     return ".".join(map(re.escape, part.split("?")))
 
 
@@ -197,15 +196,6 @@ def _rank(name: str, state: State) -> int:
 
 
 def _in_order(names: Iterable[str], state: State) -> list[str]:
-    """As they were committed, then by name."""
-    places = {name: at for at, name in enumerate(state.committed)}
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
-
-
-def _nothing_serves() -> Refusal:
-    return Refusal(
-        status=503,
-        code="no_model",
-        message="no model serves now; appliance status tells why",
-        retry_after_s=_RETRY_AFTER_S,
-    )
+    """Return names in the order in which they were committed, then by name."""
+    order = {name: at for at, name in enumerate(state.committed)}
+    return sorted(names, key=lambda name: (order.get(name, len(order)), name))

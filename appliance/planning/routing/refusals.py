@@ -1,86 +1,131 @@
-"""How a client is told that something is wrong, in the form of the API that it speaks.
+"""Refusals of the gateway: one owner for every status, code and message that does not name a model.
 
-OpenAI's form is that of its API reference ("Error codes", "Streaming events"), Anthropic's that
-of "Errors" and "Streaming messages". Everything is ASCII, so that nothing in a message can break
-out of a line.
+Refusals that name models or profiles are in `model_names`; `error_format` puts all of them into
+the form of the API that the client speaks.
 """
 
-import json
-from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.gateway import Api
+from appliance.domain.gateway import Refusal
 
-_OPENAI_TYPES: Final = {
-    401: "authentication_error",
-    403: "permission_error",
-    429: "rate_limit_error",
-}
-_ANTHROPIC_TYPES: Final = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
-_SERVER_FAULT: Final = 500
+# The request as such.
+
+MALFORMED_REQUEST: Final = Refusal(
+    status=400, code="bad_request", message="the request is malformed"
+)
+HEAD_TOO_LARGE: Final = Refusal(
+    status=431,
+    code="head_too_large",
+    message="the request's headers are too large or too many",
+)
+TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
+METHOD_NOT_IMPLEMENTED: Final = Refusal(
+    status=501, code="method_not_implemented", message="no such method here"
+)
+COMPRESSED_BODY: Final = Refusal(
+    status=415, code="compressed_body", message="a request's body must not be compressed"
+)
+UNSUPPORTED_CHARSET: Final = Refusal(
+    status=415, code="unsupported_charset", message="a request's body must be UTF-8"
+)
+EXPECTATION_FAILED: Final = Refusal(
+    status=417, code="expectation_failed", message="only 100-continue is known"
+)
+OTHER_HOST_IN_TARGET: Final = Refusal(
+    status=421, code="misdirected", message="the target names another host"
+)
 
 
-def body(api: Api, status: int, code: str, message: str, param: str | None = None) -> bytes:
-    """The JSON body of a refusal.
+def bad_request(message: str, param: str | None = None) -> Refusal:
+    """Return the refusal of a request that no client should send.
 
     Args:
-        api: Whose form it takes.
-        status: HTTP's.
-        code: A word for programs.
-        message: For people.
+        message: What is wrong with the request.
         param: Which request parameter is to blame; None: none.
     """
-    if api is Api.ANTHROPIC:
-        return _text(_anthropic(status, message))
-    return _text({"error": _openai(status, code, message, param)})
+    return Refusal(status=400, code="bad_request", message=message, param=param)
 
 
-def event(api: Api, status: int, code: str, message: str, param: str | None = None) -> bytes:
-    """The last event of a stream that fails; ``[DONE]`` must not follow it.
-
-    It begins with an empty line, so that an event that was cut off in the middle does not take
-    it in. Arguments as those of `body`.
-    """
-    match api:
-        case Api.ANTHROPIC:
-            return b"\n\nevent: error\ndata: %b\n\n" % _text(_anthropic(status, message))
-        case Api.RESPONSES:
-            # Clients look for the fields of an `error` event, for an object `error`, or for both.
-            error = _openai(status, code, message, param)
-            found = {"type": "error", "code": code, "message": message, "param": param}
-            data = _text(found | {"sequence_number": 0, "error": error})
-            return b"\n\nevent: error\ndata: %b\n\n" % data
-        case _:
-            return b"\n\ndata: %b\n\n" % body(api, status, code, message, param)
+def body_too_large(most_bytes: int) -> Refusal:
+    message = f"a request's body may have {most_bytes} bytes"
+    return Refusal(status=413, code="body_too_large", message=message)
 
 
-def comment(text: str) -> bytes:
-    """What a stream may say without a client noticing; it keeps connections open."""
-    # Anything but ASCII or a line's end would have to be escaped, and a comment has no escapes.
-    safe = "".join(c if c.isascii() and c.isprintable() else " " for c in text)
-    return b": %b\n\n" % safe.encode()
+def path_not_exposed(path: str) -> Refusal:
+    """Return the refusal of an admin path."""
+    return Refusal(
+        status=403,
+        code="path_not_exposed",
+        message=f"{path[:200]} governs the engine or tells of other clients, and is not exposed",
+    )
 
 
-def _openai(status: int, code: str, message: str, param: str | None) -> Mapping[str, object]:
-    fault = "server_error" if status >= _SERVER_FAULT else "invalid_request_error"
-    kind = _OPENAI_TYPES.get(status, fault)
-    return {"message": message, "type": kind, "param": param, "code": code}
+# Who sent the request.
 
+KEY_MISSING: Final = Refusal(
+    status=401, code="key_missing", message="a key is needed here: appliance key add NAME"
+)
+KEY_UNKNOWN: Final = Refusal(status=401, code="key_unknown", message="there is no such key")
+HOST_REFUSED: Final = Refusal(
+    status=421,
+    code="misdirected",
+    message=(
+        "the header Host has a name that is not this machine's: ask at 127.0.0.1, with a key, "
+        "or by a name that is listed under [gateway] names"
+    ),
+)
+ORIGIN_REFUSED: Final = Refusal(
+    status=403,
+    code="origin_refused",
+    message="a web page from elsewhere needs a key, or has to be listed under [gateway] origins",
+)
 
-def _anthropic(status: int, message: str) -> Mapping[str, object]:
-    fault = "api_error" if status >= _SERVER_FAULT else "invalid_request_error"
-    kind = _ANTHROPIC_TYPES.get(status, fault)
-    return {"type": "error", "error": {"type": kind, "message": message}}
+# Room for the request.
 
+TOO_MANY_CONNECTIONS: Final = Refusal(
+    status=503, code="too_many_connections", message="too many connections", retry_after_s=5
+)
+BUSY: Final = Refusal(
+    status=503,
+    code="busy",
+    message="the requests that are being read take too much memory already",
+    retry_after_s=5,
+)
+QUEUE_FULL: Final = Refusal(
+    status=503,
+    code="queue_full",
+    message="too many requests wait for the model already",
+    retry_after_s=5,
+)
+WAIT_TOO_LONG: Final = Refusal(
+    status=503,
+    code="wait_too_long",
+    message="the model did not become ready in time; appliance status tells why",
+    retry_after_s=10,
+)
 
-def _text(document: Mapping[str, object]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+# The engine, and operations that end requests.
+
+ENGINE_FAILED: Final = Refusal(
+    status=502,
+    code="engine_failed",
+    message="the engine closed the connection before its answer was complete",
+)
+ENGINE_UNREACHABLE: Final = Refusal(
+    status=503,
+    code="engine_unreachable",
+    message="the engine accepts no connections",
+    retry_after_s=2,
+)
+MODEL_REPLACED: Final = Refusal(
+    status=503,
+    code="switching",
+    message="the model is being replaced, and the answer took longer than was waited for",
+    retry_after_s=5,
+)
+GATEWAY_STOPPED: Final = Refusal(
+    status=503,
+    code="restarting",
+    message="the gateway is being restarted; ask again",
+    retry_after_s=1,
+)

@@ -1,41 +1,40 @@
-"""Changing parts of a body without touching the rest."""
+"""Splicing of a body: parts change, and the rest is not copied if the body is long."""
 
 from collections.abc import Iterable
 from typing import Final
 
 LONG_BYTES: Final = 16 << 10
-"""Bodies beyond this are read in steps (`long_bodies`) and never copied to be changed: a copy of
-64 MiB takes 40 ms, and the memory of another request. The C scanner takes 0.4 ms for so much."""
+"""Longest body that is scanned in one go, which takes 0.4 ms, and copied to be changed: a copy of
+64 MiB takes 40 ms, and the memory of another request. Longer ones have `long_json`."""
 
 Cut = tuple[int, int, bytes]
-"""From, to, and what comes in its place."""
+"""Start, end, and the bytes that come in between instead."""
 
 
 class Pieces:
-    """A long body after its changes: pieces of the original, and what is between them."""
+    """Long body after its changes: pieces of the original, and the new bytes between them."""
 
     __slots__ = ("_size", "buffers")
 
     def __init__(self, buffers: list[bytes | memoryview]) -> None:
         self.buffers = buffers
-        """To be sent one after the other."""
+        """Buffers to be sent one after the other."""
         self._size = sum(map(len, buffers))
 
     def __len__(self) -> int:
-        """Bytes of all pieces."""
         return self._size
 
     def __radd__(self, before: bytes) -> bytes:
-        """A copy in one piece, behind something else."""
+        """Return a copy in one piece, behind other bytes."""
         return before + bytes(self)
 
     def __bytes__(self) -> bytes:
-        """A copy in one piece."""
+        """Return a copy in one piece."""
         return b"".join(self.buffers)
 
 
-def spliced(body: bytes, cuts: Iterable[Cut]) -> bytes | Pieces:
-    """The body with its cuts, which must not overlap; the very same object without any."""
+def splice(body: bytes, cuts: Iterable[Cut]) -> bytes | Pieces:
+    """Return the body with cuts, which must not overlap; the very same object without any."""
     ordered = sorted(cuts)
     if not ordered:
         return body

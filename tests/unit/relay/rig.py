@@ -11,9 +11,9 @@ import h11
 
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.relay.relay import Front
-from appliance.gateway.routing_table import Table
-from appliance.planning.routing.origin_policy import Visitors
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.routing_table import RoutingTable
+from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import EngineServer, Script
 
 QUICK = Limits(
@@ -42,7 +42,7 @@ class Watcher:
     def __init__(self) -> None:
         self.seen: list[Seen] = []
 
-    def began(self, profile: str, key: Key | None) -> "Watched":
+    def begin(self, profile: str, key: Key | None) -> "Watched":
         self.seen.append(Seen(profile, key))
         return Watched(self.seen[-1])
 
@@ -59,10 +59,10 @@ class Watched:
     def chunk(self, size: int) -> None:
         self._seen.sizes.append(size)
 
-    def due(self, *, due: bool) -> None:
-        self._seen.dues.append(due)
+    def owed(self, *, owed: bool) -> None:
+        self._seen.dues.append(owed)
 
-    def ended(self, status: int, tail: bytes, size: int = 0) -> None:
+    def end(self, status: int, tail: bytes, size: int = 0) -> None:
         assert self._seen.end is None
         if size:
             self._seen.sizes.append(size)
@@ -85,8 +85,8 @@ class Doorman:
 class Rig:
     """A relay with what belongs to it."""
 
-    front: Front
-    table: Table
+    relay: Relay
+    table: RoutingTable
     engine: EngineServer
     watcher: Watcher
     port: int
@@ -202,7 +202,7 @@ async def rigged(
     loopback: bool = True,
     allowed: Iterable[str] = (),
     profile: Routed | None = None,
-    visitors: Visitors | None = None,
+    origin_policy: OriginPolicy | None = None,
 ) -> AsyncIterator[Rig]:
     """A relay whose one profile, genesis, is the engine with this script, and serves."""
     async with AsyncExitStack() as stack:
@@ -212,21 +212,21 @@ async def rigged(
             name="genesis", served=("genesis",), engine_name="genesis", endpoint=endpoint
         )
         routed = plain if profile is None else replace(profile, endpoint=endpoint)
-        table = Table({routed.name: routed})
+        table = RoutingTable({routed.name: routed})
         watcher = Watcher()
-        front = Front(
+        relay = Relay(
             router=table,
             observer=watcher,
-            gatekeeper=Doorman(),
+            key_checker=Doorman(),
             limits=limits,
             allowed=frozenset(allowed),
-            visitors=visitors,
+            origin_policy=origin_policy,
         )
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            partial(front.connection, loopback=loopback), "127.0.0.1", 0
+            partial(relay.connection, loopback=loopback), "127.0.0.1", 0
         )
-        rig = Rig(front, table, engine, watcher, server.sockets[0].getsockname()[1])
+        rig = Rig(relay, table, engine, watcher, server.sockets[0].getsockname()[1])
         rig.tell(Standing.SERVING)
         try:
             yield rig
@@ -234,7 +234,7 @@ async def rigged(
             server.close()
             for caller in rig.callers:
                 await caller.close()
-            await front.stop(0)
+            await relay.stop(0)
             await server.wait_closed()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.gateway import Limits
-from appliance.gateway.downstream.connection import ClientConnection
+from appliance.gateway.downstream.client_connection import ClientConnection
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.relay.rig import QUICK, Rig, get, post, rigged
 
@@ -26,7 +26,7 @@ SMALL = Limits(
 
 def only_client(rig: Rig) -> ClientConnection:
     """The relay's end of the one connection there is."""
-    (client,) = rig.front._clients
+    (client,) = rig.relay._clients
     assert isinstance(client, ClientConnection)
     return client
 
@@ -157,7 +157,7 @@ async def test_too_much(request_: bytes, status: int) -> None:
         answer = await caller.answer()
         assert (answer.status, answer.headers["connection"]) == (status, "close")
         assert await caller.ended()
-        assert rig.front.buffered_bytes == 0
+        assert rig.relay.buffered_bytes == 0
         assert rig.engine.talks == []
 
 
@@ -244,7 +244,7 @@ async def test_clients_that_hang_up() -> None:
         async with asyncio.timeout(10):
             await gone.wait()
         assert rig.watcher.seen[0].end == (0, b"data: 1\n\n")
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
 
 
 def slow_reader(port: int) -> socket.socket:
@@ -276,7 +276,7 @@ async def test_clients_that_do_not_read() -> None:
         await asyncio.sleep(0.1)
         assert sent == before
         async with asyncio.timeout(10):
-            while rig.front.in_flight(["genesis"]):
+            while rig.relay.in_flight(["genesis"]):
                 await asyncio.sleep(0.02)
         client.close()
         assert rig.watcher.seen[0].end is not None

@@ -44,10 +44,10 @@ async def test_newcomers_when_every_connection_is_taken(said: bytes) -> None:
         await asyncio.sleep(0.02)
         for _ in range(3):
             assert (await rig.ask(post())).status == 200
-        assert len(rig.front._clients) <= 4
+        assert len(rig.relay._clients) <= 4
         async with asyncio.timeout(5):
             await crowd[0].reader.read()
-        assert rig.front.buffered_bytes <= 4
+        assert rig.relay.buffered_bytes <= 4
 
 
 async def test_newcomers_when_everybody_waits_for_an_answer() -> None:
@@ -66,7 +66,7 @@ async def test_newcomers_when_everybody_waits_for_an_answer() -> None:
         await newcomer.send(post())
         answer = await crowd[-1].answer()
         assert (answer.status, answer.error["code"]) == (503, "too_many_connections")
-        assert rig.front.in_flight(["genesis"]) == 4
+        assert rig.relay.in_flight(["genesis"]) == 4
 
 
 async def test_refused_newcomers_are_not_kept() -> None:
@@ -78,8 +78,8 @@ async def test_refused_newcomers_are_not_kept() -> None:
         for _ in range(30):
             await rig.connect()
         await asyncio.sleep(0.05)
-        assert len(rig.front._clients) <= 18
-        assert rig.front.in_flight(["genesis"]) == 16
+        assert len(rig.relay._clients) <= 18
+        assert rig.relay.in_flight(["genesis"]) == 16
 
 
 async def test_large_requests_when_bodies_are_held_back() -> None:
@@ -95,7 +95,7 @@ async def test_large_requests_when_bodies_are_held_back() -> None:
         assert (told.status, told.error["code"]) == (503, "busy")
         await second.send(bytes(100))
         assert (await second.answer()).status == 200
-        assert rig.front.buffered_bytes == 0
+        assert rig.relay.buffered_bytes == 0
 
 
 async def test_bodies_that_the_engine_has_not_taken() -> None:
@@ -107,11 +107,11 @@ async def test_bodies_that_the_engine_has_not_taken() -> None:
         await first.send(large)
         refused = await rig.ask(large)
         assert (refused.status, refused.error["code"]) == (503, "busy")
-        assert rig.front.in_flight(["genesis"]) == 1
+        assert rig.relay.in_flight(["genesis"]) == 1
         other = await rig.connect()
         await other.send(large.replace(b"Host: box\r\n", b"Host: box\r\n" + KEY.encode()))
         assert (await first.answer()).error["code"] == "busy"
-    assert rig.front.buffered_bytes == 0
+    assert rig.relay.buffered_bytes == 0
 
 
 async def test_pipelined_requests_are_counted() -> None:
@@ -120,11 +120,11 @@ async def test_pipelined_requests_are_counted() -> None:
         caller = await rig.connect()
         await caller.send(post() + get("/health") * 100)
         await caller.send(get("/health") * 100)
-        await until(lambda: rig.front.buffered_bytes >= 200 * len(get("/health")))
+        await until(lambda: rig.relay.buffered_bytes >= 200 * len(get("/health")))
         await caller.send(bytes(60_000))
         assert (await caller.answer()).error["code"] == "busy"
         assert await caller.ended()
-        await until(lambda: not (rig.front.buffered_bytes or rig.front.in_flight(["genesis"])))
+        await until(lambda: not (rig.relay.buffered_bytes or rig.relay.in_flight(["genesis"])))
 
 
 async def test_bodies_below_the_least_rate() -> None:
@@ -199,7 +199,7 @@ async def test_others_are_served_while_a_long_body_is_read() -> None:
         long, short = await rig.connect(), await rig.connect()
         long.writer.write(head.encode() + numbers)
         answer = asyncio.ensure_future(long.answer())
-        await until(lambda: rig.front.scans.busy)
+        await until(lambda: rig.relay.scans.busy)
         served = 0
         while not answer.done():
             short.writer.write(post())
@@ -217,11 +217,11 @@ async def test_clients_that_leave_while_their_body_is_read() -> None:
     async with rigged(answering(sized(b"{}"))) as rig:
         caller = await rig.connect()
         caller.writer.write(head.encode() + body)
-        await until(lambda: rig.front.scans.busy)
+        await until(lambda: rig.relay.scans.busy)
         await caller.close()
-        await until(lambda: not rig.front.scans.busy)
+        await until(lambda: not rig.relay.scans.busy)
         assert rig.engine.talks == []
-        assert rig.front.buffered_bytes == 0
+        assert rig.relay.buffered_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_newcomers_behind_a_crowd_of_newcomers() -> None:
             transport.close()
 
     port = free_port()
-    listeners = Listeners(Configuration(port=port), (), keeper=Shelf(), serve=lambda _: Door())
+    listeners = Listeners(Configuration(port=port), (), store=Shelf(), serve=lambda _: Door())
     await listeners.open()
     with ExitStack() as stack:
         for _ in range(64):
@@ -284,7 +284,7 @@ async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:
     async with rigged(answering()) as rig:
         taken: list[int] = []
         for number in range(30):
-            rig.front.queue(partial(taken.append, number))
+            rig.relay.defer(partial(taken.append, number))
         await asyncio.sleep(0)
         assert len(taken) == 4
         await until(lambda: len(taken) == 30)

@@ -46,7 +46,7 @@ async def test_before_the_head(said: bytes, *, reset: bool) -> None:
             assert answer.whole
         assert len(rig.engine.heard) == 2
         assert rig.watcher.seen[0].end == (502, b"")
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -224,10 +224,10 @@ async def test_connections_that_are_about_to_close() -> None:
         caller = await rig.connect()
         await caller.send(post())
         await caller.answer()
-        pool = rig.front._lanes["genesis"].pool
+        pool = rig.relay._upstreams["genesis"].pool
         (engine,) = pool._all
         engine.finish()
-        assert pool.take() is None
+        assert pool.acquire() is None
 
 
 @pytest.mark.parametrize("unix", [False, True])
@@ -253,7 +253,7 @@ async def test_an_engine_that_comes_back() -> None:
         rig.tell(Standing.STARTING)
         await other.send(post())
         await asyncio.sleep(0.2)
-        assert len(rig.front.waiting) == 2
+        assert len(rig.relay.hold_queue) == 2
         again = EngineServer(answering(sized(b"2")))
         again.port = port
         async with again:
@@ -270,5 +270,5 @@ async def test_hanging_up_before_a_connection() -> None:
         await caller.send(get("/health"))
         await caller.close()
         await asyncio.sleep(0.3)
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
         assert rig.watcher.seen[0].end == (0, b"")

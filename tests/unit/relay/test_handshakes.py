@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from appliance.gateway.downstream.handshakes import Handshake, TlsServer
-from appliance.gateway.downstream.peers import NOBODY
+from appliance.gateway.downstream.peers import UNKNOWN_OWNER
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.relay.rig import QUICK, Caller, Rig, post, rigged
@@ -35,8 +35,8 @@ async def encrypted(context: ssl.SSLContext) -> AsyncIterator[tuple[Rig, int]]:
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         port: int = listener.getsockname()[1]
-        protocol = partial(rig.front.connection, loopback=False, local=False)
-        server = TlsServer(listener, context, rig.front, protocol)
+        protocol = partial(rig.relay.connection, loopback=False, local=False)
+        server = TlsServer(listener, context, rig.relay, protocol)
         try:
             yield rig, port
         finally:
@@ -77,9 +77,9 @@ async def test_requests_over_tls(context: ssl.SSLContext) -> None:
         for _ in range(2):
             await caller.send(post(headers=KEY))
             assert (await caller.answer()).status == 200
-        assert len(rig.front._clients) == 1
+        assert len(rig.relay._clients) == 1
         await caller.close()
-        await until(lambda: len(rig.front._clients) == 0)
+        await until(lambda: len(rig.relay._clients) == 0)
 
 
 @pytest.mark.parametrize("said", [b"", CLIENT_HELLO_START], ids=["silent", "half a hello"])
@@ -89,11 +89,11 @@ async def test_handshakes_are_counted(
     """However many begin, the connections stay within their number, and a newcomer is served."""
     async with encrypted(context) as (rig, port):
         connect(silent, port, 30, said)
-        await until(lambda: len(rig.front._clients) == 7)
+        await until(lambda: len(rig.relay._clients) == 7)
         caller = await tls_caller(rig, port)
         await caller.send(post(headers=KEY))
         assert (await caller.answer()).status == 200
-        assert len(rig.front._clients) <= 7
+        assert len(rig.relay._clients) <= 7
         assert (await rig.ask(post())).status == 200
         ended = 0
         for client in silent:
@@ -115,7 +115,7 @@ async def test_failed_handshakes_are_over(
         connect(silent, port, 1, b"GET / HTTP/1.1\r\n\r\n")
         connect(silent, port, 1)
         silent[1].close()
-        await until(lambda: len(rig.front._clients) == 0)
+        await until(lambda: len(rig.relay._clients) == 0)
         async with asyncio.timeout(5):
             caller = await tls_caller(rig, port)
             await caller.send(post(headers=KEY))
@@ -126,18 +126,18 @@ async def test_a_stop_ends_handshakes(context: ssl.SSLContext, silent: list[sock
     """They do not hold up the end of the gateway."""
     async with encrypted(context) as (rig, port):
         connect(silent, port, 3)
-        await until(lambda: len(rig.front._clients) == 3)
+        await until(lambda: len(rig.relay._clients) == 3)
         async with asyncio.timeout(4):
-            assert await rig.front.stop(0.1) == (0, 0)
-        assert len(rig.front._clients) == 0
+            assert await rig.relay.stop(0.1) == (0, 0)
+        assert len(rig.relay._clients) == 0
 
 
 async def test_a_client_that_has_gone_before_it_is_accepted() -> None:
     """Its address cannot be asked for any more."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         with socket.socket() as unconnected:
-            handshake = Handshake(unconnected, rig.front, asyncio.Protocol)
-            assert (handshake.owner, handshake.bytes_share(0)) == (NOBODY, None)
+            handshake = Handshake(unconnected, rig.relay, asyncio.Protocol)
+            assert (handshake.owner, handshake.bytes_share(0)) == (UNKNOWN_OWNER, None)
 
 
 async def test_an_accept_that_fails(
@@ -145,6 +145,6 @@ async def test_an_accept_that_fails(
 ) -> None:
     """It is tried again after a pause, for as long as the server is there."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
-        server = TlsServer(socket.socket(), context, rig.front, asyncio.Protocol)
+        server = TlsServer(socket.socket(), context, rig.relay, asyncio.Protocol)
         await until(lambda: "a TLS client cannot be accepted: Invalid argument" in caplog.text)
         server.close()

@@ -4,16 +4,16 @@ import pytest
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http import request_head, request_parser, response_head
-from appliance.gateway.http.head_cache import Known
+from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead
-from appliance.gateway.http.response_head import AnswerHead, Framing
+from appliance.gateway.http.response_head import Framing, ResponseHead
 
 START = "GET / HTTP/1.1\r\nHost: a\r\n"
 
 
 def read(text: str | bytes) -> RequestHead | Refusal:
     raw = text.encode("latin-1") if isinstance(text, str) else text
-    return request_parser.head(raw + b"\r\n", 100)
+    return request_parser.parse_request_head(raw + b"\r\n", 100)
 
 
 def good(text: str) -> RequestHead:
@@ -120,7 +120,7 @@ def test_malformed_heads(head: str, status: int) -> None:
 )
 def test_a_second_look(raw: bytes) -> None:
     """What a parser should have refused is refused also when it has not."""
-    refused = request_head.read(b"GET", b"/", [(b"Host", b"a")], raw)
+    refused = request_head.check_request_head(b"GET", b"/", [(b"Host", b"a")], raw)
     assert isinstance(refused, Refusal)
     assert refused.status == 400
 
@@ -151,7 +151,7 @@ def test_what_a_head_says() -> None:
         "Content-Length:  12 \r\nExpect: 100-Continue\r\nAuthorization: Bearer x\r\n"
         "X-Api-Key: y\r\nConnection: Close\r\n"
     )
-    assert (head.method, head.path, head.place.api) == (b"POST", "/v1/messages", Api.ANTHROPIC)
+    assert (head.method, head.path, head.path_class.api) == (b"POST", "/v1/messages", Api.ANTHROPIC)
     assert (head.length, head.expects, head.close, head.old) == (12, True, True, False)
     assert (head.authorization, head.api_key) == (b"Bearer x", b"y")
     assert head.lines == b"Content-Type: application/json\r\n"
@@ -185,7 +185,7 @@ def test_upgrades(upgrade: str, websocket: bool) -> None:  # noqa: FBT001
     """Only a websocket changes the protocol; other offers are passed over."""
     head = good(START + upgrade)
     assert head.websocket is websocket
-    sent = request_head.outgoing(head, 0, b"Host: e\r\n")
+    sent = request_head.build_engine_head(head, 0, b"Host: e\r\n")
     assert (b"Upgrade: websocket\r\n" in sent) is websocket
     assert b"h2c" not in sent
 
@@ -198,19 +198,19 @@ def test_what_goes_on() -> None:
         "Proxy-Authorization: b\r\nAuthorization: c\r\nx-api-key: d\r\nHTTP2-Settings: e\r\n"
         "Content-Type: f\r\nX-Empty:\r\nAccept-Encoding: gzip\r\n"
     )
-    assert request_head.outgoing(head, 0, b"Host: e\r\nAuthorization: Bearer k\r\n") == (
+    assert request_head.build_engine_head(head, 0, b"Host: e\r\nAuthorization: Bearer k\r\n") == (
         b"GET / HTTP/1.1\r\nHost: e\r\nAuthorization: Bearer k\r\nAccept: */*\r\nX-Trace: 1\r\n"
         b"Content-Type: f\r\nX-Empty: \r\nAccept-Encoding: gzip\r\n\r\n"
     )
-    assert b"gzip" not in request_head.outgoing(head, 0, b"Host: e\r\n", plain=True)
+    assert b"gzip" not in request_head.build_engine_head(head, 0, b"Host: e\r\n", plain=True)
 
 
 def test_lengths_that_go_on() -> None:
     """The engine always gets the length of what it gets, whatever the client said."""
     chunked = good("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n")
-    sent = request_head.outgoing(chunked, 3, b"")
+    sent = request_head.build_engine_head(chunked, 3, b"")
     assert sent == b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
-    assert b"Content-Length: 0\r\n" in request_head.outgoing(chunked, 0, b"")
+    assert b"Content-Length: 0\r\n" in request_head.build_engine_head(chunked, 0, b"")
 
 
 @pytest.mark.parametrize(
@@ -229,12 +229,12 @@ def test_how_answers_end(
     status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None
 ) -> None:
     """How a body ends is read from the head; what cannot be told is not passed on."""
-    answer = response_head.read(status, b"OK", headers, new=True)
+    answer = response_head.check_response_head(status, b"OK", headers, new=True)
     assert (None if answer is None else answer.framing) is framing
 
 
-def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> AnswerHead:
-    answer = response_head.read(status, b"Fine", headers, new=True)
+def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> ResponseHead:
+    answer = response_head.check_response_head(status, b"Fine", headers, new=True)
     assert answer is not None
     return answer
 
@@ -261,17 +261,19 @@ def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> AnswerHead:
         (answer_of((b"X", b"y"), (b"Trailer", b"z")), False, False, b"X: y\r\n\r\n"),
     ],
 )
-def test_answers_that_go_on(answer: AnswerHead, *, chunks: bool, close: bool, head: bytes) -> None:
+def test_answers_that_go_on(
+    answer: ResponseHead, *, chunks: bool, close: bool, head: bytes
+) -> None:
     """Of an engine's head only what concerns its own connection is changed."""
     status = b"HTTP/1.1 %d Fine\r\n" % answer.status
-    assert response_head.relayed(answer, chunks=chunks, close=close) == status + head
+    assert response_head.build_relayed_head(answer, chunked=chunks, close=close) == status + head
 
 
 @pytest.mark.parametrize("version", [True, False])
 def test_kept_connections(version: bool) -> None:  # noqa: FBT001
     """An engine's connection is kept if both sides can tell where the answer ends."""
-    sized = response_head.read(200, b"", [(b"Content-Length", b"1")], new=version)
-    closing = response_head.read(
+    sized = response_head.check_response_head(200, b"", [(b"Content-Length", b"1")], new=version)
+    closing = response_head.check_response_head(
         200, b"", [(b"Content-Length", b"1"), (b"Connection", b"Close")], new=version
     )
     assert sized is not None
@@ -303,9 +305,9 @@ RAW = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nX: y\r\n\r\n"
 )
 def test_heads_that_are_known(data: bytes, fits: tuple[int, int] | None) -> None:
     """A head is known again if nothing but the digits of its length differs."""
-    known = Known.of(RAW)
+    known = CachedHead.of(RAW)
     assert known is not None
-    assert known.fits(data) == fits
+    assert known.match(data) == fits
 
 
 @pytest.mark.parametrize(
@@ -318,16 +320,16 @@ def test_heads_that_are_known(data: bytes, fits: tuple[int, int] | None) -> None
 )
 def test_heads_that_are_not_remembered(raw: bytes) -> None:
     """Where the length is not where it is looked for, a head is parsed each time."""
-    assert Known.of(raw) is None
+    assert CachedHead.of(raw) is None
 
 
 def test_heads_without_length() -> None:
     """A head without a length is known again by all of its bytes."""
     raw = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    known = Known.of(raw)
+    known = CachedHead.of(raw)
     assert known is not None
-    assert known.fits(raw + b"GET") == (0, len(raw))
-    assert known.fits(raw[:-2] + b"X: y\r\n\r\n") is None
+    assert known.match(raw + b"GET") == (0, len(raw))
+    assert known.match(raw[:-2] + b"X: y\r\n\r\n") is None
 
 
 @pytest.mark.parametrize(
@@ -344,4 +346,4 @@ def test_heads_without_length() -> None:
 )
 def test_beginnings_of_heads(raw: bytes, may: bool) -> None:  # noqa: FBT001
     """What can never become a head is refused before its end is waited for."""
-    assert request_head.may_become(raw) is may
+    assert request_head.may_begin_head(raw) is may

@@ -18,10 +18,10 @@ EVENT = b"data: 1\n\n"
 async def asked(rig: Rig, request: bytes) -> Caller:
     """A client whose request waits."""
     caller = await rig.connect()
-    before = len(rig.front.waiting)
+    before = len(rig.relay.hold_queue)
     await caller.send(request)
     async with asyncio.timeout(10):
-        while len(rig.front.waiting) == before:
+        while len(rig.relay.hold_queue) == before:
             await asyncio.sleep(0.005)
     return caller
 
@@ -38,7 +38,7 @@ async def test_released(held: list[str]) -> None:
         rig.tell(Standing.STARTING, held=held)
         callers = [await asked(rig, post({"model": "genesis", "n": n})) for n in range(5)]
         assert rig.engine.talks == []
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
         rig.tell(Standing.SERVING)
         for caller in callers:
             answer = await caller.answer()
@@ -158,7 +158,7 @@ async def test_waiting_too_long(*, stream: bool) -> None:
         else:
             assert (answer.status, answer.error["code"]) == (503, "wait_too_long")
             assert int(answer.headers["retry-after"]) > 0
-        assert len(rig.front.waiting) == 0
+        assert len(rig.relay.hold_queue) == 0
 
 
 async def test_too_many_wait() -> None:
@@ -174,7 +174,7 @@ async def test_too_many_wait() -> None:
         assert int(answer.headers["retry-after"]) > 0
         await first.close()
         await asyncio.sleep(0.05)
-        assert len(rig.front.waiting) == 1
+        assert len(rig.relay.hold_queue) == 1
         await late.send(post())
         await asyncio.sleep(0.05)
         rig.tell(Standing.SERVING)
@@ -188,7 +188,7 @@ async def test_wishes() -> None:
         wished: list[str] = []
         on_request = replace(rig.table.catalogue["genesis"], on_request=True)
         rig.table.adopt({"genesis": on_request})
-        rig.table.wish = lambda profile, _key: wished.append(profile.name)
+        rig.table.request_switch = lambda profile, _key: wished.append(profile.name)
         rig.tell(Standing.DOWN)
         caller = await asked(rig, post())
         rig.tell(Standing.DOWN, held=["genesis"])
@@ -203,7 +203,7 @@ async def test_changes_before_anybody_looks() -> None:
     async with rigged(answering(sized(b"{}"))) as rig:
         rig.table.adopt({"genesis": replace(rig.table.catalogue["genesis"], on_request=True)})
         rig.tell(Standing.DOWN)
-        rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
+        rig.table.request_switch = lambda _profile, _key: rig.tell(Standing.SERVING)
         assert (await rig.ask(post())).status == 200
 
 
@@ -215,7 +215,7 @@ async def test_changes_while_somebody_looks() -> None:
         rig.tell(Standing.DOWN)
         caller = await asked(rig, post())
         await asyncio.sleep(0.02)
-        rig.table.wish = lambda _profile, _key: rig.tell(Standing.SERVING)
+        rig.table.request_switch = lambda _profile, _key: rig.tell(Standing.SERVING)
         rig.table.adopt(catalogue)
         assert (await caller.answer()).status == 200
 
@@ -236,8 +236,8 @@ async def test_drains_that_finish(*, streaming: bool) -> None:
         for caller in callers:
             await caller.send(post())
         await asyncio.sleep(0.05)
-        assert rig.front.in_flight(["genesis"]) == 3
-        draining = asyncio.create_task(rig.front.drain(["genesis", "other"], 5))
+        assert rig.relay.in_flight(["genesis"]) == 3
+        draining = asyncio.create_task(rig.relay.drain(["genesis", "other"], 5))
         await asyncio.sleep(0.05)
         assert not draining.done()
         go_on.set()
@@ -259,7 +259,7 @@ async def test_drains_that_cut() -> None:
         for caller, path in ((silent, "/silent"), (streaming, "/events"), (audio, "/audio")):
             await caller.send(get(path))
         await asyncio.sleep(0.05)
-        assert await rig.front.drain(["genesis"], 0.1) == (0, 3)
+        assert await rig.relay.drain(["genesis"], 0.1) == (0, 3)
         answer = await silent.answer()
         assert (answer.status, answer.error["code"]) == (503, "switching")
         answer = await streaming.answer()
@@ -268,7 +268,7 @@ async def test_drains_that_cut() -> None:
         with pytest.raises(ConnectionResetError):
             await audio.reader.read()
         assert [seen.end and seen.end[0] for seen in rig.watcher.seen] == [503] * 3
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
 
 
 async def test_drains_that_are_given_up() -> None:
@@ -282,7 +282,7 @@ async def test_drains_that_are_given_up() -> None:
     async with rigged(script) as rig:
         caller = await rig.connect()
         await caller.send(post())
-        draining = asyncio.create_task(rig.front.drain(["genesis"], 5))
+        draining = asyncio.create_task(rig.relay.drain(["genesis"], 5))
         await asyncio.sleep(0.05)
         draining.cancel()
         assert (await caller.answer()).status == 200
@@ -302,7 +302,7 @@ async def test_the_end() -> None:
         await asyncio.sleep(0.05)
         rig.tell(Standing.STARTING)
         waiting = await asked(rig, post())
-        stopping = asyncio.create_task(rig.front.stop(0.2))
+        stopping = asyncio.create_task(rig.relay.stop(0.2))
         answer = await waiting.answer()
         assert (answer.status, answer.error["code"]) == (503, "restarting")
         answer = await streaming.answer()
@@ -324,7 +324,7 @@ async def test_the_end_in_peace() -> None:
         caller = await rig.connect()
         await caller.send(post())
         await asyncio.sleep(0.05)
-        assert await rig.front.stop(5) == (1, 0)
+        assert await rig.relay.stop(5) == (1, 0)
         answer = await caller.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert await caller.ended()
@@ -337,7 +337,7 @@ async def test_clients_that_go_on_at_a_hand_over() -> None:
         for caller in (busy, idle):
             await caller.send(post())
             await caller.answer()
-        rig.front.close_idle()
+        rig.relay.close_idle()
         await busy.send(post())
         answer = await busy.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.origin_policy import Visitors
+from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import (
     CHUNKED,
     EVENTS,
@@ -410,7 +410,7 @@ async def test_keys() -> None:
 )
 async def test_pages(headers: str, status: int) -> None:
     """A page from elsewhere reaches no engine without a key, by whatever method."""
-    async with rigged(answering(sized(b"{}")), visitors=Visitors.of(["box"], [])) as rig:
+    async with rigged(answering(sized(b"{}")), origin_policy=OriginPolicy.of(["box"], [])) as rig:
         for request in (post(headers=headers), get("/props", method="OPTIONS", headers=headers)):
             assert (await rig.ask(request)).status == status
         assert len(rig.engine.heard) == (2 if status == 200 else 0)
@@ -421,7 +421,7 @@ async def test_pages(headers: str, status: int) -> None:
 @pytest.mark.parametrize(("headers", "status"), [("", 421), ("x-api-key: right\r\n", 200)])
 async def test_names(headers: str, status: int) -> None:
     """Nor does one whose name was made to mean this machine."""
-    async with rigged(answering(sized(b"{}")), visitors=Visitors.of([], [])) as rig:
+    async with rigged(answering(sized(b"{}")), origin_policy=OriginPolicy.of([], [])) as rig:
         assert (await rig.ask(post(headers=headers))).status == status
         assert len(rig.engine.heard) == (status == 200)
 

@@ -35,7 +35,7 @@ async def test_echo() -> None:
         (heard,) = rig.engine.heard
         assert heard.header(b"sec-websocket-key") == [b"x"]
         assert heard.header(b"upgrade") == [b"websocket"]
-        assert rig.front.in_flight(["genesis"]) == 1
+        assert rig.relay.in_flight(["genesis"]) == 1
         assert rig.watcher.seen[0].dues == [False]  # a quiet websocket is no stalled engine
 
 
@@ -54,7 +54,7 @@ async def test_client_ends() -> None:
         await caller.close()
         async with asyncio.timeout(10):
             await ended.wait()
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
 
 
 async def test_engine_ends() -> None:
@@ -68,7 +68,7 @@ async def test_engine_ends() -> None:
         caller = await rig.connect()
         await caller.send(get("/", headers=OFFER))
         assert await caller.reader.read(-1) == AGREED + bytes(500_000)
-        assert rig.front.in_flight(["genesis"]) == 0
+        assert rig.relay.in_flight(["genesis"]) == 0
 
 
 async def test_engine_does_not_agree() -> None:
@@ -102,7 +102,7 @@ async def test_cut() -> None:
         caller = await rig.connect()
         await caller.send(get("/", headers=OFFER))
         await caller.reader.readexactly(len(AGREED) + 5)
-        assert await rig.front.drain(["genesis"], 0) == (0, 1)
+        assert await rig.relay.drain(["genesis"], 0) == (0, 1)
         assert await caller.ended()
 
 
@@ -120,6 +120,6 @@ async def test_engine_that_does_not_read() -> None:
         await caller.reader.readexactly(len(AGREED))
         caller.writer.write(bytes(50_000_000))
         await asyncio.sleep(0.3)
-        (engine,) = rig.front._lanes["genesis"].pool._all
+        (engine,) = rig.relay._upstreams["genesis"].pool._all
         assert engine._transport is not None
         assert engine._transport.get_write_buffer_size() < 1 << 20

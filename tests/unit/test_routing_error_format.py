@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.gateway import Api
-from appliance.planning.routing import refusals
+from appliance.domain.gateway import Api, Refusal
+from appliance.planning.routing.error_format import (
+    encode_comment,
+    encode_error,
+    encode_error_event,
+)
+
+STOPPED = Refusal(status=503, code="cut", message="The model stopped.")
 
 
 def data_of(event: bytes) -> dict[str, Any]:
@@ -31,7 +37,8 @@ def data_of(event: bytes) -> dict[str, Any]:
 )
 def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
     """With a message, a type, a parameter and a code."""
-    found = json.loads(refusals.body(api, status, "a_code", "Why.", "model"))
+    refusal = Refusal(status=status, code="a_code", message="Why.", param="model")
+    found = json.loads(encode_error(api, refusal))
     expected = {"message": "Why.", "type": kind, "param": "model", "code": "a_code"}
     assert found == {"error": expected}
 
@@ -48,23 +55,24 @@ def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
 )
 def test_anthropic_has_a_type_of_its_own(status: int, kind: str) -> None:
     """An outer type, and an inner one with the message."""
-    found = json.loads(refusals.body(Api.ANTHROPIC, status, "a_code", "Why."))
+    refusal = Refusal(status=status, code="a_code", message="Why.")
+    found = json.loads(encode_error(Api.ANTHROPIC, refusal))
     assert found == {"type": "error", "error": {"type": kind, "message": "Why."}}
 
 
 @pytest.mark.parametrize("api", [Api.CHAT, Api.COMPLETIONS, Api.OTHER])
 def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
     """As data without a name, which is what clients of chat streams read."""
-    event = refusals.event(api, 503, "cut", "The model stopped.")
+    event = encode_error_event(api, STOPPED)
     assert event.startswith(b"\n\ndata: ")
     assert event.endswith(b"}\n\n")
-    assert data_of(event) == json.loads(refusals.body(api, 503, "cut", "The model stopped."))
+    assert data_of(event) == json.loads(encode_error(api, STOPPED))
     assert b"[DONE]" not in event
 
 
 def test_a_responses_stream_ends_in_an_error_event() -> None:
     """Its fields are those of the API's `error` event; the object is what libraries raise by."""
-    event = refusals.event(Api.RESPONSES, 503, "cut", "The model stopped.")
+    event = encode_error_event(Api.RESPONSES, STOPPED)
     assert b"\n\nevent: error\ndata: " in event
     found = data_of(event)
     assert (found["type"], found["code"], found["message"]) == (
@@ -77,22 +85,21 @@ def test_a_responses_stream_ends_in_an_error_event() -> None:
 
 def test_an_anthropic_stream_ends_in_an_error_event() -> None:
     """Named `error`, with the body that a refusal would have."""
-    event = refusals.event(Api.ANTHROPIC, 503, "cut", "The model stopped.")
+    event = encode_error_event(Api.ANTHROPIC, STOPPED)
     assert event.startswith(b"\n\nevent: error\ndata: ")
-    assert data_of(event) == json.loads(
-        refusals.body(Api.ANTHROPIC, 503, "cut", "The model stopped.")
-    )
+    assert data_of(event) == json.loads(encode_error(Api.ANTHROPIC, STOPPED))
 
 
 @pytest.mark.parametrize("api", list(Api))
 def test_no_message_breaks_out_of_its_line(api: Api) -> None:
     """Line ends, also those of Unicode, and lone surrogates are escaped."""
     message = 'a\n\ndata: b\r\x00\u2028\x85\ud800"'
-    event = refusals.event(api, 400, "c", message)
+    refusal = Refusal(status=400, code="c", message=message)
+    event = encode_error_event(api, refusal)
     assert event.isascii()
     assert event.strip(b"\n").count(b"\n") == (api in {Api.RESPONSES, Api.ANTHROPIC})
     assert b"\r" not in event
-    refusals.body(api, 400, "c", message).decode("ascii")
+    encode_error(api, refusal).decode("ascii")
 
 
 @pytest.mark.parametrize(
@@ -105,4 +112,4 @@ def test_no_message_breaks_out_of_its_line(api: Api) -> None:
 )
 def test_a_comment_stays_on_its_line(text: str, comment: bytes) -> None:
     """It has no escapes, so whatever could end the line becomes a space."""
-    assert refusals.comment(text) == comment
+    assert encode_comment(text) == comment

@@ -1,11 +1,11 @@
-"""Members of a long JSON object, found in short steps and without building its values.
+"""Scanner of a long JSON object: its members, in short steps and without building values.
 
 The C scanner of the standard library reads a body in one go and makes an object of every value: a
-body of 63 MB that is nothing but numbers held everybody up for 2.5 s and took 500 MB. Here the
-top level is read as strictly as there. Of what is inside of its values only the structure is read:
-strings with their escapes, and brackets that match. Between them only characters are let through
-that JSON has there, so that no reader finds a comment or another kind of quote. Whether
-``[1 2,,]`` is a list, the engine decides; where it ends, no reader doubts.
+body of 63 MB that is nothing but numbers held up all clients for 2.5 s and took 500 MB. Here the
+top level is read as strictly as there. Inside of its values only the structure is read: strings
+with their escapes, and brackets that match. Between them only characters are let through that JSON
+has there, so that no parser finds a comment or another kind of quote. Whether ``[1 2,,]`` is a
+list, the engine decides; where it ends, all parsers agree.
 
 A step takes 1 to 3 ms (the first one 10, for 64 MiB); 64 MiB of numbers take 0.1 s in all, of
 escapes or two-byte strings 1.6 s.
@@ -16,34 +16,39 @@ import re
 from collections.abc import Generator
 from typing import Final, Never, TypeVar
 
-from appliance.planning.routing.scanning import MOST_MEMBERS, BodyError, Member, string
+from appliance.planning.routing.json_scanner import (
+    MOST_MEMBERS,
+    BodyError,
+    Member,
+    decode_string,
+)
 
 Steps = Generator[None]
-"""Runs to the next pause with `next`."""
+"""Steps up to the next pause."""
 
 _Found = TypeVar("_Found")
 
 _DEEPEST: Final = 900
-"""Brackets inside of each other; Python's own parser gives up a little later."""
+"""Nested brackets; Python's own parser gives up a little later."""
 _MOST_MARKS: Final = 1_000_000
-"""Brackets and long strings: half a second's work. A million tokens of a conversation have a
-hundredth of it."""
+"""Brackets and long strings: half a second of CPU. A million tokens of a conversation have a
+hundredth of that."""
 _LONGEST_NAME: Final = 8 << 10
-"""Of a name at the top level, in bytes as it is written."""
+"""Of a name at the top level, in bytes of JSON text."""
 _A_STEP: Final = 2048
-"""Units of half a microsecond."""
+"""In units of half a microsecond."""
 _A_PASS: Final = 8
-"""Units that a pass of a regular expression costs, and one more for every 256 bytes."""
+"""Units that a match of a regular expression costs, and one more for every 256 bytes."""
 _DECODED_BYTES: Final = 256 << 10
 
 _between: Final = re.compile(
     rb'(?:[-+.0-9eEtrufalsn,: \t\r\n]{1,512}|"[^"\\\x00-\x1f]{0,128}"){0,256}'
 ).match
-"""Passes over numbers, words, commas, colons, blanks and short strings: at most 128 KiB."""
+"""Matches numbers, words, commas, colons, blanks and short strings: at most 128 KiB."""
 _text: Final = re.compile(
     rb'(?:[^"\\\x00-\x1f]{1,1024}|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})){0,256}'
 ).match
-"""Passes over the inside of a string: at most 256 KiB."""
+"""Matches the inside of a string: at most 256 KiB."""
 _blanks: Final = re.compile(rb"[ \t\r\n]{0,65536}").match
 _scalar: Final = re.compile(
     rb"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,1000})?(?:[eE][+-]?[0-9]{1,10})?|true|false|null"
@@ -52,8 +57,8 @@ _OPENING: Final = b"[{"
 _PAIRS: Final = {b"]": ord("["), b"}": ord("{")}
 
 
-def read_at_once(steps: Generator[None, None, _Found]) -> _Found:
-    """Run steps to their end; what they found."""
+def run_steps(steps: Generator[None, None, _Found]) -> _Found:
+    """Run steps to their end; return their result."""
     while True:
         try:
             next(steps)
@@ -62,11 +67,11 @@ def read_at_once(steps: Generator[None, None, _Found]) -> _Found:
             return found
 
 
-class TopLevel:
-    """The members of a body's object, once `steps` has run to its end.
+class LongJsonScanner:
+    """Scanner of one body; `members` is complete when `steps` has run to its end.
 
     Args:
-        body: The whole body.
+        body: Whole body.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -79,10 +84,10 @@ class TopLevel:
         self.members: list[Member] = []
 
     def steps(self) -> Steps:
-        """Read the body, pausing after each step.
+        """Scan the body, pausing after each step.
 
         Raises:
-            BodyError: It is no JSON object in UTF-8, is nested too deeply, or has too many values.
+            BodyError: The body is no JSON object in UTF-8, is nested too deeply, or has too many values.
         """
         yield from self._check_encoding()
         yield from self._skip_blanks()
@@ -113,14 +118,14 @@ class TopLevel:
         raise BodyError(f"an object of the body has more than {MOST_MEMBERS} members")
 
     def _member(self) -> Steps:
-        """One name with its value, and the blanks behind it."""
+        """Scan one name with its value, and the blanks behind it."""
         name_at = self._at
         if self._here() != b'"':
             self._fail("no name", name_at)
         yield from self._string()
         if self._at - name_at > _LONGEST_NAME:
             raise BodyError("a name in the body is too long")
-        name = string(self._body[name_at : self._at])
+        name = decode_string(self._body[name_at : self._at])
         yield from self._skip_blanks()
         if self._here() != b":":
             self._fail("no colon", self._at)
@@ -143,7 +148,7 @@ class TopLevel:
             self._fail("no value", self._at)
 
     def _container(self) -> Steps:
-        """A list or an object, up to its closing bracket; inside of it only the structure."""
+        """Scan a list or an object, up to its closing bracket; inside of it only the structure."""
         body = self._body
         stack = bytearray()
         while True:
@@ -172,7 +177,7 @@ class TopLevel:
                 yield
 
     def _string(self) -> Steps:
-        """A string, from its first quote to behind its last."""
+        """Scan a string, from its first quote to behind its last."""
         body = self._body
         start = self._at
         self._at += 1
@@ -208,7 +213,7 @@ class TopLevel:
             raise BodyError("the body holds too many values: send less at once")
 
     def _here(self) -> bytes:
-        """The character at the place that was reached; there has to be one."""
+        """Return the character at the position reached; raise `BodyError` at the end."""
         mark = self._body[self._at : self._at + 1]
         if not mark:
             raise BodyError("the body is not JSON: it ends too soon")

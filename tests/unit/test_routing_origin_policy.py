@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.origin_policy import OTHER_NAME, OTHER_PAGE, Visitors
+from appliance.planning.routing.origin_policy import OriginPolicy
+from appliance.planning.routing.refusals import HOST_REFUSED, ORIGIN_REFUSED
 
 HERE = b"127.0.0.1:8010"
-VISITORS = Visitors.of(["Box", "models.example.org"], ["https://Chat.example.org", "null"])
-STRICT = Visitors.of([], [])
+VISITORS = OriginPolicy.of(["Box", "models.example.org"], ["https://Chat.example.org", "null"])
+STRICT = OriginPolicy.of([], [])
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ def test_names_of_this_machine(host: bytes | None) -> None:
 )
 def test_names_that_anybody_can_have_mean_this_machine(host: bytes) -> None:
     """A page under such a name sends its requests here; the header says which name it used."""
-    assert VISITORS.refusal(host, None, None) is OTHER_NAME
-    assert VISITORS.refusal(host, b"http://127.0.0.1:8010", b"same-origin") is OTHER_NAME
+    assert VISITORS.refusal(host, None, None) is HOST_REFUSED
+    assert VISITORS.refusal(host, b"http://127.0.0.1:8010", b"same-origin") is HOST_REFUSED
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_pages_that_are_welcome(origin: bytes) -> None:
 )
 def test_pages_from_elsewhere(origin: bytes) -> None:
     """Whatever they ask for, and to whatever name of ours."""
-    assert STRICT.refusal(HERE, origin, None) is OTHER_PAGE
+    assert STRICT.refusal(HERE, origin, None) is ORIGIN_REFUSED
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,10 @@ def test_pages_from_elsewhere(origin: bytes) -> None:
 )
 def test_a_picture_in_a_page_has_no_origin(site: bytes, refused: bool) -> None:  # noqa: FBT001
     """Browsers still say that it is a page from elsewhere that asks."""
-    assert (STRICT.refusal(HERE, None, site) is OTHER_PAGE) is refused
+    assert (STRICT.refusal(HERE, None, site) is ORIGIN_REFUSED) is refused
 
 
 @given(st.none() | st.binary(), st.none() | st.binary(), st.none() | st.binary())
 def test_anything_is_judged(host: bytes | None, origin: bytes | None, site: bytes | None) -> None:
     """Whatever a client says, it is served or refused."""
-    assert STRICT.refusal(host, origin, site) in {None, OTHER_NAME, OTHER_PAGE}
+    assert STRICT.refusal(host, origin, site) in {None, HOST_REFUSED, ORIGIN_REFUSED}

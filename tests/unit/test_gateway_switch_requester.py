@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Key, Refusal, Standing, State
-from appliance.gateway.routing_table import Table
+from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed, ask_for_switch
-from appliance.gateway.switch_requester import Wanting
-from appliance.planning.routing.switch_scheduler import Turns
+from appliance.gateway.switch_requester import SwitchRequester
+from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
 
 WILLING = {name: routed(name, on_request=True) for name in BOX}
-NOW = Turns(residency_s=0.0, patience_s=0.0)
+NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
 
 
 class Box:
     """A table, and a supervisor that answers as it is told to."""
 
-    def __init__(self, turns: Turns = NOW) -> None:
-        self.table = Table(WILLING)
+    def __init__(self, policy: SwitchPolicy = NOW) -> None:
+        self.table = RoutingTable(WILLING)
         self.table.take(AEON)
         self.waits = {"aeon": 1, "genesis": 1}
         self.flying = 0
@@ -34,12 +34,12 @@ class Box:
         self.answers.set()
         self.later_s = 0.0
         self.tells = True
-        self.wanting = Wanting(
+        self.switch_requester = SwitchRequester(
             self.table,
             self.ask,
             waiting=self.waiting,
             in_flight=self.in_flight,
-            turns=turns,
+            policy=policy,
             clock=lambda: time.monotonic() + self.later_s,
         )
 
@@ -57,12 +57,12 @@ class Box:
         return self.answer
 
     def knock(self, name: str, key: Key | None = None) -> bool | Refusal:
-        return self.table.ready(name, key)
+        return self.table.readiness(name, key)
 
 
 @asynccontextmanager
 async def at_work(box: Box) -> AsyncIterator[Box]:
-    running = asyncio.create_task(box.wanting.run())
+    running = asyncio.create_task(box.switch_requester.run())
     try:
         yield box
     finally:
@@ -96,7 +96,7 @@ async def test_each_gets_its_turn() -> None:
 
 async def test_who_hangs_up_moves_nothing() -> None:
     """Nobody waits for it any more: the box stays as it is."""
-    async with at_work(Box(Turns(residency_s=0.3))) as box:
+    async with at_work(Box(SwitchPolicy(residency_s=0.3))) as box:
         box.knock("genesis")
         box.waits["genesis"] = 0
         await asyncio.sleep(0.4)
@@ -105,7 +105,7 @@ async def test_who_hangs_up_moves_nothing() -> None:
 
 async def test_what_serves_stays_for_a_while() -> None:
     """Two clients that want different profiles cannot make the box thrash."""
-    async with at_work(Box(Turns(residency_s=0.2, patience_s=0.0))) as box:
+    async with at_work(Box(SwitchPolicy(residency_s=0.2, patience_s=0.0))) as box:
         box.knock("genesis")
         await asyncio.sleep(0.1)
         assert box.asked == []
@@ -114,7 +114,7 @@ async def test_what_serves_stays_for_a_while() -> None:
 
 async def test_requests_in_flight_are_waited_for() -> None:
     """Nobody says when the last one ended: it is looked for."""
-    async with at_work(Box(Turns(residency_s=0.0, patience_s=60.0))) as box:
+    async with at_work(Box(SwitchPolicy(residency_s=0.0, patience_s=60.0))) as box:
         box.flying = 1
         box.knock("genesis")
         await asyncio.sleep(0.05)

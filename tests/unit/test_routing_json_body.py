@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.planning.routing.bodies import BodyError, opened, read_model, rewritten, streams
-from appliance.planning.routing.changes import change
+from appliance.planning.routing.body_changes import compile_changes
+from appliance.planning.routing.json_body import BodyError
+from tests.fakes.body_parsing import change_json, parse_json
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ from appliance.planning.routing.changes import change
 )
 def test_the_model_is_that_of_the_top_level(body: bytes, model: str | None) -> None:
     """Names inside of other values, and text that looks like JSON, are not it."""
-    assert read_model(body) == model
+    assert parse_json(body).model == model
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_the_model_is_that_of_the_top_level(body: bytes, model: str | None) -> N
 )
 def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  # noqa: FBT001
     """Nothing else, and nowhere else."""
-    assert streams(body) is expected
+    assert parse_json(body).streams is expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  
 def test_what_an_engine_could_read_in_another_way_is_refused(body: bytes, message: str) -> None:
     """With a sentence for the client, and without a parameter that would be to blame."""
     with pytest.raises(BodyError, match=message) as caught:
-        opened(body)
+        parse_json(body)
     assert caught.value.param is None
 
 
@@ -114,14 +115,14 @@ def test_what_an_engine_could_read_in_another_way_is_refused(body: bytes, messag
 def test_what_is_routed_by_is_there_once_and_a_string(body: bytes, param: str) -> None:
     """Which of two an engine takes depends on the engine."""
     with pytest.raises(BodyError) as caught:
-        opened(body)
+        parse_json(body)
     assert caught.value.param == param
 
 
 def test_other_names_may_be_there_twice() -> None:
     """They are the engine's business."""
     body = b'{"seed":1,"seed":2,"model":"a"}'
-    assert rewritten(body, model="b", set_={}, strip=()) == b'{"seed":1,"seed":2,"model":"b"}'
+    assert change_json(body, model="b", set_={}, strip=()) == b'{"seed":1,"seed":2,"model":"b"}'
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_what_is_changed_is_there_once(
 ) -> None:
     """Changing one of two would leave the client the other."""
     with pytest.raises(BodyError, match="twice") as caught:
-        rewritten(body, model=None, set_=set_, strip=strip)
+        change_json(body, model=None, set_=set_, strip=strip)
     assert caught.value.param == param
 
 
@@ -158,7 +159,7 @@ def test_what_is_changed_is_there_once(
 )
 def test_the_model_gets_the_name_that_the_engine_knows(body: bytes, expected: bytes) -> None:
     """Where it stood, or in front."""
-    assert rewritten(body, model="q", set_={}, strip=()) == expected
+    assert change_json(body, model="q", set_={}, strip=()) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_parameters_are_set_and_taken_out(
     set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
 ) -> None:
     """Whatever the client says, with dots that reach into objects, and with the right commas."""
-    assert rewritten(body, model=None, set_=set_, strip=strip) == expected
+    assert change_json(body, model=None, set_=set_, strip=strip) == expected
 
 
 @pytest.mark.parametrize(
@@ -218,20 +219,20 @@ def test_without_anything_to_do_nothing_is_copied(
     model: str | None, set_: Mapping[str, object], strip: tuple[str, ...], body: bytes
 ) -> None:
     """The very same object comes back."""
-    assert rewritten(body, model=model, set_=set_, strip=strip) is body
+    assert change_json(body, model=model, set_=set_, strip=strip) is body
 
 
 def test_the_name_of_the_model_outranks_a_parameter_of_that_name() -> None:
     """A profile that sets `model` as well cannot make requests go wrong."""
-    changes = change(model="q", set_={"model": "x", "model.y": 1}, strip=("model",))
-    assert opened(b'{"model":"a"}').rewritten(changes) == b'{"model":"q"}'
+    changes = compile_changes(model="q", set_={"model": "x", "model.y": 1}, strip=("model",))
+    assert parse_json(b'{"model":"a"}').apply(changes) == b'{"model":"q"}'
     assert not changes.others
 
 
 def test_a_large_body_may_not_be_made_of_small_values() -> None:
     """Each costs a microsecond; the limit is a million."""
     small = b'{"a":[' + b",".join([b"[]"] * 30_000) + b"]}"
-    assert opened(small).model is None
+    assert parse_json(small).model is None
     large = b'{"a":[' + b",".join([b"[]"] * 1_000_001) + b"]}"
     with pytest.raises(BodyError, match="too many values"):
-        opened(large)
+        parse_json(large)

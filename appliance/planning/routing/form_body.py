@@ -1,7 +1,7 @@
-"""A form as audio is uploaded with: which model it asks for, and changes to its fields.
+"""Multipart form, as audio is uploaded with: its model, and changes of its fields.
 
-Read more strictly than most engines do (RFC 2046 and RFC 7578, and nothing that two readers of
-them could take differently), because what counts is that the engine sees the same fields.
+Parsed more strictly than most engines do (RFC 2046 and RFC 7578, without what two implementations
+could take differently), because the engine has to see the same fields.
 """
 
 import re
@@ -9,20 +9,20 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.routing.changes import Changes, change
-from appliance.planning.routing.long_bodies import read_at_once
-from appliance.planning.routing.scanning import BodyError
-from appliance.planning.routing.splicing import Cut, Pieces, spliced
+from appliance.planning.routing.body_changes import BodyChanges
+from appliance.planning.routing.json_scanner import BodyError
+from appliance.planning.routing.long_json import run_steps
+from appliance.planning.routing.splicing import Cut, Pieces, splice
 
 _MOST_PARTS: Final = 1000
 _LONGEST_HEAD: Final = 8 << 10
 """Of one part."""
 _LONGEST_VALUE: Final = 4 << 10
-"""Of a field that a form is routed by."""
+"""Of a field that the form is routed by."""
 _A_STEP: Final = 512 << 10
-"""Bytes that are searched at once: at worst 2 ms, where 64 MiB take 250 ms."""
+"""Bytes that are searched in one step: at worst 2 ms, where 64 MiB take 250 ms."""
 _HEAD_WEIGHT: Final = 16
-"""How much dearer a byte of a head is: a thousand heads of 7 KB take 400 ms."""
+"""Cost of a byte of a head, in bytes of content: a thousand heads of 7 KB take 400 ms."""
 
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(
@@ -30,15 +30,15 @@ _PARAMETER: Final = re.compile(
 )
 _BOUNDARY: Final = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]\Z")
 _FIELD_LINE: Final = re.compile(rf"({_WORD}):([^\r\n\x00]*)\Z")
-"""A header; the blanks around its value are taken off by `str.strip`, which takes linear time."""
+"""Header of a part; `str.strip` takes off the blanks around its value, in linear time."""
 _LONG_FILE_NAME: Final = "filename*"
-"""Of a file whose name is not ASCII (RFC 5987)."""
+"""Parameter for a file name that is not ASCII (RFC 5987)."""
 _CHARSET_FIELD: Final = "_charset_"
-"""A field that tells the encoding of the others (RFC 7578, 4.6)."""
+"""Field that names the encoding of the others (RFC 7578, 4.6)."""
 _UTF8: Final = frozenset({"utf-8", "utf8", "us-ascii"})
 _PLAIN_ENCODINGS: Final = frozenset({"7bit", "8bit", "binary"})
 _YES: Final = frozenset({b"true", b"1", b"on", b"yes", b"t", b"y"})
-"""What engines take for true in a form."""
+"""Values that engines take for true in a form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class _Part:
     name: str
     is_file: bool
     begin: int
-    """Where its delimiter is."""
+    """Where the delimiter is."""
     start: int
-    """Where its content begins."""
+    """Where the content begins."""
     end: int
-    """Where its content ends."""
+    """Where the content ends."""
 
 
-class Form:
-    """The fields of a form, found in one pass."""
+class FormBody:
+    """Fields of a form, found in one pass."""
 
     __slots__ = ("_body", "_close", "_delimiter", "_parts", "model", "streams")
 
@@ -65,24 +65,24 @@ class Form:
         self._close = close
         model = self._only("model")
         self.model: str | None = None if model is None else _text(model)
-        """What the client asks for; None: it does not say."""
+        """Model that the client asks for; None: none."""
         stream = self._only("stream")
         self.streams: bool = stream is not None and stream.lower() in _YES
-        """Whether it asks for a stream of events."""
+        """Whether the client asks for a stream of events."""
 
-    def rewritten(self, changes: Changes) -> bytes | Pieces:
-        """The form with its changes; the very same object when there is nothing to do.
+    def apply(self, changes: BodyChanges) -> bytes | Pieces:
+        """Return the form with changes; the very same object when there is nothing to change.
 
         A form is flat: changes inside of objects do not apply to it.
 
         Raises:
-            BodyError: Something that would be changed is there twice.
+            BodyError: A field that would be changed is there twice.
         """
-        return spliced(self._body, list(self._cuts(changes.fields)))
+        return splice(self._body, list(self._cuts(changes.fields)))
 
     def _cuts(self, fields: Mapping[str, str | None]) -> Iterator[Cut]:
         for name, value in fields.items():
-            at = self._place(name)
+            at = self._index(name)
             if value is None:
                 if at is not None:
                     following = self._parts[at + 1].begin if at + 1 < len(self._parts) else None
@@ -107,7 +107,7 @@ class Form:
         return same_size and self._body.startswith(content, part.start)
 
     def _only(self, name: str) -> bytes | None:
-        at = self._place(name)
+        at = self._index(name)
         if at is None:
             return None
         part = self._parts[at]
@@ -115,69 +115,44 @@ class Form:
             raise BodyError(f"{name} is too long", name)
         return self._body[part.start : part.end]
 
-    def _place(self, name: str) -> int | None:
-        places = [at for at, part in enumerate(self._parts) if part.name == name]
-        if len(places) > 1:
+    def _index(self, name: str) -> int | None:
+        """Return the index of a field's part; None: absent."""
+        found = [at for at, part in enumerate(self._parts) if part.name == name]
+        if len(found) > 1:
             raise BodyError(f"{name} is there twice", name)
-        if places and self._parts[places[0]].is_file:
+        if found and self._parts[found[0]].is_file:
             raise BodyError(f"{name} must be a field, not a file", name)
-        return places[0] if places else None
+        return found[0] if found else None
 
 
-def opened(content_type: str, body: bytes) -> Form:
-    """The fields of a form.
+def parse_form(content_type: str, body: bytes) -> FormBody:
+    """Parse a form.
 
     Args:
-        content_type: The header's value.
-        body: All of it.
+        content_type: Value of the header.
+        body: Whole body.
 
     Raises:
-        BodyError: It is no form, or one that could be read in two ways.
+        BodyError: The body is no form, or one that could be read in two ways.
     """
-    return read_at_once(opened_in_steps(content_type, body))
+    return run_steps(parse_form_in_steps(content_type, body))
 
 
-def opened_in_steps(content_type: str, body: bytes) -> Generator[None, None, Form]:
-    """The same in steps of a few milliseconds, each up to a ``yield``.
+def parse_form_in_steps(content_type: str, body: bytes) -> Generator[None, None, FormBody]:
+    """Parse a form in steps of a few milliseconds, each up to a ``yield``.
 
     Raises:
-        BodyError: See `opened`.
+        BodyError: See `parse_form`.
     """
     delimiter = b"--" + _boundary(content_type).encode()
     parts, close = yield from _parts(body, delimiter)
-    return Form(body, delimiter, parts, close)
-
-
-def read_model_part(content_type: str, body: bytes) -> str | None:
-    """The model that a form asks for; None: it does not say.
-
-    Raises:
-        BodyError: See `opened`.
-    """
-    return opened(content_type, body).model
-
-
-def rewritten_part(
-    content_type: str,
-    body: bytes,
-    *,
-    model: str | None,
-    set_: Mapping[str, object],
-    strip: Sequence[str],
-) -> bytes:
-    """A form with its changes, in one call; see `opened` and `Form.rewritten`.
-
-    Raises:
-        BodyError: See `opened`.
-    """
-    form = opened(content_type, body)
-    return bytes(form.rewritten(change(model=model, set_=set_, strip=strip)))
+    return FormBody(body, delimiter, parts, close)
 
 
 def _boundary(content_type: str) -> str:
     kind, parameters = _parameters(content_type)
     boundary = parameters.get("boundary", "")
-    # RFC 2231 lets "boundary*0" stand for the boundary; some readers know that.
+    # RFC 2231 lets "boundary*0" stand for the boundary; some parsers know that.
     extended = any("*" in name for name in parameters)
     if kind != "multipart/form-data" or extended or not _BOUNDARY.match(boundary):
         raise BodyError("the body is no form with a proper boundary")
@@ -185,7 +160,7 @@ def _boundary(content_type: str) -> str:
 
 
 def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_Part], int]]:
-    """The parts, and where the closing delimiter is."""
+    """Return the parts, and where the closing delimiter is."""
     parts: list[_Part] = []
     at = spent = 0
     if not body.startswith(delimiter):
@@ -194,7 +169,7 @@ def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_P
         after = at + len(delimiter)
         mark = body[after : after + 2]
         if mark == b"--":
-            # One byte more than may follow: what does can be as long as the form.
+            # One byte more than may follow, no copy of all: it can be as long as the form.
             if body[after + 2 : after + 5] not in {b"", b"\r\n"}:
                 raise BodyError("something follows the form")
             return parts, at
@@ -214,7 +189,7 @@ def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_P
 
 
 def _find(body: bytes, mark: bytes, start: int) -> Generator[None, None, int]:
-    """Where a mark is; -1: nowhere."""
+    """Return where a mark is; -1: nowhere."""
     for at in range(start, len(body), _A_STEP):
         found = body.find(mark, at, at + _A_STEP + len(mark) - 1)
         if found >= 0:
@@ -224,15 +199,15 @@ def _find(body: bytes, mark: bytes, start: int) -> Generator[None, None, int]:
 
 
 def _part(body: bytes, begin: int, start: int, end: int) -> _Part:
-    """One part, of which the head begins at `start`."""
+    """Return one part, whose head begins at `start`."""
     close = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
     if close < 0:
         raise BodyError("a field of the form has no proper head")
     headers = _headers(body[start:close].decode("latin-1"))
     kind, parameters = _parameters(headers.get("content-disposition", ""))
     name = parameters.get("name", "\\")
-    # What a backslash in a name means, browsers and libraries do not agree on; nor on the names
-    # that RFC 2231 puts together, such as "name*0".
+    # Browsers and libraries disagree about a backslash in a name, and about the names that RFC 2231
+    # puts together, such as "name*0".
     extended = any("*" in word for word in parameters if word != _LONG_FILE_NAME)
     if kind != "form-data" or "\\" in name or extended:
         raise BodyError("a field of the form has no proper name")
@@ -251,7 +226,7 @@ def _part(body: bytes, begin: int, start: int, end: int) -> _Part:
 
 
 def _is_utf8(headers: Mapping[str, str]) -> bool:
-    """Whether a field says that it is UTF-8, or says nothing."""
+    """Tell whether a field names the charset UTF-8, or none."""
     media_type = headers.get("content-type", "")
     if "charset" not in media_type.lower():
         return True
@@ -271,7 +246,7 @@ def _headers(head: str) -> dict[str, str]:
 
 
 def _parameters(value: str) -> tuple[str, dict[str, str]]:
-    """What stands before the parameters, in small letters, and they."""
+    """Return what stands before the parameters, in lower case, and the parameters."""
     kind, _, _ = value.partition(";")
     at = len(kind)
     parameters: dict[str, str] = {}

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.model_names import Directory, default, ready, resolve
+from appliance.planning.routing.model_names import ModelDirectory, default_profile, readiness
 
 
 def routed(name: str, *served: str, exclusive: bool = True, on_request: bool = False) -> Routed:
@@ -72,7 +72,7 @@ def test_a_model_is_found_by_name_served_name_pattern_or_default(
     model: str | None, serving: str, name: str
 ) -> None:
     """In this order, whatever serves; among equals the one that serves."""
-    found = resolve(model, BOX, state(serving))
+    found = ModelDirectory(BOX).resolve(model, state(serving))
     assert isinstance(found, Routed)
     assert found.name == name
 
@@ -92,7 +92,7 @@ def test_a_model_is_found_by_name_served_name_pattern_or_default(
 )
 def test_of_several_the_one_that_serves_or_will_is_taken(now: State, name: str) -> None:
     """Then a committed one, then the order of names."""
-    found = resolve("qwen", BOX, now)
+    found = ModelDirectory(BOX).resolve("qwen", now)
     assert isinstance(found, Routed)
     assert found.name == name
 
@@ -101,9 +101,9 @@ def test_of_several_the_one_that_serves_or_will_is_taken(now: State, name: str) 
 def test_an_unknown_model_is_told_what_there_is(model: str) -> None:
     """What serves first; capitals count, and wildcards stand for what they say."""
     if model == "gemma":
-        assert isinstance(resolve(model, BOX, state()), Routed)
+        assert isinstance(ModelDirectory(BOX).resolve(model, state()), Routed)
         return
-    found = resolve(model, BOX, state("genesis"))
+    found = ModelDirectory(BOX).resolve(model, state("genesis"))
     assert isinstance(found, Refusal)
     assert (found.status, found.code, found.param) == (404, "model_not_found", "model")
     assert found.message.endswith("there are: genesis, aeon, gemma, helper")
@@ -112,24 +112,24 @@ def test_an_unknown_model_is_told_what_there_is(model: str) -> None:
 
 def test_a_very_long_name_is_tried_on_no_pattern() -> None:
     """Clients decide how long it is."""
-    assert isinstance(resolve("c" * 256, BOX, state()), Routed)
-    assert isinstance(resolve("c" * 257, BOX, state()), Refusal)
+    assert isinstance(ModelDirectory(BOX).resolve("c" * 256, state()), Routed)
+    assert isinstance(ModelDirectory(BOX).resolve("c" * 257, state()), Refusal)
 
 
 def test_many_stars_are_tried_as_one() -> None:
     """A pattern cannot be written that takes minutes to try."""
     box = {"a": routed("a", "*" * 40 + "b")}
-    assert isinstance(resolve("c" * 256, box, State()), Refusal)
-    assert isinstance(resolve("c" * 255 + "b", box, State()), Routed)
+    assert isinstance(ModelDirectory(box).resolve("c" * 256, State()), Refusal)
+    assert isinstance(ModelDirectory(box).resolve("c" * 255 + "b", State()), Routed)
 
 
 def test_the_list_of_what_there_is_has_an_end() -> None:
     """Twenty names help, two hundred do not."""
     box = {f"p{n:03}": routed(f"p{n:03}") for n in range(21)}
-    found = resolve("x", box, State())
+    found = ModelDirectory(box).resolve("x", State())
     assert isinstance(found, Refusal)
     assert found.message.endswith("p018, p019, …")
-    empty = resolve("x", {}, State())
+    empty = ModelDirectory({}).resolve("x", State())
     assert isinstance(empty, Refusal)
     assert empty.message.endswith("there are: none")
 
@@ -151,12 +151,12 @@ def test_the_list_of_what_there_is_has_an_end() -> None:
 )
 def test_the_default_serves_or_comes_or_is_committed(now: State, name: str | None) -> None:
     """In this order; those that own no device come last."""
-    assert default(BOX, now) == name
+    assert default_profile(BOX, now) == name
 
 
 def test_without_anything_to_serve_clients_come_back_later() -> None:
     """A request that names no model is not wrong: nothing serves."""
-    found = resolve(None, BOX, state())
+    found = ModelDirectory(BOX).resolve(None, state())
     assert isinstance(found, Refusal)
     assert (found.status, found.code) == (503, "no_model")
     assert found.retry_after_s
@@ -165,7 +165,7 @@ def test_without_anything_to_serve_clients_come_back_later() -> None:
 def test_default_may_be_the_name_of_something() -> None:
     """Whoever names a profile so has decided."""
     box = {"a": routed("a"), "b": routed("b", "default")}
-    found = resolve("default", box, State(standings={"a": Standing.SERVING}))
+    found = ModelDirectory(box).resolve("default", State(standings={"a": Standing.SERVING}))
     assert isinstance(found, Routed)
     assert found.name == "b"
 
@@ -181,28 +181,30 @@ class TestKeys:
     def test_only_its_profiles_are_candidates(self, model: str | None, name: str) -> None:
         """Also where another one serves."""
         now = state("aeon", "helper", committed=("aeon", "genesis"))
-        found = resolve(model, BOX, now, self.KEY)
+        found = ModelDirectory(BOX).resolve(model, now, self.KEY)
         assert isinstance(found, Routed)
         assert found.name == name
 
     @pytest.mark.parametrize("model", ["aeon", "gpt-4o", "chat"])
     def test_others_are_refused_as_such(self, model: str) -> None:
         """Not as unknown: the person behind it should know whom to ask."""
-        found = resolve(model, BOX, state("aeon"), self.KEY)
+        found = ModelDirectory(BOX).resolve(model, state("aeon"), self.KEY)
         assert isinstance(found, Refusal)
         assert (found.status, found.code) == (403, "model_not_allowed")
         assert "anna" in found.message
 
     def test_an_unknown_model_lists_only_its_own(self) -> None:
         """Others' profiles are none of its business."""
-        found = resolve("x", BOX, state("aeon"), self.KEY)
+        found = ModelDirectory(BOX).resolve("x", state("aeon"), self.KEY)
         assert isinstance(found, Refusal)
         assert found.message.endswith("there are: genesis, helper")
 
     def test_a_key_without_a_list_may_use_everything(self) -> None:
         """None is no list, an empty one is."""
-        assert isinstance(resolve("aeon", BOX, state(), Key(name="all")), Routed)
-        assert isinstance(resolve("aeon", BOX, state(), Key(name="none", profiles=())), Refusal)
+        assert isinstance(ModelDirectory(BOX).resolve("aeon", state(), Key(name="all")), Routed)
+        assert isinstance(
+            ModelDirectory(BOX).resolve("aeon", state(), Key(name="none", profiles=())), Refusal
+        )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ class TestKeys:
 )
 def test_a_request_goes_or_waits(now: State, may_switch: bool, answer: bool) -> None:  # noqa: FBT001
     """It waits while its profile is held or comes, and where it may have the box switched."""
-    assert ready(BOX["genesis"], now, may_switch=may_switch) is answer
+    assert readiness(BOX["genesis"], now, may_switch=may_switch) is answer
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,9 @@ def test_a_request_goes_or_waits(now: State, may_switch: bool, answer: bool) -> 
 )
 def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> None:  # noqa: FBT001
     """With the command that changes it, and a status that clients do not repeat requests on."""
-    found = ready(BOX[name], state("gemma", "helper", committed=("helper",)), may_switch=may_switch)
+    found = readiness(
+        BOX[name], state("gemma", "helper", committed=("helper",)), may_switch=may_switch
+    )
     assert isinstance(found, Refusal)
     assert (found.status, found.code, found.retry_after_s) == (404, "model_not_active", None)
     assert "helper, gemma is active" in found.message
@@ -234,14 +238,14 @@ def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> Non
 
 def test_with_nothing_active_it_is_told_so() -> None:
     """The command is the same."""
-    found = ready(BOX["aeon"], state())
+    found = readiness(BOX["aeon"], state())
     assert isinstance(found, Refusal)
     assert "nothing is active" in found.message
 
 
 def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
     """It failed, or people hold the box: it is meant to serve."""
-    found = ready(BOX["aeon"], state(committed=("aeon",)))
+    found = readiness(BOX["aeon"], state(committed=("aeon",)))
     assert isinstance(found, Refusal)
     assert (found.status, found.code) == (503, "model_unavailable")
     assert found.retry_after_s
@@ -249,7 +253,7 @@ def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
 
 def test_a_served_name_twice_in_one_profile_counts_once() -> None:
     """Also one that is its own name."""
-    directory = Directory({"a": routed("a", "a", "x", "x")})
+    directory = ModelDirectory({"a": routed("a", "a", "x", "x")})
     assert directory.names == {"a": ("a",), "x": ("a",)}
 
 
@@ -257,7 +261,7 @@ def test_a_served_name_twice_in_one_profile_counts_once() -> None:
 @pytest.mark.parametrize("model", ["-" * 256, "-" * 255 + "y", "--x" * 85 + "-"])
 def test_many_stars_are_tried_in_a_moment(served: str, model: str) -> None:
     """A name that almost fits is not tried with every star at every place."""
-    found = resolve(model, {"m": routed("m", served)}, State())
+    found = ModelDirectory({"m": routed("m", served)}).resolve(model, State())
     assert isinstance(found, Refusal)
     assert found.code == "model_not_found"
 
@@ -280,5 +284,5 @@ def test_many_stars_are_tried_in_a_moment(served: str, model: str) -> None:
 )
 def test_stars_and_question_marks(served: str, model: str, fits: bool) -> None:  # noqa: FBT001
     """A star stands for any text, also none, a question mark for one character."""
-    found = resolve(model, {"m": routed("m", served)}, State())
+    found = ModelDirectory({"m": routed("m", served)}).resolve(model, State())
     assert isinstance(found, Routed) is fits

@@ -1,8 +1,8 @@
-"""Where the members of a JSON object are, found in one pass of the standard library's C scanner.
+"""Scanner of a short JSON object: its members, in one pass of the standard library's C scanner.
 
-It is for bodies of a few KiB: longer ones have `long_bodies`. It keeps no values: numbers and
-objects become booleans as they are met. The text is scanned as Latin-1, one character a byte, so
-that positions in it are positions in the body; what JSON's grammar is made of is ASCII in both.
+For bodies of a few KiB: longer ones have `long_json`. No values are kept: numbers and objects
+become booleans as they are met. The text is scanned as Latin-1, one character a byte, so that
+positions in it are positions in the body; the tokens of JSON's grammar are ASCII in both.
 """
 
 import json
@@ -15,16 +15,16 @@ from typing import Any, Final, NoReturn, cast
 from appliance.domain.errors import ApplianceError
 
 MOST_MEMBERS: Final = 1000
-"""Of one object. No API has a tenth of it; each one costs half a microsecond."""
+"""Members of one object. No API has a tenth of that; each costs half a microsecond."""
 
 
 class BodyError(ApplianceError):
-    """A body cannot be routed; the message is for the client."""
+    """Body that cannot be routed; the message is for the client."""
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.param: Final = param
-        """Which request parameter is to blame; None: the body as such."""
+        """Request parameter that is to blame; None: the body as such."""
 
 
 def _no_constant(word: str) -> NoReturn:
@@ -33,7 +33,7 @@ def _no_constant(word: str) -> NoReturn:
 
 _whitespace: Final = re.compile(r"[ \t\n\r]*").match
 _scan_once: Final = make_scanner(
-    # Typed as the scanner itself; what it reads are the attributes of a decoder.
+    # The stubs want a context object; the scanner reads the attributes of a decoder.
     cast(
         "Any",
         json.JSONDecoder(
@@ -42,26 +42,26 @@ _scan_once: Final = make_scanner(
     )
 )
 
-# The C function; the type stubs leave it out.
+# The C function, which the type stubs leave out.
 _scan_string: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 
 _read_once: Final = make_scanner(
     cast("Any", json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_constant))
 )
 _SHORT_BYTES: Final = 4096
-"""Bodies up to here are tried the short way; they cannot hold too many members."""
+"""Longest body for `scan_plain_object`: it cannot hold too many members."""
 _MODEL: Final = b'"model"'
 _MODEL_MEMBER: Final = re.compile(rb'"model"[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
 Member = tuple[str, int, int, int]
-"""Key; where its quote is; where the value begins; where it ends."""
+"""Key; where its quote is; where the value begins; where the value ends."""
 
 
-def top_level(body: bytes) -> tuple[int, list[Member]]:
-    """Where the brace of a body's object is, and its members.
+def scan_object(body: bytes) -> tuple[int, list[Member]]:
+    """Return where the brace of a body's object is, and its members.
 
     Raises:
-        BodyError: It is no JSON object in UTF-8, or is nested too deeply.
+        BodyError: The body is no JSON object in UTF-8, or is nested too deeply.
     """
     if not body.isascii():
         try:
@@ -78,16 +78,16 @@ def top_level(body: bytes) -> tuple[int, list[Member]]:
     return at, found
 
 
-def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | None:
-    """The model, where it is written, and whether a stream is wanted, of an everyday body.
+def scan_plain_object(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | None:
+    """Return the model, where it is written, and whether a stream is wanted, of a plain body.
 
-    Most bodies say each thing once and plainly. The C scanner reads such a one in one go, which
-    takes half as long as `top_level`: on the path of every request.
+    Most bodies have each key once and without escapes. The C scanner parses such a body in one go,
+    which takes half as long as `scan_object`: on the path of every request.
 
     Returns:
-        None: a closer look is needed, also to say what is wrong.
+        None: the body is not plain; `scan_object` tells what is wrong with it, if anything.
     """
-    # Not `in`, which makes an error of bytes that are no number, and throws it away.
+    # Not `in`, which raises and catches an error inside for an operand that is no number.
     if len(body) > _SHORT_BYTES or not body.startswith(b"{") or body.find(b"\\u") >= 0:
         return None
     try:
@@ -95,7 +95,7 @@ def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | Non
         found, end = _read_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
-    # What is written but once is at the top level if it was found there.
+    # A key that occurs once in the text, and is a member, is nowhere else.
     if end != len(text) or ("stream" in found and body.count(b'"stream"') > 1):
         return None
     streams = found.get("stream") is True
@@ -108,25 +108,25 @@ def glance(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | Non
     return found["model"], written.span(1), streams
 
 
-def members(body: bytes, start: int, end: int) -> list[Member]:
-    """The members of an object inside of a body that was read already.
+def scan_member_object(body: bytes, start: int, end: int) -> list[Member]:
+    """Return the members of an object inside of a body that was scanned already.
 
     Raises:
-        BodyError: It has too many.
+        BodyError: The object has too many members.
     """
     found, _ = _members(body[start:end].decode("latin-1"), 0)
     return [(key, at + start, first + start, last + start) for key, at, first, last in found]
 
 
-def string(raw: bytes) -> str:
-    """What a JSON string says that was read already."""
+def decode_string(raw: bytes) -> str:
+    """Return the value of a JSON string that was scanned already."""
     return _scan_string(raw.decode(), 1)[0]
 
 
 def _members(text: str, at: int) -> tuple[list[Member], int]:
-    """The members of the object at a brace, and where it ends."""
+    """Return the members of the object at a brace, and where it ends."""
     try:
-        return _scanned(text, at)
+        return _scan_members(text, at)
     except JSONDecodeError as error:
         raise BodyError(f"the body is not JSON: {error.msg} at byte {error.pos}") from error
     except StopIteration as error:
@@ -137,7 +137,7 @@ def _members(text: str, at: int) -> tuple[list[Member], int]:
         raise BodyError("the body is nested too deeply") from error
 
 
-def _scanned(text: str, at: int) -> tuple[list[Member], int]:
+def _scan_members(text: str, at: int) -> tuple[list[Member], int]:
     members: list[Member] = []
     foreign = not text.isascii()
     at = _past(text, at + 1)
@@ -161,7 +161,7 @@ def _scanned(text: str, at: int) -> tuple[list[Member], int]:
 
 
 def _value_at(text: str, at: int) -> int:
-    """Where the value begins whose name ended here. What programs write costs no regex."""
+    """Return where a value begins after its name. The spacing that programs write costs no regex."""
     if text[at] != ":":
         at = _past(text, at)
         if text[at] != ":":
@@ -173,7 +173,7 @@ def _value_at(text: str, at: int) -> int:
 
 
 def _name_at(text: str, at: int) -> int:
-    """Where the next name begins after the value that ended here."""
+    """Return where the next name begins after a value."""
     if text[at] != ",":
         raise JSONDecodeError("no comma", text, at)
     at += 1
@@ -183,12 +183,12 @@ def _name_at(text: str, at: int) -> int:
 
 
 def _past(text: str, at: int) -> int:
-    """Where the whitespace at a place ends; raises IndexError at the text's end."""
+    """Return where the whitespace at a position ends; raise IndexError at the end of the text."""
     end = _whitespace(text, at).end()  # type: ignore[union-attr]
     text[end]
     return end
 
 
 def _reread(quoted: str) -> str:
-    """A string of which Latin-1 made something else."""
-    return string(quoted.encode("latin-1"))
+    """Return a string that is not ASCII, decoded as UTF-8."""
+    return decode_string(quoted.encode("latin-1"))

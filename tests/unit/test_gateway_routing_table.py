@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, State
-from appliance.gateway.routing_table import STATE_FILE, Table
+from appliance.gateway.routing_table import STATE_FILE, RoutingTable
 from tests.unit.gateway_states import (
     AEON,
     ANA,
@@ -51,50 +51,50 @@ async def test_routes_follow_the_state(
     genesis: bool | str,  # noqa: FBT001
 ) -> None:
     """A request goes to what serves, waits for what comes, and is refused for what is down."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     table.take(state)
     assert name_of(table.route(None, None)) == default
     assert name_of(table.route("aeon-chat", None)) == "aeon"
     assert name_of(table.route("nobody", None)) == "model_not_found"
-    assert status_of(table.ready("aeon", None)) == aeon
-    assert status_of(table.ready("genesis", None)) == genesis
-    assert status_of(table.ready("gone", None)) == "model_not_found"
+    assert status_of(table.readiness("aeon", None)) == aeon
+    assert status_of(table.readiness("genesis", None)) == genesis
+    assert status_of(table.readiness("gone", None)) == "model_not_found"
 
 
 async def test_nothing_is_remembered_beyond_a_change() -> None:
     """What was answered before a switch, a hold or an apply is not what is answered after it."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     table.take(AEON)
     for state, default in ((AEON, "aeon"), (GENESIS, "genesis"), (AEON, "aeon")):
         table.take(state)
         other = "genesis" if default == "aeon" else "aeon"
         for _ in range(2):
             assert name_of(table.route(None, None)) == default
-            assert table.ready(default, None) is True
-            assert table.ready(other, None) is not True
+            assert table.readiness(default, None) is True
+            assert table.readiness(other, None) is not True
     table.hold(["aeon"])
-    assert table.ready("aeon", None) is False
+    assert table.readiness("aeon", None) is False
     table.take(AEON)
-    assert table.ready("aeon", None) is True
+    assert table.readiness("aeon", None) is True
     table.adopt({"genesis": routed("genesis")})
-    assert status_of(table.ready("aeon", None)) == "model_not_found"
+    assert status_of(table.readiness("aeon", None)) == "model_not_found"
     assert name_of(table.route("aeon", None)) == "model_not_found"
 
 
 async def test_before_the_first_word_every_request_waits() -> None:
     """After a boot the gateway is there before the supervisor: nothing is refused meanwhile."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     assert name_of(table.route(None, None)) == "aeon"
-    assert table.ready("aeon", None) is False
+    assert table.readiness("aeon", None) is False
     table.adopt({"genesis": routed("genesis")})
     assert name_of(table.route(None, None)) == "genesis"
     table.take(GENESIS)
-    assert table.ready("genesis", None) is True
+    assert table.readiness("genesis", None) is True
 
 
 async def test_a_change_wakes_everybody_who_waits() -> None:
     """Each has a future of its own: one that gives up takes nobody with it."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     futures = [table.changed() for _ in range(3)]
     futures[0].cancel()
     await asyncio.sleep(0)
@@ -109,12 +109,12 @@ async def test_a_change_wakes_everybody_who_waits() -> None:
 
 async def test_a_hold_is_kept_until_the_next_state() -> None:
     """The supervisor says at once whose requests wait, and how things stand a moment later."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     table.take(AEON)
     table.hold(["aeon"])
-    assert table.ready("aeon", None) is False
+    assert table.readiness("aeon", None) is False
     table.take(AEON)
-    assert table.ready("aeon", None) is True
+    assert table.readiness("aeon", None) is True
 
 
 @pytest.mark.parametrize(
@@ -136,51 +136,51 @@ async def test_who_may_switch_by_asking(
 ) -> None:
     """The profile, the key and the people of the box all have to allow it."""
     wished: list[str] = []
-    table = Table(WILLING, wish=lambda profile, _key: wished.append(profile.name))
+    table = RoutingTable(WILLING, request_switch=lambda profile, _key: wished.append(profile.name))
     table.take(state)
-    assert status_of(table.ready("genesis", key)) == answer
+    assert status_of(table.readiness("genesis", key)) == answer
     assert wished == wishes
 
 
 async def test_what_waited_for_something_else_wishes_then() -> None:
     """Whose profile went away while it was held begins to wait for a switch."""
     wished: list[str] = []
-    table = Table(
+    table = RoutingTable(
         {name: routed(name, on_request=True) for name in BOX},
-        wish=lambda profile, _key: wished.append(profile.name),
+        request_switch=lambda profile, _key: wished.append(profile.name),
     )
     table.take(SWITCHING)
-    assert table.ready("aeon", None) is False
+    assert table.readiness("aeon", None) is False
     assert wished == []
     table.take(GENESIS)
-    assert table.ready("aeon", None) is False
+    assert table.readiness("aeon", None) is False
     assert wished == ["aeon"]
 
 
 async def test_a_failed_switch_is_told_until_it_is_forgiven() -> None:
     """Who waits learns why; who comes later may try again."""
-    table = Table(WILLING)
+    table = RoutingTable(WILLING)
     table.take(AEON)
     changed = table.changed()
     table.fail("genesis", FAILED)
     assert changed.done()
-    assert table.ready("genesis", None) == FAILED
-    assert table.ready("aeon", None) is True
+    assert table.readiness("genesis", None) == FAILED
+    assert table.readiness("aeon", None) is True
     table.forgive("genesis")
     table.forgive("genesis")
-    assert table.ready("genesis", None) is False
+    assert table.readiness("genesis", None) is False
     table.fail("genesis", FAILED)
     table.take(GENESIS)
     table.take(AEON)
-    assert table.ready("genesis", None) is False
+    assert table.readiness("genesis", None) is False
 
 
 async def test_the_last_word_survives_a_restart(tmp_path: Path) -> None:
     """A gateway that is restarted while no supervisor is there goes on as it was."""
-    Table(BOX, directory=tmp_path).take(AEON)
-    again = Table(BOX, directory=tmp_path)
+    RoutingTable(BOX, directory=tmp_path).take(AEON)
+    again = RoutingTable(BOX, directory=tmp_path)
     assert again.state == AEON
-    assert again.ready("aeon", None) is True
+    assert again.readiness("aeon", None) is True
     kept = tmp_path.iterdir()  # noqa: ASYNC240
     assert [path.name for path in kept] == [STATE_FILE]
 
@@ -189,19 +189,19 @@ async def test_the_last_word_survives_a_restart(tmp_path: Path) -> None:
 async def test_a_damaged_file_is_none(tmp_path: Path, content: str) -> None:
     """What cannot be read is as good as nothing: requests wait for the supervisor."""
     (tmp_path / STATE_FILE).write_text(content)
-    assert Table(BOX, directory=tmp_path).ready("aeon", None) is False
+    assert RoutingTable(BOX, directory=tmp_path).readiness("aeon", None) is False
 
 
 async def test_a_state_that_cannot_be_kept_is_served(tmp_path: Path) -> None:
     """A full disk, or a directory that is gone, costs the memory of it alone."""
-    table = Table(BOX, directory=tmp_path / "gone")
+    table = RoutingTable(BOX, directory=tmp_path / "gone")
     table.take(AEON)
-    assert table.ready("aeon", None) is True
+    assert table.readiness("aeon", None) is True
 
 
 async def test_models_are_listed_with_their_state() -> None:
     """Clients see what they may ask for, and one of them alone."""
-    table = Table(BOX)
+    table = RoutingTable(BOX)
     table.take(AEON)
     listed = {m["id"]: m["state"] for m in json.loads(table.models(None))["data"]}
     assert (listed["aeon"], listed["genesis"]) == ("serving", "down")

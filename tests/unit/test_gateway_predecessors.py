@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.gateway.predecessors import AllTraffic, Remainder
+from appliance.gateway.predecessors import CombinedTraffic, Predecessors
 
 
 class Ours:
@@ -27,12 +27,12 @@ class Ours:
 
 def test_a_process_tells_what_it_has(tmp_path: Path) -> None:
     """By profile, and only while it has something."""
-    told = Remainder(tmp_path)
-    told.tell({"m": 2, "n": 1})
-    other = Remainder(tmp_path)
+    told = Predecessors(tmp_path)
+    told.publish({"m": 2, "n": 1})
+    other = Predecessors(tmp_path)
     assert other.in_flight(["m"]) == 2
     assert other.in_flight(["m", "n", "x"]) == 3
-    told.tell({"m": 0, "n": 1})
+    told.publish({"m": 0, "n": 1})
     assert other.in_flight(["m"]) == 0
     told.withdraw()
     told.withdraw()
@@ -46,7 +46,7 @@ def test_a_process_that_was_killed_has_nothing(tmp_path: Path) -> None:
     dead.wait()
     for name in (f"ending.{dead.pid}", "ending.x"):
         (tmp_path / name).write_text('{"m": 9}')
-    assert Remainder(tmp_path).in_flight(["m"]) == 0
+    assert Predecessors(tmp_path).in_flight(["m"]) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,24 +54,24 @@ def test_a_process_that_was_killed_has_nothing(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_nothing(tmp_path: Path, text: str) -> None:
     """A drain does not wait for what nobody can read."""
     (tmp_path / f"ending.{os.getppid()}").write_text(text)
-    assert Remainder(tmp_path).in_flight(["m"]) == 0
+    assert Predecessors(tmp_path).in_flight(["m"]) == 0
 
 
 async def test_a_drain_waits_for_the_process_that_was_replaced(tmp_path: Path) -> None:
     """What finishes there in time counts as finished."""
-    old = Remainder(tmp_path)
-    old.tell({"m": 2})
-    everything = AllTraffic(Ours(), Remainder(tmp_path))
+    old = Predecessors(tmp_path)
+    old.publish({"m": 2})
+    everything = CombinedTraffic(Ours(), Predecessors(tmp_path))
     assert everything.in_flight(["m"]) == 5
     draining = asyncio.ensure_future(everything.drain(["m"], 5.0))
     await asyncio.sleep(0.15)
     assert not draining.done()
-    old.tell({"m": 0})
+    old.publish({"m": 0})
     assert await draining == (4, 1)
     assert await everything.drain(["m"], 5.0) == (2, 1)
 
 
 async def test_a_drain_ends_at_its_deadline(tmp_path: Path) -> None:
     """What is left there is cut with its engine, and counted so."""
-    Remainder(tmp_path).tell({"m": 2})
-    assert await AllTraffic(Ours(), Remainder(tmp_path)).drain(["m"], 0.05) == (2, 3)
+    Predecessors(tmp_path).publish({"m": 2})
+    assert await CombinedTraffic(Ours(), Predecessors(tmp_path)).drain(["m"], 0.05) == (2, 3)

@@ -5,10 +5,10 @@ from typing import Any
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.planning.routing.model_list import entry, listing
-from appliance.planning.routing.model_names import Directory
+from appliance.planning.routing.model_list import encode_model, encode_model_list
+from appliance.planning.routing.model_names import ModelDirectory
 
-BOX = Directory(
+BOX = ModelDirectory(
     {
         name: Routed(name=name, served=served, engine_name=name, endpoint=Endpoint(port=1))
         for name, served in {
@@ -26,7 +26,7 @@ NOW = State(
 
 def shown(key: Key | None = None) -> dict[str, Any]:
     """The list, read again."""
-    found = json.loads(listing(BOX, NOW, key))
+    found = json.loads(encode_model_list(BOX, NOW, key))
     assert isinstance(found, dict)
     return found
 
@@ -80,10 +80,10 @@ def test_an_empty_list_is_a_list() -> None:
 
 def test_one_entry_can_be_asked_for() -> None:
     """By any name that a request may have, patterns too; others are refused as requests are."""
-    found = entry("claude-opus-4", BOX, NOW)
+    found = encode_model("claude-opus-4", BOX, NOW)
     assert isinstance(found, bytes)
     assert json.loads(found)["profile"] == "genesis"
     assert json.loads(found)["id"] == "claude-opus-4"
-    refused = entry("nothing", BOX, NOW)
+    refused = encode_model("nothing", BOX, NOW)
     assert isinstance(refused, Refusal)
     assert refused.code == "model_not_found"

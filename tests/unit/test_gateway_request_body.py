@@ -7,8 +7,8 @@ import pytest
 from appliance.domain.gateway import Refusal
 from appliance.gateway.http import request_body, request_head
 from appliance.gateway.http.request_head import RequestHead
-from appliance.planning.routing.bodies import BodyError
-from tests.unit.test_routing_multipart import KIND, field, form
+from appliance.planning.routing.json_body import BodyError
+from tests.unit.test_routing_form_body import KIND, field, form
 
 JSON = '{"model": "a", "temperature": 2}'
 
@@ -18,7 +18,7 @@ def head_of(path: str, media_type: bytes = b"application/json") -> RequestHead |
     lines = [(b"Host", b"a"), (b"Content-Type", media_type)]
     raw = b"POST %b HTTP/1.1\r\n" % path.encode()
     raw += b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"
-    return request_head.read(b"POST", path.encode(), lines, raw)
+    return request_head.check_request_head(b"POST", path.encode(), lines, raw)
 
 
 def known(path: str, media_type: bytes = b"application/json") -> RequestHead:
@@ -39,7 +39,7 @@ def test_json_in_another_encoding_is_refused(encoding: str, blank: str, path: st
     body = (blank + JSON).encode(encoding)
     assert json.loads(body) == json.loads(JSON)
     with pytest.raises(BodyError, match="plain UTF-8"):
-        request_body.opened(known(path), body)
+        request_body.parse_body(known(path), body)
 
 
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff"])
@@ -53,7 +53,7 @@ def test_no_object_behind_a_mark_goes_unread(mark: bytes, encoding: str) -> None
         readable = False
     if readable:
         with pytest.raises(BodyError):
-            request_body.opened(known("/v1/embeddings"), body)
+            request_body.parse_body(known("/v1/embeddings"), body)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_no_object_behind_a_mark_goes_unread(mark: bytes, encoding: str) -> None
 def test_json_that_readers_take_differently_is_refused(body: bytes) -> None:
     """Broken UTF-8, encoded surrogates, NUL bytes and names that are there twice."""
     with pytest.raises(BodyError):
-        request_body.opened(known("/v1/completions"), body)
+        request_body.parse_body(known("/v1/completions"), body)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_json_that_readers_take_differently_is_refused(body: bytes) -> None:
 )
 def test_a_body_that_no_engine_reads_as_an_object_passes(body: bytes) -> None:
     """Other media than JSON are the engine's business."""
-    assert request_body.opened(known("/transcribe", b"application/octet-stream"), body) is None
+    assert request_body.parse_body(known("/transcribe", b"application/octet-stream"), body) is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_charset_that_is_utf_8_passes(media_type: bytes) -> None:
 def test_a_field_in_another_encoding_is_refused(part: bytes) -> None:
     """Neither its charset nor a name that RFC 2231 puts together hides it from `set` and `strip`."""
     with pytest.raises(BodyError):
-        request_body.opened(known("/v1/audio/transcriptions", KIND.encode()), form(part))
+        request_body.parse_body(known("/v1/audio/transcriptions", KIND.encode()), form(part))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_field_in_another_encoding_is_refused(part: bytes) -> None:
 def test_fields_and_files_of_honest_clients_pass(part: bytes) -> None:
     """UTF-8 that says so, and files in whatever encoding."""
     assert (
-        request_body.opened(known("/v1/audio/transcriptions", KIND.encode()), form(part))
+        request_body.parse_body(known("/v1/audio/transcriptions", KIND.encode()), form(part))
         is not None
     )
 
@@ -181,13 +181,13 @@ def test_long_forms_are_read_in_steps() -> None:
         (b"".join(heads_) + delimiter + b"--", 4),
         (b"".join(long_heads) + delimiter + b"--", 16),
     ):
-        assert len(list(request_body.opened_in_steps(head, body))) >= least
+        assert len(list(request_body.parse_body_in_steps(head, body))) >= least
 
 
 def test_a_boundary_is_not_put_together() -> None:
     """A boundary of RFC 2231 beside the plain one is refused."""
     with pytest.raises(BodyError, match="proper boundary"):
-        request_body.opened(
+        request_body.parse_body(
             known("/v1/audio/transcriptions", b"multipart/form-data; boundary=b0; boundary*0=b1"),
             form(field("model", "w")),
         )

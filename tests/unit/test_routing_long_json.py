@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.bodies import BodyError, opened, opened_in_steps, rewritten
-from appliance.planning.routing.changes import change
-from appliance.planning.routing.long_bodies import TopLevel
-from appliance.planning.routing.scanning import top_level
+from appliance.planning.routing.body_changes import compile_changes
+from appliance.planning.routing.json_body import BodyError, parse_json_in_steps
+from appliance.planning.routing.json_scanner import scan_object
+from appliance.planning.routing.long_json import LongJsonScanner
 from appliance.planning.routing.splicing import LONG_BYTES, Pieces
+from tests.fakes.body_parsing import change_json, parse_json
 
 PAD = b" " * LONG_BYTES
 _SCALARS = (
@@ -27,9 +28,9 @@ _VALUES = st.recursive(
 )
 
 
-def read(body: bytes) -> tuple[TopLevel, int]:
+def read(body: bytes) -> tuple[LongJsonScanner, int]:
     """What is found, and in how many steps."""
-    top = TopLevel(body)
+    top = LongJsonScanner(body)
     return top, 1 + sum(1 for _ in top.steps())
 
 
@@ -45,7 +46,7 @@ def test_long_bodies_are_read_as_short_ones(
 ) -> None:
     """Both ways find the same members in the same places."""
     body = json.dumps(document, ensure_ascii=ascii_, indent=indent).encode()
-    expected = top_level(body)
+    expected = scan_object(body)
     top, _ = read(body)
     assert (top.opening, top.members) == expected
 
@@ -134,7 +135,7 @@ def test_long_bodies_are_changed_without_a_copy() -> None:
     body = b'{"model":"a","messages":[{"role":"user","content":"%b"}],"top_k":1}' % content
     tracemalloc.start()
     try:
-        new = opened(body).rewritten(change(model="b", set_={"n": 2}, strip=("top_k",)))
+        new = parse_json(body).apply(compile_changes(model="b", set_={"n": 2}, strip=("top_k",)))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -148,14 +149,14 @@ def test_long_bodies_are_changed_without_a_copy() -> None:
 def test_long_bodies_with_another_model_and_nothing_else() -> None:
     """What the profile does not change stays the very same object."""
     body = b'{"model":"a","prompt":"%b"}' % (b"x" * LONG_BYTES)
-    assert opened(body).rewritten(change(model="a", set_={}, strip=())) is body
-    assert rewritten(body, model="b", set_={}, strip=()) == body.replace(b'"a"', b'"b"')
+    assert parse_json(body).apply(compile_changes(model="a", set_={}, strip=())) is body
+    assert change_json(body, model="b", set_={}, strip=()) == body.replace(b'"a"', b'"b"')
 
 
 def test_short_bodies_take_no_step() -> None:
     """Their document is there at once."""
     with pytest.raises(StopIteration) as end:
-        next(opened_in_steps(b'{"model":"a"}'))
+        next(parse_json_in_steps(b'{"model":"a"}'))
     assert end.value.value.model == "a"
 
 
@@ -163,7 +164,7 @@ def test_huge_model_names_are_refused() -> None:
     """A name is looked up and repeated in errors."""
     body = b'{"model":"%b"}' % (b"a" * LONG_BYTES)
     with pytest.raises(BodyError, match="too long") as caught:
-        opened(body)
+        parse_json(body)
     assert caught.value.param == "model"
 
 
@@ -171,5 +172,5 @@ def test_large_objects_are_not_changed_inside() -> None:
     """What is changed inside is read at once."""
     body = b'{"model":"a","extra":{"x":"%b"}}' % (b"a" * (40 << 10))
     with pytest.raises(BodyError, match="too large") as caught:
-        rewritten(body, model="b", set_={"extra.y": 1}, strip=())
+        change_json(body, model="b", set_={"extra.y": 1}, strip=())
     assert caught.value.param == "extra"

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from appliance.planning.routing.multipart import opened, read_model_part, rewritten_part
-from appliance.planning.routing.scanning import BodyError
+from appliance.planning.routing.form_body import parse_form
+from appliance.planning.routing.json_scanner import BodyError
+from tests.fakes.body_parsing import change_form
 
 KIND = "multipart/form-data; boundary=b0"
 AUDIO = bytes(range(256)) * 4
@@ -54,7 +55,7 @@ def form(*parts: bytes, end: bytes = b"--b0--\r\n") -> bytes:
 )
 def test_the_model_is_a_field(kind: str, body: bytes, model: str | None) -> None:
     """Wherever it stands, and whatever the file beside it holds."""
-    assert read_model_part(kind, body) == model
+    assert parse_form(kind, body).model == model
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_the_model_is_a_field(kind: str, body: bytes, model: str | None) -> None
 )
 def test_a_stream_is_asked_for_in_a_field(value: str, expected: bool) -> None:  # noqa: FBT001
     """With any of the words that engines take for true."""
-    assert opened(KIND, form(field("stream", value))).streams is expected
+    assert parse_form(KIND, form(field("stream", value))).streams is expected
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_stream_is_asked_for_in_a_field(value: str, expected: bool) -> None:  
 def test_a_form_has_one_proper_boundary(kind: str) -> None:
     """Two, or one that has to be guessed at, are refused."""
     with pytest.raises(BodyError):
-        opened(kind, form(field("model", "w")))
+        parse_form(kind, form(field("model", "w")))
 
 
 NAMED = b'Content-Disposition: form-data; name="a"\r\n'
@@ -131,7 +132,7 @@ AMBIGUOUS: Mapping[str, bytes] = {
 def test_a_form_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     """Rather than read in ours while the engine reads it in another."""
     with pytest.raises(BodyError):
-        opened(KIND, body)
+        parse_form(KIND, body)
 
 
 @pytest.mark.parametrize(
@@ -161,28 +162,28 @@ def test_fields_are_set_and_taken_out(
     set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
 ) -> None:
     """Where they stood, or at the end; changes inside of objects do not apply."""
-    assert rewritten_part(KIND, body, model="q", set_=set_, strip=strip) == expected
+    assert change_form(KIND, body, model="q", set_=set_, strip=strip) == expected
 
 
 def test_without_anything_to_do_nothing_is_copied() -> None:
     """The very same object comes back."""
     body = form(FILE, field("model", "q"))
-    assert rewritten_part(KIND, body, model="q", set_={}, strip=("prompt",)) is body
+    assert change_form(KIND, body, model="q", set_={}, strip=("prompt",)) is body
 
 
 def test_what_is_put_in_cannot_end_the_field() -> None:
     """A client that knows what is set might choose its boundary by it."""
     body = form(field("model", "w"))
     with pytest.raises(BodyError, match="boundary"):
-        rewritten_part(KIND, body, model="a\r\n--b0--", set_={}, strip=())
+        change_form(KIND, body, model="a\r\n--b0--", set_={}, strip=())
 
 
 def test_what_is_changed_is_there_once() -> None:
     """Changing one of two would leave the client the other."""
     body = form(field("prompt", "a"), field("prompt", "b"))
-    assert opened(KIND, body).model is None
+    assert parse_form(KIND, body).model is None
     with pytest.raises(BodyError, match="prompt is there twice"):
-        rewritten_part(KIND, body, model=None, set_={}, strip=("prompt",))
+        change_form(KIND, body, model=None, set_={}, strip=("prompt",))
 
 
 def test_a_boundary_between_two_steps_is_found() -> None:
@@ -190,7 +191,7 @@ def test_a_boundary_between_two_steps_is_found() -> None:
     step = 512 << 10
     for size in range(step - 120, step, 7):
         body = form(FILE.replace(AUDIO, b"-" * size), field("model", "w"))
-        assert rewritten_part(KIND, body, model="q", set_={}, strip=()) == body.replace(
+        assert change_form(KIND, body, model="q", set_={}, strip=()) == body.replace(
             field("model", "w"), field("model", "q")
         )
 
@@ -199,17 +200,17 @@ def test_a_boundary_between_two_steps_is_found() -> None:
 def test_a_long_value_is_refused(name: str) -> None:
     """A field that the form is routed by is not copied when it is as long as a file."""
     with pytest.raises(BodyError, match=f"{name} is too long"):
-        opened(KIND, form(field(name, "x" * 5000)))
+        parse_form(KIND, form(field(name, "x" * 5000)))
 
 
 def test_the_end_of_a_long_form_is_missed() -> None:
     """A form without its last delimiter is searched to its end."""
     with pytest.raises(BodyError, match="too soon"):
-        opened(KIND, form(FILE.replace(AUDIO, b"-" * (2 << 20)), end=b""))
+        parse_form(KIND, form(FILE.replace(AUDIO, b"-" * (2 << 20)), end=b""))
 
 
 def test_a_value_of_the_same_size_is_changed() -> None:
     """What differs in its bytes only is no value that may stay."""
     body = form(field("prompt", "ab"))
-    changed = rewritten_part(KIND, body, model=None, set_={"prompt": "cd"}, strip=())
+    changed = change_form(KIND, body, model=None, set_={"prompt": "cd"}, strip=())
     assert changed == form(field("prompt", "cd"))

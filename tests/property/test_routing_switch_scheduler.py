@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.planning.routing.switch_scheduler import (
-    Box,
-    LookAgain,
+    BoxState,
+    CheckAgain,
+    SwitchPolicy,
     SwitchTo,
-    Turns,
-    Waiting,
-    next_turn,
+    WaitingProfile,
+    next_switch,
 )
 
-TURNS: Final = Turns(residency_s=60, patience_s=90)
+TURNS: Final = SwitchPolicy(residency_s=60, patience_s=90)
 NAMES: Final = ("a", "b", "c", "d")
 LOAD_S: Final = 20
 HOUR_S: Final = 3600
@@ -47,10 +47,10 @@ class World:
             began = self.waiting.pop(self.active)
             self.longest_s = max(self.longest_s, now_s - began)
             # What asked for it while it loaded is served, and what still waits is looked at again.
-        box = Box(since_s=self.since_s, in_flight=in_flight, busy=self.loading is not None)
-        line = [Waiting(profile=name, since_s=at) for name, at in self.waiting.items()]
-        turn = next_turn(now_s, box, line, TURNS)
-        if isinstance(turn, LookAgain):
+        box = BoxState(since_s=self.since_s, in_flight=in_flight, busy=self.loading is not None)
+        line = [WaitingProfile(profile=name, since_s=at) for name, at in self.waiting.items()]
+        turn = next_switch(now_s, box, line, TURNS)
+        if isinstance(turn, CheckAgain):
             assert turn.at_s > now_s
         if isinstance(turn, SwitchTo):
             self.residencies.append(now_s - self.since_s)

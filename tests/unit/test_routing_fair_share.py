@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.fair_share import Share, Use, giving_way, group_of
+from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions, group_of
 
-IDLE, READING, WORKING = Use
+IDLE, READING, WORKING = ShareUse
 
 
 def test_the_owner_with_the_most_gives_way() -> None:
@@ -18,9 +18,9 @@ def test_the_owner_with_the_most_gives_way() -> None:
         Share("many", 1, IDLE, 9.0),
         Share("many", 1, IDLE, 8.0),
     ]
-    assert giving_way(shares, "new", least=1) == [4]
-    assert giving_way(shares, "new", least=3) == [4, 3, 2]
-    assert giving_way(shares, "few", least=1) == [4]
+    assert choose_evictions(shares, "new", least=1) == [4]
+    assert choose_evictions(shares, "new", least=3) == [4, 3, 2]
+    assert choose_evictions(shares, "few", least=1) == [4]
 
 
 def test_an_owner_makes_room_for_itself() -> None:
@@ -30,32 +30,32 @@ def test_an_owner_makes_room_for_itself() -> None:
         Share("one", 1, READING, 0.0),
         Share("one", 1, WORKING),
     ]
-    assert giving_way(shares, "one", least=1) == [1]
-    assert giving_way([Share("one", 1, IDLE)] * 3, "one", least=1) == [0]
-    assert giving_way(shares[2:], "one", least=1) == []
+    assert choose_evictions(shares, "one", least=1) == [1]
+    assert choose_evictions([Share("one", 1, IDLE)] * 3, "one", least=1) == [0]
+    assert choose_evictions(shares[2:], "one", least=1) == []
 
 
 def test_work_gives_way_only_to_those_who_have_less() -> None:
     """The newest, so that what has run long is finished."""
     shares = [Share("many", 1, WORKING, -n) for n in range(4)]
     shares += [Share("few", 1, WORKING, -n) for n in range(4, 6)]
-    assert giving_way(shares, "new", least=1) == [3]
-    assert giving_way(shares, "few", least=1) == [3]
-    assert giving_way(shares, "many", least=1) == []
+    assert choose_evictions(shares, "new", least=1) == [3]
+    assert choose_evictions(shares, "few", least=1) == [3]
+    assert choose_evictions(shares, "many", least=1) == []
 
 
 def test_more_is_freed_than_needed_while_that_costs_nobody_work() -> None:
     """Looking at everybody is dear."""
     shares = [Share("many", 1, IDLE, 0.0), Share("many", 1, IDLE, 1.0), Share("many", 1, WORKING)]
-    assert giving_way(shares, "new", least=1, most=8) == [0, 1]
+    assert choose_evictions(shares, "new", least=1, most=8) == [0, 1]
 
 
 def test_nobody_gives_way_in_vain() -> None:
     """Where too little would come free, the newcomer has to go."""
     shares = [Share("a", 5, READING), Share("b", 3, WORKING)]
-    assert giving_way(shares, "new", least=9) == []
-    assert giving_way(shares, "new", least=6) == [0, 1]
-    assert giving_way([], "new", least=1) == []
+    assert choose_evictions(shares, "new", least=9) == []
+    assert choose_evictions(shares, "new", least=6) == [0, 1]
+    assert choose_evictions([], "new", least=1) == []
 
 
 @given(
@@ -64,7 +64,7 @@ def test_nobody_gives_way_in_vain() -> None:
             Share,
             owner=st.sampled_from("abc"),
             size=st.integers(1, 9),
-            use=st.sampled_from(Use),
+            use=st.sampled_from(ShareUse),
             order=st.floats(-9, 9),
         ),
         max_size=12,
@@ -78,7 +78,7 @@ def test_no_owner_loses_work_to_one_who_has_more(
     """Whoever gives way has at least as much as the newcomer at that moment; work, more."""
     totals = {name: sum(s.size for s in shares if s.owner == name) for name in "abc"}
     own = totals[newcomer]
-    gone = giving_way(shares, newcomer, least=least)
+    gone = choose_evictions(shares, newcomer, least=least)
     assert len(set(gone)) == len(gone)
     for at in gone:
         share = shares[at]

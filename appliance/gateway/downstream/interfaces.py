@@ -1,6 +1,6 @@
-"""Network interfaces by name: the addresses that they have now, and when that changes.
+"""Addresses of network interfaces, and their changes.
 
-An interface of a VPN comes and goes with its daemon, and with another address each time. Source:
+The interface of a VPN comes and goes with its daemon, each time with another address. Source:
 rtnetlink(7), netlink(7).
 """
 
@@ -25,7 +25,7 @@ _DUMP: Final = 0x301
 """NLM_F_REQUEST | NLM_F_DUMP."""
 _IFA_ADDRESS: Final = 1
 _IFA_LOCAL: Final = 2
-_NEWS: Final = 0x1 | 0x10 | 0x100
+_GROUPS: Final = 0x1 | 0x10 | 0x100
 """RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR."""
 _BUFFER_BYTES: Final = 1 << 16
 _ANSWER_S: Final = 2.0
@@ -35,16 +35,16 @@ _SETTLE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceAddress:
-    """An address of an interface."""
+    """Address of an interface."""
 
     interface: str
     index: int
-    """Another one whenever the interface is made anew."""
-    address: str
+    """Index of the interface: another one whenever it is created anew."""
+    ip: str
 
 
 def addresses_of(interfaces: Iterable[str]) -> list[InterfaceAddress]:
-    """What these interfaces have now; nothing for those that are not there.
+    """Return the addresses of these interfaces; none for those that do not exist.
 
     Raises:
         OSError: The kernel does not answer.
@@ -54,23 +54,23 @@ def addresses_of(interfaces: Iterable[str]) -> list[InterfaceAddress]:
         with contextlib.suppress(OSError):
             names[socket.if_nametoindex(name)] = name
     return [
-        InterfaceAddress(interface=names[index], index=index, address=address)
-        for index, address in (_all_addresses() if names else ())
+        InterfaceAddress(interface=names[index], index=index, ip=ip)
+        for index, ip in (_all_addresses() if names else ())
         if index in names
     ]
 
 
-class Changes:
-    """Wakes whoever waits when an interface or an address comes or goes."""
+class AddressChanges:
+    """Changes of interfaces and addresses, to be waited for."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
         )
-        self._socket.bind((0, _NEWS))
+        self._socket.bind((0, _GROUPS))
 
     async def next(self, timeout_s: float) -> None:
-        """Return soon after the next change, or after a while without one."""
+        """Return soon after the next change, or when the time is over."""
         loop = asyncio.get_running_loop()
         came = asyncio.Event()
         loop.add_reader(self._socket.fileno(), came.set)
@@ -87,7 +87,7 @@ class Changes:
                 self._skip()
 
     def _skip(self) -> None:
-        # More news than fit (ENOBUFS) is news, too; what it is, is looked up anyway.
+        # More messages than fit (ENOBUFS) are a change, too; the addresses are looked up anyway.
         try:
             self._socket.recv(_BUFFER_BYTES)
         except BlockingIOError:
@@ -96,24 +96,23 @@ class Changes:
             return
 
     def close(self) -> None:
-        """Wake nobody any more."""
         self._socket.close()
 
 
 def _all_addresses() -> Iterator[tuple[int, str]]:
-    """Index and address of everything."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asked:
-        asked.settimeout(_ANSWER_S)
-        asked.bind((0, 0))
+    """Yield index and address of every interface."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.settimeout(_ANSWER_S)
+        netlink.bind((0, 0))
         length = _HEADER.size + _ADDRESS.size
         header = _HEADER.pack(length, _GET_ADDRESS, _DUMP, os.getpid(), 0)
-        asked.send(header + _ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+        netlink.send(header + _ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
         while True:
-            for kind, body in _messages(asked.recv(_BUFFER_BYTES)):
+            for kind, body in _messages(netlink.recv(_BUFFER_BYTES)):
                 if kind == _DONE:
                     return
                 if kind == _NEW_ADDRESS:
-                    yield from _address(body)
+                    yield from _parse_address(body)
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -126,12 +125,12 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         start += _aligned(length)
 
 
-def _address(body: bytes) -> Iterator[tuple[int, str]]:
+def _parse_address(body: bytes) -> Iterator[tuple[int, str]]:
     family, _, _, _, index = _ADDRESS.unpack_from(body)
     if family not in {socket.AF_INET, socket.AF_INET6}:
         return
     found = dict(_attributes(body[_ADDRESS.size :]))
-    # On a link between two ends the address is the other end's, and the local one is ours.
+    # On a point-to-point link IFA_ADDRESS is the other end's, and IFA_LOCAL is ours.
     packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
     if packed:
         yield index, socket.inet_ntop(family, packed)

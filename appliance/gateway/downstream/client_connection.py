@@ -1,0 +1,503 @@
+"""Connection of a client: each request is read whole, one after another.
+
+    head --> body --> busy --> head … --> closing
+      |       |         '----> tunnel --> closing
+      '-------'--> closing: refused, too slow
+
+Bytes that come while a request is in exchange wait for their turn, and beyond `_AHEAD_BYTES` are
+not read. Where a body has a length, nothing but the length decides where it ends.
+"""
+
+import asyncio
+from enum import IntEnum
+from math import inf
+from typing import TYPE_CHECKING, Final, cast
+
+from appliance.domain.gateway import Key, Refusal
+from appliance.gateway.downstream.socket_options import reset_on_close, tune
+from appliance.gateway.http import response_head
+from appliance.gateway.http.head_cache import CachedHead
+from appliance.gateway.http.request_head import RequestHead, may_begin_head
+from appliance.gateway.http.request_parser import IncomingBody, parse_request_head
+from appliance.gateway.relay.exchange import Exchange
+from appliance.gateway.relay.reply import build_error_response
+from appliance.planning.routing.fair_share import Share, ShareUse
+from appliance.planning.routing.refusals import (
+    BUSY,
+    HEAD_TOO_LARGE,
+    MALFORMED_REQUEST,
+    TOO_SLOW,
+)
+
+if TYPE_CHECKING:
+    from appliance.gateway.relay.relay import Relay
+
+LAST_REQUEST_S: Final = 1.0
+"""For which a connection that is to end, unknown to its client, still takes a request: the response
+to that one says that it was the last."""
+_AHEAD_BYTES: Final = 64 << 10
+_WRITE_HIGH_BYTES: Final = 64 << 10
+_LINGER_S: Final = 2.0
+"""For which a refused client is still read: closing at once could undo the refusal."""
+_SMALL_BYTES: Final = 4 << 10
+"""Bodies up to this size are admitted without a check of the capacity."""
+_CACHED_HEAD_BYTES: Final = 4 << 10
+"""Longer heads are parsed each time: caching them for a thousand clients would take 100 MiB."""
+_NOT_FOUND: Final = 3
+"""Result of the search for the four bytes at a head's end, plus four."""
+
+
+class ConnectionState(IntEnum):
+    """State of a client's connection."""
+
+    HEAD = 1
+    BODY = 2
+    BUSY = 3
+    TUNNEL = 4
+    CLOSING = 5
+
+
+_HEAD, _BODY, _BUSY, _TUNNEL, _CLOSING = ConnectionState
+
+
+class ClientConnection(asyncio.Protocol):
+    """Connection of one client.
+
+    Args:
+        relay: Relay that the connection belongs to.
+        loopback: No key is needed.
+        local: The client is on this machine.
+    """
+
+    __slots__ = (
+        "_ahead_bytes",
+        "_blocked_bytes",
+        "_body",
+        "_cached_head",
+        "_deferred",
+        "_exchange",
+        "_head",
+        "_key",
+        "_loop",
+        "_loopback",
+        "_overrun",
+        "_paused",
+        "_peer_owner",
+        "_relay",
+        "_rest",
+        "_skipped_line",
+        "_state",
+        "_transport",
+        "deadline_s",
+        "local",
+    )
+
+    def __init__(self, relay: "Relay", *, loopback: bool, local: bool = True) -> None:
+        self._relay = relay
+        self.local = local
+        self._peer_owner = ""
+        """Owner by the address of the client; empty: not looked up yet."""
+        self._loopback = loopback
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._state: ConnectionState = _HEAD
+        self._rest = b""
+        """Bytes that have come and are not parsed."""
+        self._ahead_bytes = 0
+        """How many bytes of `_rest` are counted as buffered."""
+        self._cached_head: tuple[CachedHead, RequestHead] | None = None
+        """Head of the last request, and its cached form."""
+        self._head: RequestHead | None = None
+        self._key: Key | None = None
+        self._body: IncomingBody | None = None
+        """Body that is being read."""
+        self._skipped_line = False
+        """Whether an empty line has come before the request."""
+        self._overrun = False
+        """Whether bytes of the next request were read with the body: no request can follow."""
+        self._paused = False
+        self._deferred = False
+        """Whether `_resume` is to be called."""
+        self._exchange: Exchange | None = None
+        self._blocked_bytes = 0
+        """Unwritten bytes at the last check, while the client reads too slowly; else 0."""
+        self.deadline_s = inf
+        """When the connection is checked, by the event loop's clock; inf: during an exchange, and
+        until the next sweep after it, because reading the clock for each request costs time."""
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        tune(self._transport)
+        self.deadline_s = self._loop.time() + self._relay.limits.idle_s
+        refusal = self._relay.add_client(self)
+        if refusal is not None and not self._transport.is_closing():
+            self._refuse(refusal)
+
+    def data_received(self, data: bytes) -> None:
+        state = self._state
+        if state is _HEAD:
+            if not self._rest:
+                self._read_head(data)
+            elif self._deferred:
+                self._keep_ahead(data)
+            else:
+                self._read_head(self._rest + data)
+        elif state is _BODY:
+            self._read_body(data)
+        elif state is _BUSY:
+            self._keep_ahead(data)
+        elif state is _TUNNEL and self._exchange is not None:
+            self._exchange.write_to_engine(data)
+
+    def eof_received(self) -> None:
+        """Let the event loop close the connection; `connection_lost` follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._state = _CLOSING
+        self._drop_body()
+        self._take_ahead()
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            exchange.client_gone()
+        self._relay.remove_client(self)
+
+    def pause_writing(self) -> None:
+        self._blocked_bytes = self._unwritten()
+        if self._state is not _CLOSING:
+            self.deadline_s = self._loop.time() + self._relay.limits.stuck_s
+        if self._exchange is not None:
+            self._exchange.client_blocked(blocked=True)
+
+    def resume_writing(self) -> None:
+        self._blocked_bytes = 0
+        if self._state is _BUSY or self._state is _TUNNEL:
+            self.deadline_s = inf
+        elif self._state is _HEAD:
+            self._defer()
+        if self._exchange is not None:
+            self._exchange.client_blocked(blocked=False)
+
+    # Heads.
+
+    def _read_head(self, data: bytes) -> None:
+        cached = self._cached_head
+        if cached is not None:
+            match = cached[0].match(data)
+            if match is not None:
+                self._begin(cached[1], match[0], data, match[1])
+                return
+        if data.startswith(b"\r\n") and not self._skipped_line:
+            # One empty line before a request is allowed, as old clients sent one after a body.
+            data = data[2:]
+            self._skipped_line = True
+        end = data.find(b"\r\n\r\n") + 4
+        most = self._relay.limits.head_bytes
+        if end > most or (end == _NOT_FOUND and len(data) > most):
+            self._refuse(HEAD_TOO_LARGE)
+        elif end > _NOT_FOUND:
+            self._parse_head(data, end)
+        elif data and data != b"\r" and not may_begin_head(data):
+            self._refuse(MALFORMED_REQUEST)
+        else:
+            if data and not self._rest:
+                self.deadline_s = self._loop.time() + self._relay.limits.head_s
+            self._rest = data
+
+    def _parse_head(self, data: bytes, end: int) -> None:
+        raw = data[:end]
+        head = parse_request_head(raw, self._relay.limits.headers)
+        if isinstance(head, Refusal):
+            self._refuse(head)
+            return
+        self._head = head
+        refusal = self._relay.examine(head)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        if head.length >= 0 and end <= _CACHED_HEAD_BYTES:
+            cached = CachedHead.of(raw)
+            self._cached_head = None if cached is None else (cached, head)
+        self._begin(head, head.length, data, end)
+
+    def _begin(self, head: RequestHead, length: int, data: bytes, end: int) -> None:
+        """Authenticate a request, then read its body.
+
+        Args:
+            head: Parsed request head.
+            length: Length of the body; -1: it comes in chunks.
+            data: Bytes that have come, from the first byte of the head.
+            end: Where the head ends in them.
+        """
+        self._head = head
+        self._skipped_line = False
+        relay = self._relay
+        key = relay.authenticate(head, length, loopback=self._loopback)
+        if isinstance(key, Refusal):
+            self._refuse(key)
+            return
+        self._key = key
+        if length >= 0:
+            after = end + length
+            size = len(data)
+            if size >= after:
+                self._rest = data[after:] if size > after else b""
+                relay.buffered_bytes += length
+                if length > _SMALL_BYTES and (refusal := relay.count_buffered(self, 0)) is not None:
+                    relay.buffered_bytes -= length
+                    self._refuse(refusal)
+                    return
+                self._start_exchange(head, data[end:after])
+                return
+        self._rest = b""
+        self._await_body(head, length, data[end:])
+
+    # Bodies.
+
+    def _await_body(self, head: RequestHead, length: int, data: bytes) -> None:
+        self._state = _BODY
+        now_s = self._loop.time()
+        self._body = IncomingBody(length, end_s=now_s + self._relay.limits.whole_body_s)
+        self.deadline_s = now_s + self._relay.limits.body_s
+        if data:
+            self._read_body(data)
+        elif head.expects:
+            self.write(response_head.CONTINUE)
+
+    def _read_body(self, data: bytes) -> None:
+        head, body = self._head, self._body
+        assert head is not None and body is not None  # noqa: S101, PT018 - they come first
+        relay = self._relay
+        limits = relay.limits
+        before = len(body.data)
+        self._rest = body.feed(data, limits)
+        refusal = relay.count_buffered(self, len(body.data) - before) or body.refusal(limits)
+        if refusal is not None:
+            self._refuse(refusal)
+        elif body.complete:
+            self._body = None
+            self._overrun = body.overrun
+            self._start_exchange(head, bytes(body.data))
+
+    def _drop_body(self) -> None:
+        if self._body is not None:
+            self._relay.buffered_bytes -= len(self._body.data)
+            self._body = None
+
+    def _keep_ahead(self, data: bytes) -> None:
+        """Keep bytes that come ahead of their turn."""
+        self._rest += data
+        if len(self._rest) > _AHEAD_BYTES:
+            self.block_reading(blocked=True)
+        self._count_ahead()
+
+    def _count_ahead(self) -> bool:
+        """Count bytes that came ahead of their turn; False: there is no room for them."""
+        more = len(self._rest) - self._ahead_bytes
+        self._ahead_bytes += more
+        if self._relay.count_buffered(self, more) is not None:
+            self.evict(BUSY)
+            return False
+        return True
+
+    def _take_ahead(self) -> bytes:
+        """Take the bytes that came ahead of their turn."""
+        rest, self._rest = self._rest, b""
+        if self._ahead_bytes:
+            self._relay.buffered_bytes -= self._ahead_bytes
+            self._ahead_bytes = 0
+        return rest
+
+    # The exchange, and its end.
+
+    def _start_exchange(self, head: RequestHead, body: bytes) -> None:
+        self._state = _BUSY
+        self.deadline_s = inf
+        relay = self._relay
+        close = head.close or self._overrun or relay.closing
+        exchange = self._exchange = Exchange(relay, self, head, body, self._key, close=close)
+        if self._rest and not self._count_ahead():
+            return
+        exchange.start()
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def response_finished(self, *, close: bool) -> None:
+        """Go on to the next request after a complete response, or close."""
+        self._exchange = None
+        if close:
+            self._close()
+            return
+        self._state = _HEAD
+        self._head = None
+        if self._blocked_bytes:
+            # The next request waits until the client has read this response.
+            self.deadline_s = self._loop.time() + self._relay.limits.stuck_s
+            self.block_reading(blocked=True)
+        else:
+            # A deadline that is inf is set by the next sweep.
+            if self._relay.closing:
+                self.deadline_s = self._loop.time() + LAST_REQUEST_S
+            if self._rest or self._paused:
+                self._defer()
+
+    def _defer(self) -> None:
+        """Have `_resume` called when other connections have had their turn."""
+        if not self._deferred:
+            self._deferred = True
+            self._relay.defer(self._resume)
+
+    def _resume(self) -> None:
+        """Read what came during the last exchange."""
+        self._deferred = False
+        if self._state is not _HEAD or self._transport is None or self._blocked_bytes:
+            return
+        self.deadline_s = self._loop.time() + self._relay.limits.idle_s
+        self.block_reading(blocked=False)
+        if self._rest:
+            self._read_head(self._take_ahead())
+
+    def break_off(self) -> None:
+        """Break the connection, so that the client notices an incomplete response."""
+        self._exchange = None
+        self._state = _CLOSING
+        if self._transport is not None:
+            reset_on_close(self._transport)
+            self._transport.abort()
+
+    def start_tunnel(self) -> None:
+        """Pass on bytes of another protocol from here on."""
+        self._state = _TUNNEL
+        rest = self._take_ahead()
+        self.block_reading(blocked=False)
+        if rest and self._exchange is not None:
+            self._exchange.write_to_engine(rest)
+
+    def block_reading(self, *, blocked: bool) -> None:
+        """Stop reading, or go on."""
+        if self._transport is None or self._transport.is_closing() or blocked is self._paused:
+            return
+        self._paused = blocked
+        if blocked:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # Refusals, deadlines, and the end.
+
+    def _refuse(self, why: Refusal) -> None:
+        """Refuse a request that is not read to its end, and close."""
+        self._drop_body()
+        self._take_ahead()
+        self.write(build_error_response(self._head, why, close=True))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Write nothing more, but let the client finish: closing at once could undo the refusal."""
+        self._state = _CLOSING
+        self.deadline_s = self._loop.time() + _LINGER_S
+        if self._transport is None:
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    def _close(self) -> None:
+        if self._rest or self._overrun:
+            self._take_ahead()
+            self.block_reading(blocked=False)
+            self._linger()
+            return
+        self._state = _CLOSING
+        self.deadline_s = self._loop.time() + self._relay.limits.stuck_s
+        if self._transport is not None:
+            self._transport.close()
+
+    def expire_if_due(self, now_s: float) -> None:
+        """Check the deadline, and how fast a body comes."""
+        if self._body is not None:
+            self._body.sample_pace()
+        if now_s < self.deadline_s:
+            if self._state is _HEAD and self.deadline_s == inf:
+                self.deadline_s = now_s + self._relay.limits.idle_s
+            return
+        if self._blocked_bytes and self._state is not _CLOSING:
+            unwritten = self._unwritten()
+            if unwritten < self._blocked_bytes:
+                self._blocked_bytes = unwritten
+                self.deadline_s = now_s + self._relay.limits.stuck_s
+            else:
+                self.abort()
+        elif self._body is not None and self._body.may_continue(now_s, self._relay.limits):
+            self.deadline_s = now_s + self._relay.limits.body_s
+        elif self._state is _BODY or (self._state is _HEAD and self._rest):
+            self._refuse(TOO_SLOW)
+        elif self._state is _HEAD:
+            self._close()
+        else:
+            self.abort()
+
+    def end_soon(self, at_s: float) -> None:
+        """Close at a time of the event loop's clock, unless a request comes before."""
+        if self._state is _HEAD and not self._rest:
+            self.deadline_s = min(self.deadline_s, at_s)
+
+    def abort(self) -> None:
+        """Close the connection now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Called when connections or buffered bytes run short.
+
+    @property
+    def owner(self) -> str:
+        """Owner of the connection: a key, a user of this machine, or another machine."""
+        if self._key is not None:
+            return f"key {self._key.name}"
+        if not self._peer_owner and self._transport is not None:
+            peer = self._transport.get_extra_info("peername")
+            own = self._transport.get_extra_info("sockname")
+            self._peer_owner = self._relay.peers.owner(peer, own)
+        return self._peer_owner
+
+    def connection_share(self, number: int) -> Share:
+        """Return its share of the connections; `number` have come before it."""
+        if self._state is _BUSY or self._state is _TUNNEL:
+            return Share(self.owner, 1, ShareUse.WORKING, -number)
+        if self._state is _BODY and self._body is not None:
+            return Share(self.owner, 1, ShareUse.READING, self._body.pace)
+        if self._state is _HEAD and self._rest:
+            return Share(self.owner, 1, ShareUse.READING, 0.0)
+        return Share(self.owner, 1, ShareUse.IDLE, self.deadline_s)
+
+    def bytes_share(self, number: int) -> Share | None:
+        """Return its share of the buffered bytes; None: it has none."""
+        if self._body is not None:
+            return Share(self.owner, len(self._body.data), ShareUse.READING, self._body.pace)
+        if self._exchange is None:
+            return None
+        size = self._ahead_bytes + self._exchange.kept_bytes
+        return Share(self.owner, size, ShareUse.WORKING, -number) if size else None
+
+    def evict(self, why: Refusal) -> None:
+        """End the connection now, for another client, without waiting until this one reads why."""
+        if self._state is _BODY or (self._state is _HEAD and self._rest):
+            self.write(build_error_response(self._head, why, close=True))
+        if self._exchange is not None:
+            self._exchange.cut(why)
+        self._drop_body()
+        self._take_ahead()
+        self._state = _CLOSING
+        if self._unwritten():
+            self.abort()
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _unwritten(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -1,0 +1,282 @@
+"""Connection to an engine: one request after another, each written whole, each response parsed.
+
+    idle --send--> waiting --head--> responding --end--> idle, or closed
+                      |                  |
+                      +-- lost ----------+--> closed; the request is told how much was missing
+
+An engine that sends bytes while no request is under way could mix up responses: its connection is
+closed.
+"""
+
+import asyncio
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from appliance.domain.gateway import Refusal
+from appliance.gateway.http.head_cache import CachedHead
+from appliance.gateway.http.response_head import Framing, ResponseHead
+from appliance.gateway.http.response_parser import ResponseParser
+from appliance.planning.routing.splicing import Pieces
+
+if TYPE_CHECKING:
+    from appliance.gateway.upstream.pool import Pool
+
+_WRITE_HIGH_BYTES: Final = 256 << 10
+_LARGE_BYTES: Final = 64 << 10
+"""Bodies from this size on are not copied behind their head."""
+
+
+class Loss(Enum):
+    """How a connection was lost before the end of the response."""
+
+    STALE = 1
+    """The connection had been used before, and closed before a byte of this response came."""
+    SILENT = 2
+    """The connection was new, and closed before a byte of the response came."""
+    BROKEN = 3
+    """The response had begun, or was no HTTP."""
+
+
+class UpstreamRequest(Protocol):
+    """Request to an engine, as the pool and the connection call it back."""
+
+    def connected(self, engine: "EngineConnection") -> bool:
+        """Take a new connection; False: the request does not want it any more."""
+        ...
+
+    def unreachable(self) -> None:
+        """Note that the engine accepts no connection."""
+        ...
+
+    def begin_response(self, head: ResponseHead) -> None:
+        """Take the response head."""
+        ...
+
+    def deliver(self, payload: bytes, *, complete: bool) -> None:
+        """Take bytes of the response body; with the last ones, `complete`."""
+        ...
+
+    def deliver_whole(self, head: ResponseHead, payload: bytes) -> None:
+        """Take a response that came at once, with a `Content-Length`."""
+        ...
+
+    def write_to_client(self, data: bytes) -> None:
+        """Take bytes that follow a change of protocol."""
+        ...
+
+    def engine_lost(self, loss: Loss) -> None:
+        """Note that the connection closed before the end of the response."""
+        ...
+
+    def engine_blocked(self, *, blocked: bool) -> None:
+        """Note whether the engine reads too slowly to be sent more."""
+        ...
+
+    def cut(self, why: Refusal) -> None:
+        """End the request now, with an error."""
+        ...
+
+
+class EngineConnection(asyncio.Protocol):
+    """Connection to an engine, owned by a pool."""
+
+    __slots__ = (
+        "_head_delivered",
+        "_head_only",
+        "_parser",
+        "_paused",
+        "_pool",
+        "_request",
+        "_transport",
+        "_tunnel",
+        "_used",
+        "idle_since_s",
+    )
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._request: UpstreamRequest | None = None
+        """None: the connection is idle, or nothing more is wanted from it."""
+        self._parser: ResponseParser | None = None
+        """None: no byte of the response has come."""
+        self._head_only = self._head_delivered = self._used = self._paused = self._tunnel = False
+        self.idle_since_s = 0.0
+
+    # Called by the exchange and the pool.
+
+    def send(
+        self, request: UpstreamRequest, head: bytes, body: bytes | Pieces, *, head_only: bool
+    ) -> None:
+        """Write a request; the response goes to its callbacks.
+
+        Args:
+            request: Called back until the end of the response.
+            head: Request head.
+            body: Whole request body.
+            head_only: The response has no body, whatever its head says.
+        """
+        self._request = request
+        self._parser = None
+        self._head_only = head_only
+        self._head_delivered = False
+        if self._transport is None:
+            return
+        if len(body) < _LARGE_BYTES:
+            self._transport.write(head + body)
+        else:
+            buffers = body.buffers if isinstance(body, Pieces) else (body,)
+            self._transport.writelines((head, *buffers))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def pause(self) -> None:
+        """Stop reading until `resume`."""
+        if self.usable and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._paused and self.usable and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close at once, without a callback."""
+        self._request = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Close when everything is written, without a callback."""
+        self._request = None
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        request = self._request
+        if request is None:
+            self.abort()
+        elif self._tunnel:
+            request.write_to_client(data)
+        elif self._parser is not None:
+            self._parse(request, self._parser, data)
+        elif not self._deliver_cached(request, data):
+            if not self._used:
+                self._pool.mark_heard(self)
+            self._parser = parser = ResponseParser()
+            self._parse(request, parser, data)
+            self._cache_head(parser, data)
+
+    def eof_received(self) -> None:
+        """Let the event loop close the connection; `connection_lost` follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.forget(self)
+        self._transport = None
+        request, self._request = self._request, None
+        parser, self._parser = self._parser, None
+        if request is None:
+            return
+        if parser is None:
+            request.engine_lost(Loss.STALE if self._used else Loss.SILENT)
+        elif parser.ends_with_connection and exc is None:
+            parser.complete = True
+            request.deliver(parser.take_body(), complete=True)
+        else:
+            request.engine_lost(Loss.BROKEN)
+
+    def pause_writing(self) -> None:
+        if self._request is not None:
+            self._request.engine_blocked(blocked=True)
+
+    def resume_writing(self) -> None:
+        if self._request is not None:
+            self._request.engine_blocked(blocked=False)
+
+    # Responses.
+
+    def _deliver_cached(self, request: UpstreamRequest, data: bytes) -> bool:
+        """Deliver a response that came at once under a cached head; False: it did not."""
+        cached = self._pool.cached_head
+        if cached is None or self._head_only:
+            return False
+        match = cached[0].match(data)
+        if match is None:
+            return False
+        length, end = match
+        if end + length != len(data):
+            return False
+        self._end_response(keeps=True)
+        request.deliver_whole(cached[1], data[end:])
+        return True
+
+    def _cache_head(self, parser: ResponseParser, data: bytes) -> None:
+        """Cache the head of a whole response that came at once, with a length."""
+        head = parser.head
+        end = data.find(b"\r\n\r\n") + 4
+        if (
+            head is not None
+            and head.framing is Framing.LENGTH
+            and head.length
+            and parser.keeps
+            and end + int(head.length) == len(data)
+        ):
+            cached = CachedHead.of(data[:end])
+            self._pool.cached_head = None if cached is None else (cached, head)
+
+    def _parse(self, request: UpstreamRequest, parser: ResponseParser, data: bytes) -> None:
+        parser.feed(data)
+        if parser.bad:
+            self.abort()
+            request.engine_lost(Loss.BROKEN)
+        elif parser.head is not None:
+            self._deliver(request, parser, parser.head)
+
+    def _deliver(
+        self, request: UpstreamRequest, parser: ResponseParser, head: ResponseHead
+    ) -> None:
+        first = not self._head_delivered
+        if first:
+            self._head_delivered = True
+            self._tunnel = head.websocket
+            request.begin_response(head)
+            if self._request is not request:
+                return
+        if head.websocket:
+            if parser.rest:
+                request.write_to_client(parser.rest)
+        elif parser.complete or self._head_only:
+            payload = b"" if self._head_only else parser.take_body()
+            self._end_response(keeps=parser.keeps and not self._head_only)
+            request.deliver(payload, complete=True)
+        else:
+            payload = parser.take_body()
+            if payload or first:
+                request.deliver(payload, complete=False)
+
+    def _end_response(self, *, keeps: bool) -> None:
+        """Return the connection to the pool, or close it."""
+        self._request = self._parser = None
+        if keeps:
+            if not self._used:
+                self._used = True
+                self._pool.mark_heard(self)
+            if self._paused:
+                self.resume()
+            self._pool.release(self)
+        else:
+            self.finish()

@@ -1,0 +1,80 @@
+"""Turns of profiles that are asked for."""
+
+import pytest
+
+from appliance.planning.routing.switch_scheduler import (
+    FAILED_FOR_S,
+    BoxState,
+    CheckAgain,
+    SwitchPolicy,
+    SwitchTo,
+    WaitingProfile,
+    has_failed,
+    next_switch,
+)
+
+TURNS = SwitchPolicy(residency_s=60, patience_s=100)
+
+
+def waiting(profile: str, since_s: float) -> WaitingProfile:
+    """Requests for a profile."""
+    return WaitingProfile(profile=profile, since_s=since_s)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "box", "turn"),
+    [
+        # Nothing serves: at once.
+        (10, BoxState(), SwitchTo(profile="b")),
+        # It serves, idle: when the residency is over.
+        (10, BoxState(since_s=0), CheckAgain(at_s=60)),
+        (60, BoxState(since_s=0), SwitchTo(profile="b")),
+        (10, BoxState(since_s=-1000), SwitchTo(profile="b")),
+        # It is used: when the first has been patient.
+        (60, BoxState(since_s=0, in_flight=1), CheckAgain(at_s=110)),
+        (110, BoxState(since_s=0, in_flight=9), SwitchTo(profile="b")),
+        (110, BoxState(since_s=90, in_flight=9), CheckAgain(at_s=150)),
+        # Somebody else has the box.
+        (1000, BoxState(since_s=0, busy=True), None),
+        (1000, BoxState(busy=True), None),
+        # The last switch failed.
+        (1000, BoxState(failed_s={"b": 990}), CheckAgain(at_s=990 + FAILED_FOR_S)),
+        (990 + FAILED_FOR_S, BoxState(failed_s={"b": 990}), SwitchTo(profile="b")),
+        (1000, BoxState(failed_s={"c": 990}), SwitchTo(profile="b")),
+    ],
+)
+def test_a_profile_gets_its_turn(
+    now_s: float, box: BoxState, turn: SwitchTo | CheckAgain | None
+) -> None:
+    """Requests for one have waited since the tenth second."""
+    assert next_switch(now_s, box, [waiting("b", 10)], TURNS) == turn
+
+
+def test_nobody_waits() -> None:
+    """Then the box stays as it is."""
+    assert next_switch(1000, BoxState(since_s=0), [], TURNS) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ([("b", 10), ("c", 20)], "b"),
+        ([("b", 20), ("c", 10)], "c"),
+        ([("c", 10), ("b", 10)], "b"),
+    ],
+)
+def test_who_has_waited_longest_is_next(line: list[tuple[str, float]], first: str) -> None:
+    """Names decide between equals."""
+    turn = next_switch(1000, BoxState(since_s=0), [waiting(*entry) for entry in line], TURNS)
+    assert turn == SwitchTo(profile=first)
+
+
+def test_a_profile_that_failed_keeps_nobody_from_his_turn() -> None:
+    """The one behind it is next; when all have failed, the earliest is looked at again."""
+    line = [waiting("b", 10), waiting("c", 20)]
+    one = BoxState(failed_s={"b": 990.0})
+    assert next_switch(1000, one, line, TURNS) == SwitchTo(profile="c")
+    assert has_failed("b", 1000, one)
+    assert not has_failed("c", 1000, one)
+    both = BoxState(failed_s={"b": 990.0, "c": 980.0})
+    assert next_switch(1000, both, line, TURNS) == CheckAgain(at_s=980 + FAILED_FOR_S)
