@@ -1,0 +1,32 @@
+"""The walks of docs/explanation/architecture.md go through code that exists."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.structure.walks import MOST_HOPS, missing_names, walks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
+
+
+def test_three_walks() -> None:
+    """A switch, a request, a profile: each short enough to be followed in one sitting."""
+    assert [len(hops) <= MOST_HOPS for hops in walks(PAGE).values()] == [True] * 3
+
+
+@pytest.mark.parametrize("hop", [hop for hops in walks(PAGE).values() for hop in hops])
+def test_every_name_of_a_walk_exists(hop: str) -> None:
+    """A module and what it defines, as the page spells them."""
+    assert list(missing_names(hop, ROOT / "appliance")) == []
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    """Neither a missing module nor a missing class passes."""
+    hop = (
+        "1. `domain.names.unit_of`, `domain.names.unit_off`, `domain.namez.unit_of`, `domain.names`"
+    )
+    assert list(missing_names(hop, ROOT / "appliance")) == [
+        "domain.names.unit_off",
+        "domain.namez.unit_of",
+    ]

@@ -1,0 +1,42 @@
+"""Walks through the code that docs/explanation/architecture.md describes, and the names in them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_HOPS = 12
+_WALK = re.compile(r"^## (.+)$")
+_HOP = re.compile(r"^\d+\. ")
+_NAME = re.compile(r"`((?:[a-z_]+\.)+[A-Za-z_]+)`")
+
+
+def walks(page: str) -> dict[str, list[str]]:
+    """The hops of each section that has a numbered list, by its heading."""
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in page.splitlines():
+        if match := _WALK.match(line):
+            heading = match[1]
+        elif _HOP.match(line):
+            found.setdefault(heading, []).append(line)
+    return found
+
+
+def missing_names(hop: str, package: Path) -> Iterator[str]:
+    """Names in a hop, `room.module.Name` or `room.module`, that are not in the package."""
+    for name in _NAME.findall(hop):
+        module, _, leaf = name.rpartition(".")
+        path = package.joinpath(*module.split("."))
+        if package.joinpath(*name.split(".")).with_suffix(".py").is_file():
+            continue
+        source = path.with_suffix(".py")
+        if not source.is_file() or leaf not in _defined(source):
+            yield name
+
+
+def _defined(source: Path) -> set[str]:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        node.name for node in ast.parse(source.read_text("utf-8")).body if isinstance(node, kinds)
+    }
