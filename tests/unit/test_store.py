@@ -118,6 +118,18 @@ async def test_mark_is_replaced(either: Store) -> None:
     assert await either.marks() == {"genesis": Mark.RETIRED}
 
 
+async def test_what_every_status_asks_for_is_read_once(store: SqliteStore) -> None:
+    """Marks and the last operation are remembered until one of them is written."""
+    for name in ("genesis", "aeon"):
+        await store.set_mark(name, Mark.LIVE, by="ana")
+        done = ended(await store.begin(OPERATION))
+        await store.finish(done)
+        marks, last = await store.marks(), await store.last()
+        assert (name in marks, last) == (True, done)
+        assert await store.marks() is marks
+        assert await store.last() is last
+
+
 async def test_rows_are_bounded(store: SqliteStore) -> None:
     """Old operations make room for new ones."""
     for _ in range(50):

@@ -70,6 +70,9 @@ class SqliteStore:
         """When to offer the database again what it would not take."""
         self._retry_at_s: float | None = None
         """When to try the file again while a database in memory stands in for it; None: it does not."""
+        self._marks: Mapping[str, Mark] | None = None
+        self._last: Finished | None = None
+        """What every status asks for, once it has been read; nobody else writes this database."""
 
     async def open(self) -> None:
         """Open or create the file. Raises `StoreError` only for one of a newer version."""
@@ -115,6 +118,7 @@ class SqliteStore:
             db.execute("DELETE FROM operations WHERE id <= ?", (outdated,))
 
         await self._run(write, None)
+        self._last = None
 
     def _store_waiting(self, db: sqlite3.Connection) -> None:
         """Hand finished operations to the database. Raises sqlite3.Error when it refuses."""
@@ -136,6 +140,8 @@ class SqliteStore:
 
     async def last(self) -> Finished | None:
         """The operation that ended last."""
+        if self._last is not None:
+            return self._last
         sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Finished | None:
@@ -143,7 +149,10 @@ class SqliteStore:
             row = waiting[-1] if waiting else db.execute(sql).fetchone()
             return None if row is None else to_finished(row)
 
-        return await self._run(read, None)
+        last = await self._run(read, None)
+        if self._is_settled():
+            self._last = last
+        return last
 
     async def finished(self, operation_id: int) -> Finished | None:
         """One operation that is over; None: not on record, or not over."""
@@ -188,8 +197,13 @@ class SqliteStore:
 
     async def marks(self) -> Mapping[str, Mark]:
         """Marks set by people, by profile."""
+        if self._marks is not None:
+            return self._marks
         sql = "SELECT name, mark FROM marks"
-        return await self._run(lambda db: {n: Mark(m) for n, m in db.execute(sql)}, {})
+        marks = await self._run(lambda db: {n: Mark(m) for n, m in db.execute(sql)}, None)
+        if self._is_settled():
+            self._marks = marks
+        return marks or {}
 
     async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
         """Replace a mark. Raises `StoreError`: a mark that is not kept was not set."""
@@ -203,8 +217,14 @@ class SqliteStore:
             db.execute(sql, (name, mark.value, by))
             return self._retry_at_s is None
 
-        if not await self._run(write, default=False):
+        kept = await self._run(write, default=False)
+        self._marks = None
+        if not kept:
             raise StoreError(f"the mark of {name} could not be stored in {self._path}")
+
+    def _is_settled(self) -> bool:
+        """Tell whether the file holds everything: a row that waits may get another number there."""
+        return self._retry_at_s is None and not self._spool.waiting
 
     async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run a job in the store's thread; `default` when the store cannot do it."""
