@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from appliance import __version__
-from appliance.adapters.applied.manifest import edited_profiles, recover_manifest
+from appliance.adapters.applied.manifest import EditWatch, recover_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.gate_verdicts import refusals_in
 from appliance.adapters.kernel.text_files import meminfo
@@ -60,7 +60,7 @@ def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         version=__version__,
         now=time.time(),
         now_s=now_s,
-        edited=edited_profiles(catalogue),
+        edited=EditWatch().edited(catalogue),
         refusals=refusals_in(Path(places.gate_dir)),
     )
 

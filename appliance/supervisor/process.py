@@ -11,10 +11,9 @@ import pwd
 import signal
 import sys
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
-from appliance.adapters.applied.gateway_file import configuration_damage
+from appliance.adapters.applied.gateway_file import DamageWatch
 from appliance.adapters.applied.manifest import ManifestProfiles
 from appliance.adapters.clock import SystemClock
 from appliance.adapters.commitment import FileCommitment
@@ -127,7 +126,7 @@ async def run(settings: Settings) -> None:
             peaks=peaks,
             units=units,
             clock=clock,
-            gateway_damage=partial(configuration_damage, settings.applied_dir),
+            gateway_damage=DamageWatch(settings.applied_dir).damage,
             stalls=stalls.stalls,
         )
         control = ControlVerbs(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import appliance
-from appliance.adapters.applied.manifest import edited_profiles
+from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
@@ -51,6 +51,7 @@ class BoxStatus:
         self._gateway_damage = gateway_damage
         """What is wrong with the gateway's file, for root; None: nothing."""
         self._stalls = stalls
+        self._edits = EditWatch()
         self._began_s = clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
@@ -78,7 +79,7 @@ class BoxStatus:
             version=appliance.__version__,
             now=now,
             now_s=now_s,
-            edited=await asyncio.to_thread(edited_profiles, state.catalogue),
+            edited=self._edits.edited(state.catalogue),
             refusals=refusals,
             memory_of=profile_memory(
                 state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes
@@ -86,7 +87,7 @@ class BoxStatus:
             gateway=gateway,
             stalls=self._stalls(),
         )
-        damages = (state.damage, await asyncio.to_thread(self._gateway_damage))
+        damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.adapters.applied.documents import copy_of
 from appliance.adapters.applied.gateway_file import (
     GATEWAY_FILE,
-    configuration_damage,
+    DamageWatch,
     decode,
     encode,
     recover_configuration,
@@ -94,9 +94,10 @@ def test_the_last_good_configuration_is_used_and_said_so(tmp_path: Path) -> None
     path = tmp_path / GATEWAY_FILE
     path.write_text(encode(configured, "1"))
     copy_of(path).write_text(encode(configured, "1"))
-    assert configuration_damage(tmp_path) is None
+    watch = DamageWatch(tmp_path)
+    assert watch.damage() is None
     path.write_text("{")
     assert recover_configuration(tmp_path).content == configured
-    assert "sudo appliance apply; its copy is used" in str(configuration_damage(tmp_path))
+    assert "sudo appliance apply; its copy is used" in str(watch.damage())
     copy_of(path).write_text("{")
-    assert str(configuration_damage(tmp_path)).endswith("sudo appliance apply")
+    assert str(watch.damage()).endswith("sudo appliance apply")

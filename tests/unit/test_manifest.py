@@ -1,7 +1,9 @@
 """The manifest: what was applied comes back as it was, and damage is said."""
 
+import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from appliance.adapters.applied.documents import copy_of
 from appliance.adapters.applied.manifest import (
     MANIFEST,
+    EditWatch,
     ManifestProfiles,
     decode,
     encode,
@@ -225,3 +228,21 @@ def test_where_the_copy_is_damaged_too_the_manifest_is_named(tmp_path: Path) -> 
     with pytest.raises(StoreError, match="is missing: sudo appliance apply"):
         read_manifest(tmp_path)
     assert ManifestProfiles(tmp_path).damage is None
+
+
+def test_an_edit_is_seen_at_once(tmp_path: Path) -> None:
+    """A profile counts as edited while its file is not the one that was applied."""
+    path = tmp_path / "a.toml"
+    path.write_text("applied")
+    digest = hashlib.sha256(b"applied").hexdigest()
+    catalogue = {"a": made("a", source_path=str(path), source_sha256=digest)}
+    watch = EditWatch()
+    assert watch.edited(catalogue) == frozenset()
+    path.write_text("edited")
+    assert watch.edited(catalogue) == {"a"}
+    again = hashlib.sha256(b"edited").hexdigest()
+    assert watch.edited({"a": replace(catalogue["a"], source_sha256=again)}) == frozenset()
+    path.unlink()
+    assert watch.edited(catalogue) == frozenset()
+    path.mkdir()
+    assert watch.edited(catalogue) == {"a"}

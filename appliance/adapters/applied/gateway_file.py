@@ -9,7 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.applied.documents import Recovered, decoded, recover
+from appliance.adapters.applied.documents import Recovered, copy_of, decoded, recover
+from appliance.adapters.files.stamps import Stamp, stamp
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Limits
 
@@ -29,8 +30,27 @@ def recover_configuration(directory: Path) -> Recovered[Configuration]:
     return recover(directory / GATEWAY_FILE, _MAX_BYTES, decode, Configuration())
 
 
-def configuration_damage(directory: Path) -> str | None:
-    """What root should know about the file and its copy; None: nothing."""
+class DamageWatch:
+    """Looks after the file and its copy for who asks again and again: reads them when they changed.
+
+    Args:
+        directory: Where apply writes them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: tuple[tuple[Stamp | None, Stamp | None], str | None] | None = None
+
+    def damage(self) -> str | None:
+        """Return what root should know about them; None: nothing."""
+        path = self._directory / GATEWAY_FILE
+        seen = stamp(path), stamp(copy_of(path))
+        if self._known is None or self._known[0] != seen:
+            self._known = seen, _damage(self._directory)
+        return self._known[1]
+
+
+def _damage(directory: Path) -> str | None:
     try:
         return recover_configuration(directory).damage
     except StoreError as error:

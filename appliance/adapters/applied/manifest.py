@@ -87,9 +87,26 @@ def is_edited(applied: Applied) -> bool:
     return sha256(content).hexdigest() != applied.source_sha256
 
 
-def edited_profiles(catalogue: Catalogue) -> frozenset[str]:
-    """Profiles whose file changed since it was applied."""
-    return frozenset(name for name, applied in catalogue.items() if is_edited(applied))
+class EditWatch:
+    """Tells which profiles were edited; asked again, it reads only files that have changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Stamp, str, bool]] = {}
+        """By path: the file's stamp, the digest that was applied, whether they agree no more."""
+
+    def edited(self, catalogue: Catalogue) -> frozenset[str]:
+        """Return the profiles whose file changed since it was applied."""
+        return frozenset(name for name, applied in catalogue.items() if self._is_edited(applied))
+
+    def _is_edited(self, applied: Applied) -> bool:
+        seen = stamp(Path(applied.source_path))
+        known = self._known.get(applied.source_path)
+        if known is not None and known[:2] == (seen, applied.source_sha256):
+            return known[2]
+        edited = is_edited(applied)
+        if seen is not None:
+            self._known[applied.source_path] = seen, applied.source_sha256, edited
+        return edited
 
 
 def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
