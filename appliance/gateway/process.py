@@ -28,7 +28,6 @@ from appliance.adapters.systemd.notify import Notices, inherited_sockets
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
-from appliance.gateway.control_server import Control
 from appliance.gateway.downstream.handshakes import TlsServer
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
 from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
@@ -38,10 +37,12 @@ from appliance.gateway.predecessors import CombinedTraffic, Predecessors
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import ask_for_switch
+from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.gateway.switch_requester import SwitchRequester
 from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.protocol.control import Exit
+from appliance.protocol.gateway_server import GatewayServer
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +92,8 @@ class GatewayProcess:
         )
         self._predecessors = Predecessors(files.runtime)
         traffic = CombinedTraffic(self._relay, self._predecessors)
-        self._control = Control(self._table, traffic, self._meter, reload=self._reload)
+        commands = SupervisorCommands(self._table, traffic, self._meter, reload=self._reload)
+        self._server = GatewayServer(commands.do)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._logged_closed = False
         """Whether clients beyond loopback were refused since there was a key."""
@@ -115,7 +117,7 @@ class GatewayProcess:
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
             accepting = [
-                tasks.create_task(self._control.serve(one.dup())) for one in control_sockets
+                tasks.create_task(self._server.serve(one.dup())) for one in control_sockets
             ]
             accepting.append(tasks.create_task(listeners.follow()))
             working = [
@@ -133,11 +135,11 @@ class GatewayProcess:
                 task.cancel()
             listeners.close()
             if handed_over:
-                self._control.retire()
+                self._server.retire()
                 self._table.retire()
                 working.append(tasks.create_task(self._follow_successor()))
             await self._end(handed_over=handed_over)
-            await self._control.close()
+            await self._server.close()
             for task in working:
                 task.cancel()
 

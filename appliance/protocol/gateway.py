@@ -1,13 +1,158 @@
-"""Format of the gateway's state on gateway.sock and in the gateway's own file."""
+"""Codec of gateway.sock: what the supervisor tells the gateway, and asks it.
 
-from collections.abc import Mapping
+NDJSON, one object a line each way, any number of commands on a connection, one after another:
+
+===============================================  ==========================================
+``{"verb": "route", "state": {…}}``              serve by this from now on
+``{"verb": "hold", "names": […]}``               hold new requests for these profiles;
+                                                 answers how many are held
+``{"verb": "drain", "names": […], "timeout_s"}`` answers when their requests have finished or
+                                                 were cut, and how many of each
+``{"verb": "release", "state": {…}}``            as ``route``; answers how many were held
+``{"verb": "stats"}``                            answers what was measured
+``{"verb": "reload"}``                           read keys and profiles again
+===============================================  ==========================================
+
+An answer has ``ok``; when that is false, ``error`` says why. A connection that ends without an
+answer was one to a process that another has taken over from: the supervisor asks again. A drain
+ends with its connection: a supervisor that dies or is told to go back cuts no request.
+
+The state is kept in this form in the gateway's own file, too.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from appliance.domain.gateway import Standing, State
 from appliance.domain.names import is_profile_name
+from appliance.protocol.json_fields import Json, object_in
+from appliance.protocol.record import Record
+
+MAX_COMMAND_BYTES: Final = 256 << 10
+"""The longest is the state of all profiles, less than 100 bytes each."""
+MAX_ANSWER_BYTES: Final = 4 << 20
+_MAX_DRAIN_S: Final = 86400.0
+
+
+class RouteCommand(Record):
+    """Serve by this state from now on."""
+
+    state: State
+
+
+class HoldCommand(Record):
+    """Hold new requests for these profiles."""
+
+    names: tuple[str, ...]
+
+
+class DrainCommand(Record):
+    """Let the requests in flight of these profiles finish, then cut the rest."""
+
+    names: tuple[str, ...]
+    timeout_s: float
+
+
+class ReleaseCommand(Record):
+    """Serve by this state, and let held requests go."""
+
+    state: State
+
+
+class StatsCommand(Record):
+    """Tell what was measured."""
+
+
+class ReloadCommand(Record):
+    """Read keys and profiles again."""
+
+
+GatewayCommand = (
+    RouteCommand | HoldCommand | DrainCommand | ReleaseCommand | StatsCommand | ReloadCommand
+)
+
+
+class GatewayAnswer(Record):
+    """The gateway has done what a command says; each figure is of the commands that promise it."""
+
+    waiting: int = 0
+    """Of hold: requests that are held."""
+    finished: int = 0
+    """Of drain."""
+    cut: int = 0
+    """Of drain."""
+    released: int = 0
+    """Of release: requests that were held."""
+    stats: Json = MappingProxyType({})
+
+
+class CommandRefused(Record):
+    """The gateway has not done it."""
+
+    error: str
+
+
+_FORMS: Final[Mapping[str, type[Record]]] = {
+    "route": RouteCommand,
+    "hold": HoldCommand,
+    "drain": DrainCommand,
+    "release": ReleaseCommand,
+    "stats": StatsCommand,
+    "reload": ReloadCommand,
+}
+_VERBS: Final[Mapping[type, str]] = {form: verb for verb, form in _FORMS.items()}
+
+
+def encode_command(command: GatewayCommand) -> bytes:
+    """Return the line of a command."""
+    fields = command.fields()
+    if isinstance(command, RouteCommand | ReleaseCommand):
+        fields["state"] = encode_state(command.state)
+    return _line({"verb": verb_of(command), **fields})
+
+
+def verb_of(command: GatewayCommand) -> str:
+    """Return the word for a command, as on the wire."""
+    return _VERBS[type(command)]
+
+
+def decode_command(line: bytes) -> GatewayCommand:
+    """Return the command of a line. Raises `ValueError`, which says what is wrong with it."""
+    document = _object(line)
+    verb = document.get("verb")
+    form = _FORMS.get(verb) if isinstance(verb, str) else None
+    if form is None:
+        raise ValueError(f"no such verb: {verb!r:.40}")
+    command: Any = form(**{field: _READERS[field](document) for field in form.__match_args__})
+    return command  # type: ignore[no-any-return]  # one of the forms
+
+
+def encode_answer(answer: GatewayAnswer | CommandRefused) -> bytes:
+    """Return the line of an answer."""
+    if isinstance(answer, CommandRefused):
+        return _line({"ok": False, "error": answer.error})
+    figures = {name: value for name, value in answer.fields().items() if value}
+    return _line({"ok": True, **figures})
+
+
+def decode_answer(line: bytes) -> GatewayAnswer | CommandRefused:
+    """Return the answer of a line; a figure that is missing is 0. Raises `ValueError`."""
+    document = _object(line)
+    if document.get("ok") is not True:
+        return CommandRefused(str(document.get("error")))
+    return GatewayAnswer(
+        waiting=_count(document, "waiting"),
+        finished=_count(document, "finished"),
+        cut=_count(document, "cut"),
+        released=_count(document, "released"),
+        stats=object_in(document, "stats"),
+    )
 
 
 def encode_state(state: State) -> dict[str, object]:
-    """As it is sent and kept, for JSON."""
+    """Return a state as it is sent and kept, for JSON."""
     return {
         "standings": {name: standing.value for name, standing in state.standings.items()},
         "held": sorted(state.held),
@@ -18,23 +163,36 @@ def encode_state(state: State) -> dict[str, object]:
 
 
 def decode_state(document: object) -> State:
-    """The reverse. Raises `ValueError`."""
+    """Return the state in a document. Raises `ValueError`."""
     if not isinstance(document, Mapping):
-        raise ValueError("a state is no object")  # noqa: TRY004 - whatever is wrong is one thing
+        raise ValueError("a state is no object")  # noqa: TRY004 - all faults are one to the caller
     standings = document.get("standings")
     if not isinstance(standings, Mapping):
         raise ValueError("standings is no object")  # noqa: TRY004
     return State(
         standings={_name(n): Standing(s) for n, s in standings.items()},
-        held=frozenset(decode_names(document, "held")),
-        target=decode_names(document, "target"),
-        committed=decode_names(document, "committed"),
+        held=frozenset(_names(document, "held")),
+        target=_names(document, "target"),
+        committed=_names(document, "committed"),
         paused=document.get("paused") is True,
     )
 
 
-def decode_names(document: Mapping[str, object], key: str) -> tuple[str, ...]:
-    """The profile names at `key`. Raises `ValueError`."""
+def _line(document: Json) -> bytes:
+    return json.dumps(document).encode() + b"\n"
+
+
+def _object(line: bytes) -> Json:
+    try:
+        document = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004
+    return document
+
+
+def _names(document: Mapping[str, object], key: str) -> tuple[str, ...]:
     names = document.get(key)
     if not isinstance(names, list):
         raise ValueError(f"{key} is no list")  # noqa: TRY004
@@ -45,3 +203,24 @@ def _name(name: object) -> str:
     if not isinstance(name, str) or not is_profile_name(name):
         raise ValueError(f"{name!r:.60} is no profile")
     return name
+
+
+def _seconds(document: Json) -> float:
+    value = document.get("timeout_s")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("timeout_s is no number")  # noqa: TRY004
+    if not 0 <= value <= _MAX_DRAIN_S:
+        raise ValueError("timeout_s is no time")
+    return float(value)
+
+
+def _count(document: Json, key: str) -> int:
+    value = document.get(key)
+    return value if type(value) is int else 0
+
+
+_READERS: Final[Mapping[str, Callable[[Json], object]]] = {
+    "names": lambda document: _names(document, "names"),
+    "state": lambda document: decode_state(document.get("state")),
+    "timeout_s": _seconds,
+}

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ from appliance.protocol.control_requests import (
     parse_request,
     verb_of,
 )
-from appliance.protocol.gateway import decode_state
+from appliance.protocol.gateway import decode_answer, decode_command
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
@@ -206,9 +205,10 @@ def _visitor(data: bytes) -> None:
 
 
 def _supervisor_line(data: bytes) -> None:
-    """What the gateway is told on gateway.sock."""
-    with contextlib.suppress(ValueError, RecursionError):
-        decode_state(json.loads(data))
+    """A line of the supervisor as the gateway reads it, and the other way round."""
+    for decode in (decode_command, decode_answer):
+        with contextlib.suppress(ValueError):
+            decode(data)
 
 
 class _Keys:
@@ -503,9 +503,14 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         most=1 << 18,
         more={"numbers": b"1,", "members": b'"a":1,'},
     ),
-    "state that the gateway is told": Subject(
+    "line on the gateway's socket": Subject(
         parse=_supervisor_line,
-        around=[(b'{"standings":{"', b'":"serving"}}'), (b'{"held":[', b'"a"]}')],
+        around=[
+            (b'{"verb":"route","state":{"standings":{"', b'":"serving"}}}'),
+            (b'{"verb":"hold","names":[', b'"a"]}'),
+            (b'{"verb":"', b'"}'),
+            (b'{"ok":true,"stats":{"', b'":1}}'),
+        ],
         most=1 << 18,
         more={"names": b'"a",'},
     ),

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gateway_client import SocketGateway
+from appliance.adapters.socket_gateway import SocketGateway
 from appliance.domain.gateway import Standing, State
-from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
+from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway import encode_state
+from appliance.protocol.gateway_server import GatewayServer
 from tests.unit.gateway_states import AEON, BOX, GENESIS
 
 Answer = dict[str, object]
@@ -55,7 +56,8 @@ class Gateway:
         self.meter = Meter()
         self.reloads = 0
         self.fault: Exception | None = None
-        self.control = Control(self.table, self.traffic, self.meter, reload=self.reload)
+        commands = SupervisorCommands(self.table, self.traffic, self.meter, reload=self.reload)
+        self.control = GatewayServer(commands.do)
 
     def reload(self) -> None:
         self.reloads += 1

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from appliance.adapters.gateway_client import SocketGateway
+from appliance.adapters.socket_gateway import SocketGateway
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
-from appliance.gateway.control_server import Control
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from appliance.gateway.supervisor_commands import SupervisorCommands
+from appliance.protocol.gateway_server import GatewayServer
 from tests.unit.gateway_states import routed
 
 
@@ -139,7 +140,7 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     door = socket.socket(socket.AF_UNIX)
     door.bind(str(directory / "gateway.sock"))
     door.listen()
-    control = Control(table, relay, meter, reload=lambda: None)
+    control = GatewayServer(SupervisorCommands(table, relay, meter, reload=lambda: None).do)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     supervisor = SocketGateway(directory / "gateway.sock")

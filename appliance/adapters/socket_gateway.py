@@ -1,0 +1,126 @@
+"""The port `Gateway` over gateway.sock (see `appliance.protocol.gateway`).
+
+Operations go on without a gateway that is not there or does not answer at once: clients then wait
+or fail as they would without one. What serves is sent again with every look of the supervisor, so
+that a gateway that was away learns it within seconds; meanwhile it goes by the last state it had.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from appliance.domain.gateway import State
+from appliance.planning.status.summary import drained_text, held_text, released_text
+from appliance.protocol.gateway import (
+    CommandRefused,
+    DrainCommand,
+    GatewayAnswer,
+    GatewayCommand,
+    HoldCommand,
+    ReleaseCommand,
+    ReloadCommand,
+    RouteCommand,
+    StatsCommand,
+    verb_of,
+)
+from appliance.protocol.gateway_client import ask_gateway
+
+_log = logging.getLogger(__name__)
+
+_FIGURES_S: Final = 0.25
+"""A status is not kept waiting longer."""
+
+
+class SocketGateway:
+    """The port `Gateway`. `run` has to run for `route` to have an effect.
+
+    Args:
+        path: Of gateway.sock.
+        patience_s: For an answer.
+    """
+
+    def __init__(self, path: Path, *, patience_s: float = 1.0) -> None:
+        self._path = path
+        self._patience_s = patience_s
+        self._state = State()
+        self._told = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._reload = False
+        self._away = ""
+
+    async def run(self) -> None:
+        """Tell the gateway what serves, for ever."""
+        while True:
+            await self._told.wait()
+            async with self._turn:
+                self._told.clear()
+                if self._reload:
+                    self._reload = await self._ask(ReloadCommand()) is None
+                await self._ask(RouteCommand(self._state))
+
+    def route(self, state: State) -> None:
+        """Serve by this from now on; does not wait."""
+        self._state = state
+        self._told.set()
+
+    def reload(self) -> None:
+        """Let it read keys and profiles again; does not wait."""
+        self._reload = True
+        self._told.set()
+
+    async def hold(self, names: Sequence[str]) -> str | None:
+        """Let new requests for `names` wait."""
+        async with self._turn:
+            # A state that is sent while this is under way must not undo it.
+            self._state = replace(self._state, held=self._state.held | set(names))
+            answer = await self._ask(HoldCommand(tuple(names)))
+        return None if answer is None else held_text(answer.waiting)
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
+        """Let requests in flight finish, at most `timeout_s`; cancelled, it cuts none."""
+        if self._away:
+            return None  # it did not even hold: nobody waits as long as a drain may take
+        command = DrainCommand(tuple(names), timeout_s)
+        answer = await self._ask(command, within_s=timeout_s + 2 * self._patience_s)
+        return None if answer is None else drained_text(answer.finished, answer.cut, timeout_s)
+
+    async def release(self, state: State) -> str | None:
+        """Serve by this, and let held requests go."""
+        async with self._turn:
+            self._state = state
+            answer = await self._ask(ReleaseCommand(state))
+        return None if answer is None else released_text(answer.released)
+
+    async def stats(self) -> Mapping[str, object] | None:
+        """Return what it has measured; None: it does not answer."""
+        answer = await self._ask(StatsCommand(), within_s=_FIGURES_S)
+        return None if answer is None else answer.stats or None
+
+    async def _ask(
+        self, command: GatewayCommand, *, within_s: float | None = None
+    ) -> GatewayAnswer | None:
+        """Return the answer to a command; None: none came in time."""
+        try:
+            answer = await ask_gateway(self._path, command, within_s=within_s or self._patience_s)
+        except TimeoutError:
+            self._is_away("it does not answer")
+            return None
+        except (OSError, ValueError) as error:
+            self._is_away(str(error) or type(error).__name__)
+            return None
+        if isinstance(answer, CommandRefused):
+            self._is_away(f"{verb_of(command)}: {answer.error}")
+            return None
+        if self._away:
+            _log.info("the gateway answers")
+        self._away = ""
+        return answer
+
+    def _is_away(self, why: str) -> None:
+        """Say so when it begins, not each time."""
+        if not self._away:
+            _log.warning("no gateway (%s): operations go on without it", why)
+        self._away = why

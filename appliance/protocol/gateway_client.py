@@ -1,0 +1,62 @@
+"""Client of gateway.sock: one command on a connection of its own.
+
+Its own, because closing it ends a drain, and an old one would have to be found out about.
+"""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from appliance.protocol.gateway import (
+    MAX_ANSWER_BYTES,
+    CommandRefused,
+    GatewayAnswer,
+    GatewayCommand,
+    decode_answer,
+    encode_command,
+)
+
+_HANDED_OVER_S: Final = 0.02
+"""For a process that another has taken over from to stop listening."""
+
+
+async def ask_gateway(
+    path: Path, command: GatewayCommand, *, within_s: float
+) -> GatewayAnswer | CommandRefused:
+    """Return the gateway's answer to a command.
+
+    Raises:
+        TimeoutError: it does not answer within `within_s`.
+        OSError: it is not there.
+        ValueError: what comes is no answer.
+    """
+    async with asyncio.timeout(within_s):
+        try:
+            return await _exchange(path, command)
+        except _HungUpError:
+            # The process has just handed over: a new connection is one to the next process.
+            await asyncio.sleep(_HANDED_OVER_S)
+            return await _exchange(path, command)
+
+
+class _HungUpError(OSError):
+    """There was a connection, and no answer."""
+
+
+async def _exchange(path: Path, command: GatewayCommand) -> GatewayAnswer | CommandRefused:
+    reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER_BYTES)
+    try:
+        try:
+            writer.write(encode_command(command))
+            await writer.drain()
+            line = await reader.readline()
+        except ConnectionError as error:
+            raise _HungUpError("it hung up") from error
+        if not line:
+            raise _HungUpError("it hung up")
+        return decode_answer(line)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

@@ -1,0 +1,103 @@
+"""Codec of gateway.sock."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.gateway import Standing, State
+from appliance.protocol.gateway import (
+    CommandRefused,
+    DrainCommand,
+    GatewayAnswer,
+    GatewayCommand,
+    HoldCommand,
+    ReleaseCommand,
+    ReloadCommand,
+    RouteCommand,
+    StatsCommand,
+    decode_answer,
+    decode_command,
+    encode_answer,
+    encode_command,
+)
+
+STATE = State(standings={"a": Standing.SERVING}, held=frozenset({"b"}), target=("b",), paused=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        RouteCommand(STATE),
+        ReleaseCommand(STATE),
+        HoldCommand(("a", "b")),
+        DrainCommand(("a",), 0.5),
+        StatsCommand(),
+        ReloadCommand(),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_a_command_arrives_as_it_was_sent(command: GatewayCommand) -> None:
+    """Encoding and decoding give an equal command, in one line."""
+    line = encode_command(command)
+    assert line.count(b"\n") == 1
+    assert decode_command(line) == command
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GatewayAnswer(),
+        GatewayAnswer(waiting=3),
+        GatewayAnswer(finished=2, cut=1),
+        GatewayAnswer(released=4),
+        GatewayAnswer(stats={"profiles": {}, "uptime_s": 1.5}),
+        CommandRefused("not read: damaged"),
+    ],
+)
+def test_an_answer_arrives_as_it_was_sent(answer: GatewayAnswer | CommandRefused) -> None:
+    """Encoding and decoding give an equal answer, in one line."""
+    line = encode_answer(answer)
+    assert line.count(b"\n") == 1
+    assert decode_answer(line) == answer
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"{", "Expecting"),
+        (b"[]", "not a JSON object"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"verb": "fly"}', "no such verb: 'fly'"),
+        (b'{"verb": ["hold"]}', "no such verb"),
+        (b'{"verb": "hold", "names": "a"}', "names is no list"),
+        (b'{"verb": "hold", "names": ["../a"]}', "is no profile"),
+        (b'{"verb": "route"}', "a state is no object"),
+        (b'{"verb": "drain", "names": [], "timeout_s": true}', "timeout_s is no number"),
+        (b'{"verb": "drain", "names": [], "timeout_s": 1e9}', "timeout_s is no time"),
+    ],
+    ids=range(10),
+)
+def test_each_fault_of_a_command_is_named(line: bytes, words: str) -> None:
+    """A command that makes no sense is a ValueError that says why."""
+    with pytest.raises(ValueError, match=words):
+        decode_command(line)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"verb": st.sampled_from(["route", "hold", "drain", "release", "stats", "reload"])},
+        optional={
+            key: st.none() | st.floats() | st.text() | st.lists(st.text(), max_size=3)
+            for key in ("names", "state", "timeout_s", "ok", "error", "waiting", "stats")
+        },
+    )
+)
+def test_every_object_is_read_or_refused(document: dict[str, object]) -> None:
+    """Whatever the fields are, decoding ends with a value or a ValueError."""
+    line = json.dumps(document).encode()
+    with contextlib.suppress(ValueError):
+        assert decode_command(encode_command(decode_command(line))) == decode_command(line)
+    assert isinstance(decode_answer(line), GatewayAnswer | CommandRefused)
