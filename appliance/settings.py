@@ -41,7 +41,7 @@ from appliance.adapters.toml.file import (
 from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
-from appliance.settings_gateway import Gateway
+from appliance.settings_gateway import GatewaySettings
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
@@ -77,7 +77,7 @@ UnitName = Annotated[str, AfterValidator(_unit_name), Kind("unit")]
 Units = Annotated[list[UnitName], NoDecode, BeforeValidator(_split)]
 
 
-class Memory(BaseModel):
+class MemorySettings(BaseModel):
     """``[memory]``: what the gate wants free, and how often the supervisor looks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -165,9 +165,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="of the supervisor, in the journal"
     )
-    gateway: Gateway = Field(default=Gateway(), description="the address clients keep")
-    memory: Memory = Field(
-        default=Memory(), description="what the gate wants free, and how often to look"
+    gateway: GatewaySettings = Field(
+        default=GatewaySettings(), description="the address clients keep"
+    )
+    memory: MemorySettings = Field(
+        default=MemorySettings(), description="what the gate wants free, and how often to look"
     )
 
     @property
@@ -237,7 +239,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
 def _loader(env: Mapping[str, str]) -> type[Settings]:
     """Settings that read `env` first, then what they are called with."""
 
-    class Loaded(Settings):
+    class LoadedSettings(Settings):
         @classmethod
         def settings_customise_sources(
             cls,
@@ -251,7 +253,7 @@ def _loader(env: Mapping[str, str]) -> type[Settings]:
             variables.env_vars = {name.lower(): value for name, value in env.items()}
             return variables, init_settings
 
-    return Loaded
+    return LoadedSettings
 
 
 def _lines(

@@ -102,7 +102,7 @@ MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 29)]
 """As much as the unit's MemoryMax= leaves for it."""
 
 
-class Gateway(BaseModel):
+class GatewaySettings(BaseModel):
     """``[gateway]``: the address clients keep. `appliance apply` puts changes in force."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -20,7 +20,7 @@ from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
-from appliance.install.profile_specs import Loaded, layout_of, load_specs, renderable
+from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.planning.admission.engine_files import access_findings
 from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
 from appliance.planning.units.commands import Layout
@@ -208,7 +208,7 @@ def _settle(
     options: ApplyOptions,
     settings: Settings,
     installed: Installed,
-    loaded: Loaded,
+    loaded: CompiledProfiles,
     layout: Layout,
 ) -> Adopted:
     """Return the hand edits that may be overwritten: adopted ones, or all with --discard."""

@@ -21,7 +21,7 @@ _MOST_THREADS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class CompiledProfiles:
     """Compiled profiles, and the errors of those that cannot be compiled."""
 
     specs: tuple[UnitSpec, ...]
@@ -29,11 +29,11 @@ class Loaded:
     """Messages by profile name (the stem of the file)."""
 
 
-def load_specs(settings: Settings) -> Loaded:
+def load_specs(settings: Settings) -> CompiledProfiles:
     """Read and compile every profile. Raises `ProfileError` for an unreadable directory."""
     found = load_profiles(settings.profiles_dir, settings.reserved_ports)
     context = context_of(settings)
-    return Loaded(
+    return CompiledProfiles(
         specs=tuple(
             spec_of(
                 profile,
@@ -49,10 +49,10 @@ def load_specs(settings: Settings) -> Loaded:
     )
 
 
-def renderable(loaded: Loaded, layout: Layout) -> Loaded:
+def renderable(loaded: CompiledProfiles, layout: Layout) -> CompiledProfiles:
     """Return `loaded` with the profiles that no unit can be made from moved to the errors."""
     problems = {s.applied.name: text for s in loaded.specs if (text := problem(s, layout))}
-    return Loaded(
+    return CompiledProfiles(
         specs=tuple(s for s in loaded.specs if s.applied.name not in problems),
         errors=dict(loaded.errors) | problems,
     )

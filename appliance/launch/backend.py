@@ -1,15 +1,15 @@
-"""The wrapper of every backend: ``ExecStart=`` of its unit. It becomes the engine.
+"""Wrapper of every engine: ``ExecStart=`` of a backend's unit, which executes the engine.
 
-In order, as the engines' user: apply patches and check that they took; take the leases; clear
-the directory for temporary files; fork the poller that will say READY; exec the engine, which
-thus is the unit's main process and holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
+In order, as the engine's user: apply patches and check that they took; take the leases; clear
+the directory for temporary files; fork the poller that sends READY; exec the engine, which thus
+is the unit's main process and holds the leases. Exit statuses that no restart can mend (``RestartPreventExitStatus=``):
 
 ===  ==========================================================
 78   a patch is not applied, or the engine cannot be executed
 79   another process holds a lease
 ===  ==========================================================
 
-75 is for a start that another one has overtaken between gate and lease: systemd tries it again.
+75 is for a start that another one has overtaken between gate and lease: systemd tries again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _NO_PROGRESS_S = 300.0
 _MAX_PORT = 65535
 
 
-class Backend:
-    """One start of one engine."""
+class EngineStart:
+    """Start of one engine."""
 
     def __init__(self, options: Options) -> None:
         self._started_s = time.monotonic()
@@ -69,7 +69,7 @@ class Backend:
             raise UsageError("no engine after --")
 
     def run(self) -> int:
-        """Become the engine; returns an exit status only when that fails."""
+        """Execute the engine; returns an exit status only when that fails."""
         if self._patch and (problem := self._patch_problem()):
             say(ERROR, f"{self._name}: {problem}")
             return EX_CONFIG
@@ -94,44 +94,46 @@ class Backend:
 
         return patch.run(self._patch, self._expected, no_progress_s=self._no_progress_s)
 
-    def _held(self, lease: leases.Lease) -> int:
+    def _held(self, lease: leases.LeaseLock) -> int:
         from appliance.launch.admission.obstacles import lease_sentence  # noqa: PLC0415
 
         say(ERROR, f"{self._name}: {lease_sentence(lease)}")
         return EX_LEASE_HELD
 
     def _fork_poller(self, descriptors: Sequence[int]) -> None:
-        """Start the poller as nobody's child: a dead one would stay the engine's zombie."""
+        """Fork the poller twice: as a child of the engine it would end as the engine's zombie."""
         main = os.pidfd_open(os.getpid())
         middle = os.fork()
         if middle:
             os.close(main)
             os.waitpid(middle, 0)
             return
-        # From here on: never back into the caller.
+        # From here on the child must not return into the caller.
         try:
             if os.fork() == 0:
                 for descriptor in descriptors:
-                    os.close(descriptor)  # or the poller would keep a dead engine's lease
+                    os.close(
+                        descriptor
+                    )  # else the poller would keep the lease of an engine that has ended
                 self._poll(main)
         finally:
             os._exit(0)
 
     def _poll(self, main: int) -> None:
-        os.setsid()  # an engine that signals its process group does not mean us
-        from appliance.launch.start.endpoint import Endpoint  # noqa: PLC0415
-        from appliance.launch.start.readiness import Poller  # noqa: PLC0415
+        os.setsid()  # an engine that signals its process group must not hit the poller
+        from appliance.launch.start.endpoint import EngineEndpoint  # noqa: PLC0415
+        from appliance.launch.start.readiness import ReadinessPoller  # noqa: PLC0415
 
-        endpoint = Endpoint(port=self._port, path=self._socket, health=self._health)
+        endpoint = EngineEndpoint(port=self._port, path=self._socket, health=self._health)
         try:
-            Poller(
+            ReadinessPoller(
                 endpoint,
                 main=main,
                 started_s=self._started_s,
                 no_progress_s=self._no_progress_s,
             ).run()
         except Exception as error:  # noqa: BLE001
-            # Nobody else would say why READY never comes.
+            # The only trace of why READY never comes.
             import traceback  # noqa: PLC0415
 
             say(ERROR, "".join(traceback.format_exception(error)))
@@ -139,7 +141,7 @@ class Backend:
     def _exec(self, descriptors: Sequence[int]) -> int:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, True)  # noqa: FBT003
-        # READY is the poller's to say: an engine that also speaks the protocol is early.
+        # The poller sends READY: an engine that speaks the protocol would send it too early.
         environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
         try:
             os.execvpe(self._engine[0], self._engine, environment)  # noqa: S606
@@ -149,7 +151,7 @@ class Backend:
 
 
 def _command(text: str | None) -> tuple[str, ...]:
-    """A command written as a JSON list of words; empty for none."""
+    """Parse a command written as a JSON list of words; empty for none."""
     if text is None:
         return ()
     import json  # noqa: PLC0415
@@ -164,14 +166,14 @@ def _command(text: str | None) -> tuple[str, ...]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the wrapper; returns only when there will be no engine."""
+    """Run the wrapper; returns only when the engine cannot be executed."""
     try:
-        return Backend(Options(argv, _FLAGS)).run()
+        return EngineStart(Options(argv, _FLAGS)).run()
     except UsageError as error:
         say(ERROR, f"backend: {error}")
         return EX_USAGE
     except OSError as error:
-        # A lease file that is missing: the gate, which makes it, was left out.
+        # A lease file is missing: the gate, which makes it, did not run.
         say(ERROR, f"backend: {error.strerror}: {error.filename}")
         return EX_CONFIG
 

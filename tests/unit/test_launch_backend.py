@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.admission.leases import Lease
+from appliance.launch.admission.leases import LeaseLock
 from tests.unit.launch_rig import (
     Manager,
     control_group,
@@ -93,7 +93,7 @@ def test_a_start_that_was_overtaken_gives_its_lock_up(
     """Whoever was admitted later may have had the device; 78 is the missing engine behind."""
     if admitted is not None:
         word, name = admitted.split()
-        one = Lease("cpu", exclusive=word == "exclusive", directory=str(lease.parent))
+        one = LeaseLock("cpu", exclusive=word == "exclusive", directory=str(lease.parent))
         one.mark("a-longer-name-that-was-there-before")
         one.mark(name)
     ended = run(wrapper(lease, "--", "/missing", port=free_port(), how=how))

@@ -365,7 +365,7 @@ def test_a_held_lease_refuses(box: Box) -> None:
     [
         (UID + 1, {}, "is not who was admitted"),
         (0, {}, "is not who was admitted"),
-        (UID, {"token": "another"}, "has not the token"),
+        (UID, {"token": "another"}, "does not have the token"),
         (UID, {"gpus": "all"}, "asks for another claim"),
     ],
     ids=["another operator", "root", "another request", "another claim"],

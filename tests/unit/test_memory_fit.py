@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from appliance.adapters.gpus.sampler_client import Device
 from appliance.domain.need import Source
-from appliance.launch.admission.obstacles import Host
+from appliance.launch.admission.obstacles import HostFigures
 from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
 from appliance.planning.memory.fit import Shortfall
@@ -75,8 +75,8 @@ def devices(*gpus: Gpu) -> list[Device]:
     ]
 
 
-def host(available: int = 28 * GIB, total: int = 32 * GIB) -> Host:
-    return Host(available_bytes=available, total_bytes=total)
+def host(available: int = 28 * GIB, total: int = 32 * GIB) -> HostFigures:
+    return HostFigures(available_bytes=available, total_bytes=total)
 
 
 def seen(*peaks: int, ram: int | None = None) -> ObservedPeak:
@@ -208,7 +208,7 @@ class Case:
 
     want: MemoryRequirement
     gpus: Sequence[Gpu] = ()
-    host: Host | None = None
+    host: HostFigures | None = None
     words: str = ""
     final: bool = False
     broken: str = ""

@@ -197,7 +197,7 @@ def _device(device: sampler_client.Device) -> DeviceMemory:
 
 
 def _holder(process: sampler_client.Process) -> Holder:
-    named = processes.Holder(process.pid)
+    named = processes.HoldingProcess(process.pid)
     return Holder(
         pid=process.pid,
         held_bytes=process.held_bytes,

@@ -94,7 +94,7 @@ def unit_of_group(group: str) -> str:
     return ""
 
 
-class Holder:
+class HoldingProcess:
     """A process that holds what we need. `str()` names it for people."""
 
     __slots__ = ("comm", "held_bytes", "pid", "unit", "user")
@@ -131,7 +131,7 @@ def _user(pid: int) -> str:
         return str(uid)
 
 
-def holders_of_file(path: str) -> list[Holder]:
+def holders_of_file(path: str) -> list[HoldingProcess]:
     """The processes that have the file at `path` open, this one left out.
 
     /proc/locks cannot answer this: it does not show locks across PID namespaces, and it names
@@ -142,7 +142,7 @@ def holders_of_file(path: str) -> list[Holder]:
     except OSError:
         return []
     key = (wanted.st_dev, wanted.st_ino)
-    return [Holder(pid) for pid in pids() if pid != os.getpid() and _has_open(pid, key)]
+    return [HoldingProcess(pid) for pid in pids() if pid != os.getpid() and _has_open(pid, key)]
 
 
 def _has_open(pid: int, key: tuple[int, int]) -> bool:
@@ -167,8 +167,8 @@ def resident_bytes(pid: int) -> int | None:
     return int(fields[1]) * os.sysconf("SC_PAGESIZE") if len(fields) > 1 else None
 
 
-def largest(count: int, *, at_least_bytes: int) -> list[Holder]:
+def largest(count: int, *, at_least_bytes: int) -> list[HoldingProcess]:
     """The processes with the most resident memory, largest first."""
     sizes = ((resident_bytes(pid) or 0, pid) for pid in pids())
     large = sorted((pair for pair in sizes if pair[0] >= at_least_bytes), reverse=True)
-    return [Holder(pid, held_bytes=held) for held, pid in large[:count]]
+    return [HoldingProcess(pid, held_bytes=held) for held, pid in large[:count]]

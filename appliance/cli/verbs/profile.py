@@ -14,7 +14,13 @@ from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ProfileError, UnknownProfileError
 from appliance.domain.names import unit_of
-from appliance.install.profile_specs import Loaded, context_of, layout_of, load_specs, renderable
+from appliance.install.profile_specs import (
+    CompiledProfiles,
+    context_of,
+    layout_of,
+    load_specs,
+    renderable,
+)
 from appliance.planning.profiles.compilation import Source
 from appliance.planning.units.backend_unit import problem, render
 from appliance.planning.units.commands import Layout, UnitSpec
@@ -53,7 +59,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 
 def _checked(
-    targets: Sequence[str], settings: Settings, installed: Loaded, layout: Layout
+    targets: Sequence[str], settings: Settings, installed: CompiledProfiles, layout: Layout
 ) -> Iterator[Checked]:
     specs = {spec.applied.name: spec for spec in installed.specs}
     for target in targets or sorted({*specs, *installed.errors}):
@@ -104,7 +110,7 @@ def _report(checked: Sequence[Checked], arguments: Namespace, streams: Streams) 
 
 def _render(
     checked: Sequence[Checked],
-    installed: Loaded,
+    installed: CompiledProfiles,
     layout: Layout,
     arguments: Namespace,
     streams: Streams,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from appliance.adapters.kernel.processes import Holder, control_group, unit_of_group
+from appliance.adapters.kernel.processes import HoldingProcess, control_group, unit_of_group
 from appliance.launch.admission.obstacles import (
     LARGE_BYTES,
     Obstacle,
@@ -249,7 +249,7 @@ def _unit(pid: int) -> str:
 def _holders(device: Device) -> str:
     """Who holds memory of a GPU, the largest first; empty: nobody who matters."""
     processes = sorted(device.processes or [], key=lambda p: -(p.held_bytes or 0))
-    named = joined(Holder(p.pid, held_bytes=p.held_bytes) for p in processes)
+    named = joined(HoldingProcess(p.pid, held_bytes=p.held_bytes) for p in processes)
     sizes = [p.held_bytes for p in processes if p.held_bytes is not None]
     rest = _rest(device.used_bytes - sum(sizes)) if len(sizes) == len(processes) else ""
     everybody = ", ".join(filter(None, (named, rest)))

@@ -1,12 +1,12 @@
-"""The kernel lock per claimed device: at most one backend can hold it.
+"""Kernel locks for claimed devices: at most one backend can hold each.
 
-A lease is an flock(2) on a file that root created and the engine's user may only read. It is
-taken by the wrapper, survives its exec into the engine, is inherited by the engine's workers
-and dropped by the kernel with the last of them, however they end.
+A lease is an flock(2) on a file that root created and the engine's user may only read. The
+wrapper takes the lease before its exec; the engine's workers inherit it, and the kernel drops it
+with the last of them, however they end.
 
-Between the gate's look and the wrapper's lock another process may have had the device, if two gates
-looked at the same moment. So a gate that admits writes its profile into the files of its claim, and
-then looks at the locks once more. A wrapper that finds a later admission there has lost its own.
+Between a gate's check and its wrapper's lock another backend may have had the device, if two gates
+checked at the same moment. So a gate that admits writes its profile into the files of its claim,
+and then checks the locks once more. A wrapper that finds a later admission there has lost its own.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
 _TAKE_TIMEOUT_S = 0.2
-"""A gate that looks at a lease has it for microseconds. Whoever has it for longer owned the device since
-our own gate looked, and its memory may not be back."""
+"""A gate that checks a lease holds it for microseconds. A process that holds it for longer has taken the
+device since our own gate checked, and its memory may not be back."""
 _TAKE_PAUSE_S = 0.01
 _MARK_BYTES = 64
 """More than ``exclusive``, a blank and a profile's name; written and read in one call."""
 
 
-class Lease:
-    """One lock that a backend takes: the device's name, how it is taken, and its file."""
+class LeaseLock:
+    """Lock of one device: its name, whether it is exclusive, and its file."""
 
     __slots__ = ("exclusive", "name", "path")
 
@@ -43,7 +43,7 @@ class Lease:
         self.path = f"{directory}/{name}"
 
     def create(self) -> None:
-        """Make sure that the file is there, for root and the engines' group. Raises OSError."""
+        """Create the file unless it exists, for root and the engines' group. Raises OSError."""
         os.makedirs(os.path.dirname(self.path), mode=_DIRECTORY_MODE, exist_ok=True)
         flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -76,7 +76,7 @@ class Lease:
         return descriptor
 
     def take(self) -> int | None:
-        """Take the lock; None: another process would not let go. Raises OSError."""
+        """Take the lock; None: another process still holds it. Raises OSError."""
         deadline_s = time.monotonic() + _TAKE_TIMEOUT_S
         while (descriptor := self.try_lock()) is None:
             if time.monotonic() >= deadline_s:
@@ -85,7 +85,7 @@ class Lease:
         return descriptor
 
     def mark(self, profile: str) -> None:
-        """Write that `profile` is admitted, in place of who was before. Raises OSError."""
+        """Record `profile` as admitted, in place of the last one. Raises OSError."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.pwrite(descriptor, self._marked(profile), 0)
@@ -93,13 +93,13 @@ class Lease:
             os.close(descriptor)
 
     def is_lost(self, descriptor: int, profile: str) -> bool:
-        """Whether a profile that excludes `profile` was admitted after it.
+        """Tell whether a profile that excludes `profile` was admitted after it.
 
         Nothing is written where no gate has ever run.
 
         Args:
-            descriptor: It holds the lock.
-            profile: Who has been admitted, too.
+            descriptor: Of the file, with the lock.
+            profile: Name of a profile that was admitted.
         """
         found = os.pread(descriptor, _MARK_BYTES, 0)
         if self.exclusive:
@@ -111,7 +111,7 @@ class Lease:
         return f"{how} {profile}".ljust(_MARK_BYTES - 1).encode() + b"\n"
 
     def is_free(self) -> bool:
-        """Whether the lock could be taken now; takes and drops it. Raises OSError."""
+        """Tell whether the lock could be taken now; takes and drops it. Raises OSError."""
         descriptor = self.try_lock()
         if descriptor is None:
             return False
@@ -119,19 +119,19 @@ class Lease:
         return True
 
 
-def parse(words: Iterable[str], directory: str) -> tuple[Lease, ...]:
-    """Leases written as ``gpu-all:exclusive`` or ``gpu-0:shared``. Raises `UsageError`."""
-    leases: list[Lease] = []
+def parse(words: Iterable[str], directory: str) -> tuple[LeaseLock, ...]:
+    """Return leases written as ``gpu-all:exclusive`` or ``gpu-0:shared``. Raises `UsageError`."""
+    leases: list[LeaseLock] = []
     for word in words:
         name, _, how = word.partition(":")
         if not is_lease_name(name) or how not in {"exclusive", "shared"}:
             raise UsageError(f"not a lease: {word}")
-        leases.append(Lease(name, exclusive=how == "exclusive", directory=directory))
+        leases.append(LeaseLock(name, exclusive=how == "exclusive", directory=directory))
     return tuple(leases)
 
 
 def _group_id() -> int | None:
-    """The engines' group; None: not root, or no such group (a machine that only runs tests)."""
+    """Return the engines' group; None: not root, or no such group (a machine that only runs tests)."""
     if os.geteuid() != 0:
         return None
     import grp  # noqa: PLC0415

@@ -1,12 +1,12 @@
-"""What can stand between a backend and its start, and the cheap looks that the gate takes at it.
+"""Obstacles to a start, and the cheap checks for them: leases, remains of units, main memory.
 
-The GPUs have a module of their own, `appliance.launch.admission.gpu_watch`.
+The GPUs are checked by `appliance.launch.admission.gpu_watch`.
 """
 
 from __future__ import annotations
 
 from appliance.adapters.kernel.processes import (
-    Holder,
+    HoldingProcess,
     command_words,
     control_group,
     group_of_unit,
@@ -24,16 +24,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from appliance.launch.admission.leases import Lease
+    from appliance.launch.admission.leases import LeaseLock
     from appliance.planning.memory.requirement import MemoryRequirement
 
     Amounts = Callable[[], Mapping[int, int]]
 
 LEASE_GRACE_S = 3.0
-"""A gate or a wrapper that looks at the same moment is gone in milliseconds, a killed rival in
-seconds; one that serves on is no reason to wait for the memory's deadline."""
+"""Another gate or wrapper drops the lease in milliseconds, a killed rival in seconds; for a rival that
+serves on it makes no sense to wait for the memory's deadline."""
 LARGE_BYTES = 256 << 20
-"""Less than this, without an owner that can be seen, is the driver's own bookkeeping."""
+"""Less than this, without a visible owner, is the driver's own bookkeeping."""
 _NAMED_HOLDERS = 3
 _MOST_HOLDERS = 16
 _CPU = "cpu"
@@ -41,21 +41,21 @@ _SLICE = "appliance.slice"
 _LEASE = "lease"
 _LEFT_OVER = "left over"
 _MEMORY = "memory"
-# How the command lines of the gate and of its child end: they hold nothing. The last one is
-# that of the release before, whose gate may still wait during an upgrade.
+# Words of the command lines of the gate and of its child, which hold no device. The last one is
+# of the release before, whose gate may still wait during an upgrade.
 _GATE_WORDS = ("appliance.launch.gate", "/gpus/sampler.py", "/launch/sampler.py")
 
 
 class Obstacle:
-    """One thing in the way.
+    """One obstacle to a start.
 
     Args:
-        status: What to show while waiting.
+        status: Text to show while waiting.
         kind: Obstacles of one kind are one wait.
-        patience_s: Give up after this long; None: after the gate's deadline.
+        patience_s: Longest wait for this obstacle; None: the gate's deadline.
         rival: Another process owns the claim, or the machine is too small: a restart by
             systemd would not help. False: memory is late, and a restart would.
-        explain: The sentence for a refusal; looks for the holders, which takes a while.
+        explain: Returns the sentence for a refusal; it looks for the holders, which takes a while.
     """
 
     __slots__ = ("explain", "kind", "patience_s", "rival", "status")
@@ -77,16 +77,16 @@ class Obstacle:
 
     @property
     def is_memory(self) -> bool:
-        """Whether what is awaited is memory that somebody gives back."""
+        """Tell whether the start waits for memory."""
         return self.kind == _MEMORY
 
 
-def held_lease(leases: Sequence[Lease], amounts: Amounts) -> Obstacle | None:
-    """The first lease that another process holds, or that cannot be looked at.
+def held_lease(leases: Sequence[LeaseLock], amounts: Amounts) -> Obstacle | None:
+    """Return the first lease that another process holds, or that cannot be checked.
 
     Args:
-        leases: What to look at.
-        amounts: Asked for a refusal's sentence only: what each process has of the GPUs.
+        leases: Of the claim.
+        amounts: Returns each process's bytes on the GPUs; called for a refusal's sentence only.
     """
     for lease in leases:
         try:
@@ -100,7 +100,7 @@ def held_lease(leases: Sequence[Lease], amounts: Amounts) -> Obstacle | None:
     return None
 
 
-def _held(lease: Lease, amounts: Amounts) -> Obstacle:
+def _held(lease: LeaseLock, amounts: Amounts) -> Obstacle:
     return Obstacle(
         f"waiting for {lease.name}: another process holds it",
         kind=_LEASE,
@@ -110,10 +110,10 @@ def _held(lease: Lease, amounts: Amounts) -> Obstacle:
     )
 
 
-def lease_sentence(lease: Lease, amounts: Amounts = dict) -> str:
-    """Who holds a lease, as one sentence, with the bytes of GPU memory that `amounts` tells.
+def lease_sentence(lease: LeaseLock, amounts: Amounts = dict) -> str:
+    """Return a sentence that names the holders of a lease, with their GPU memory from `amounts`.
 
-    Of the processor's lease it is the main memory that counts.
+    For the processor's lease their main memory is named.
     """
     found, held = holders_of_file(lease.path), amounts()
     for holder in found:
@@ -124,10 +124,10 @@ def lease_sentence(lease: Lease, amounts: Amounts = dict) -> str:
 
 
 def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
-    """Units and their control groups that must be empty before unit `own` starts.
+    """Return units and their control groups that must be empty before unit `own` starts.
 
     systemd stops a rival first, but it gives up on a process that the kernel cannot end, and
-    starts the next unit beside it. Such a process may hold no lease any more.
+    starts the next unit beside that process, which may hold no lease any more.
     """
     groups = [(unit, group_of_unit(unit, _SLICE)) for unit in rivals]
     ours = control_group("self")
@@ -137,7 +137,7 @@ def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def left_over(groups: Iterable[tuple[str, str]], amounts: Amounts, *, own: str) -> Obstacle | None:
-    """Processes in a control group that must be empty; gates do not count, they wait as we do."""
+    """Return the first control group with processes of an earlier run; waiting gates do not count."""
     for unit, group in groups:
         pids = [pid for pid in processes_of(group) if not _is_gate(pid)]
         if pids:
@@ -162,7 +162,8 @@ def _is_gate(pid: int) -> bool:
 def _left_over_sentence(unit: str, pids: Sequence[int], amounts: Amounts) -> str:
     held = amounts()
     holders = (
-        Holder(pid, held_bytes=held.get(pid) if held else resident_bytes(pid)) for pid in pids
+        HoldingProcess(pid, held_bytes=held.get(pid) if held else resident_bytes(pid))
+        for pid in pids
     )
     return f"{unit} has not ended: {joined(holders)}"
 
@@ -171,7 +172,7 @@ def _count(pids: Sequence[int]) -> str:
     return f"{len(pids)} process{'' if len(pids) == 1 else 'es'}"
 
 
-class Host:
+class HostFigures:
     """Main memory at one instant."""
 
     __slots__ = ("available_bytes", "total_bytes")
@@ -181,16 +182,16 @@ class Host:
         self.total_bytes = total_bytes
 
 
-def read_host() -> Host:
+def read_host() -> HostFigures:
     """Return main memory now. Raises OSError when the kernel does not say."""
     total, available = meminfo()
     if not (total and available):
         raise OSError("the kernel does not say how much memory there is")
-    return Host(available_bytes=available, total_bytes=total)
+    return HostFigures(available_bytes=available, total_bytes=total)
 
 
-def late_ram(requirement: MemoryRequirement, now: Host) -> Obstacle | None:
-    """Host memory that has not come back, for a backend without GPUs."""
+def late_ram(requirement: MemoryRequirement, now: HostFigures) -> Obstacle | None:
+    """Return the lack of main memory for a backend without GPUs; None: none."""
     short = next(fit.shortfalls(requirement, (), now), None)
     return None if short is None else late(short, lambda: ram_sentence(shortfall_sentence(short)))
 
@@ -204,11 +205,11 @@ def shortfall_sentence(short: fit.Shortfall) -> str:
 
 
 def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> Obstacle:
-    """Memory that is missing. What no wait can mend is refused at once.
+    """Return the obstacle of missing memory. A lack that no wait can mend is refused at once.
 
     Args:
-        short: What is missing.
-        explain: See `Obstacle`.
+        short: The lack.
+        explain: As in `Obstacle`.
         own: The unit that is to start: its own remains are no rival's.
     """
     text = shortfall_sentence(short)
@@ -219,23 +220,23 @@ def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> 
 
 
 def awaited(status: str, sentence: str) -> Obstacle:
-    """Memory that has yet to be proved free."""
+    """Return the obstacle of memory that is not proved free yet."""
     return Obstacle(status, kind=_MEMORY, explain=sentence.__str__)
 
 
 def ram_sentence(text: str) -> str:
-    """A shortfall of main memory with its largest processes."""
+    """Return a sentence about missing main memory with the largest processes."""
     large = joined(largest(_NAMED_HOLDERS, at_least_bytes=LARGE_BYTES))
     return f"{text}; the largest processes are {large}" if large else text
 
 
-def joined(holders: Iterable[Holder]) -> str:
-    """Holders in one phrase; a crowd is counted, not listed."""
+def joined(holders: Iterable[HoldingProcess]) -> str:
+    """Return holders in one phrase; beyond a number they are counted, not listed."""
     names = list(map(str, holders))
     more = len(names) - _MOST_HOLDERS
     return ", ".join([*names[:_MOST_HOLDERS], *([f"{more} more"] if more > 0 else [])])
 
 
 def rival_units(names: Iterable[str]) -> frozenset[str]:
-    """The units of the profiles `names`."""
+    """Return the units of the profiles `names`."""
     return frozenset(map(unit_of, names))

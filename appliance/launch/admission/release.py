@@ -1,7 +1,7 @@
-"""Waits until a claim and its memory are free: the part of the gate that others can use.
+"""Wait until a claim and its memory are free, for the gate and for an operator's command.
 
-It polls every 2 ms at first and every 50 ms later: a release takes 0.2 to 1.5 s typically. All
-times are monotonic: a clock that is set does not shorten or prolong a wait.
+The first polls are 2 ms apart, later ones 50 ms: a release takes 0.2 to 1.5 s typically. All
+times are monotonic: setting the clock does not shorten or prolong a wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from appliance.launch.admission.gpu_watch import GpuWatch
-    from appliance.launch.admission.leases import Lease
+    from appliance.launch.admission.leases import LeaseLock
     from appliance.launch.admission.obstacles import Obstacle
     from appliance.planning.memory.requirement import MemoryRequirement
 
@@ -27,19 +27,19 @@ _PAUSE_GROWTH = 1.5
 
 
 class Release:
-    """One wait for one claim. Nothing is taken: it only looks.
+    """One wait for one claim. It only checks; the caller takes the leases.
 
     Args:
         leases: Must be free; empty for a caller that holds them already.
-        requirement: What must be free, and which units must have ended.
-        deadline_s: How long to wait at most.
-        on_progress: Called after every look that found something in the way, with a sentence
-            for people and the seconds waited so far. What it raises ends the wait.
+        requirement: Memory that must be free, and units that must have ended.
+        deadline_s: Longest wait.
+        on_progress: Called after every check that found an obstacle, with a sentence for people
+            and the seconds waited so far. An exception from it ends the wait.
     """
 
     def __init__(
         self,
-        leases: Sequence[Lease],
+        leases: Sequence[LeaseLock],
         requirement: MemoryRequirement,
         *,
         deadline_s: float,
@@ -53,18 +53,18 @@ class Release:
         self._gpus: GpuWatch | None = None
         self._now_held: int | None = None
         self.waited_s = 0.0
-        """How long it has waited."""
+        """Seconds waited so far."""
         self.first_held: int | None = None
         """Bytes in use where the memory has to go, when memory was first found missing; None: it
         never was."""
 
     @property
     def held(self) -> int:
-        """Bytes in use there at the last look."""
+        """Return the bytes in use there at the last check."""
         return self._now_held or 0
 
     def wait(self) -> Obstacle | None:
-        """What is still in the way when patience ends; None: the claim and its memory are free.
+        """Return the obstacle that remains at the deadline; None: claim and memory are free.
 
         Raises OSError.
         """
@@ -76,7 +76,7 @@ class Release:
 
             self._gpus = GpuWatch(self._requirement, clock=time.monotonic)
         try:
-            while (obstacle := self._look(pause_s)) is not None:
+            while (obstacle := self._check(pause_s)) is not None:
                 now_s = time.monotonic()
                 self.waited_s = now_s - started_s
                 if obstacle.kind != kind:
@@ -94,7 +94,7 @@ class Release:
         return None
 
     def close(self) -> None:
-        """End what looks at the GPUs. After a refusal, once its sentence has been asked for."""
+        """End the child that reads the GPUs. After a refusal call it once the sentence is made."""
         if self._gpus is not None:
             self._gpus.close()
 
@@ -109,8 +109,8 @@ class Release:
         impatient = patience_s is not None and same_kind_s >= patience_s
         return impatient or self.waited_s >= self._deadline_s
 
-    def _look(self, timeout_s: float) -> Obstacle | None:
-        """The first thing in the way, cheapest look first; None: nothing."""
+    def _check(self, timeout_s: float) -> Obstacle | None:
+        """Return the first obstacle, cheapest check first; None: there is none."""
         obstacle = obstacles.held_lease(self._leases, self._amounts) or obstacles.left_over(
             self._groups, self._amounts, own=self._requirement.own
         )

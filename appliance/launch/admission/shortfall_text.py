@@ -1,4 +1,4 @@
-"""The gate's sentences about memory that is missing, and about what is in the way."""
+"""Sentences of the gate about missing memory, a sentence for each kind of shortfall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command as its caller would have started it: same user, groups, directory, limits, streams."""
+"""Execution of a command as its caller would have started it: user, groups, directory, limits, streams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from appliance.launch.command.connection import Link
-    from appliance.launch.command.peer import Caller
+    from appliance.launch.command.caller_connection import CallerConnection
+    from appliance.launch.command.peer import PeerCredentials
     from appliance.protocol.run_request import Request
 
 _STOPPED = "it was stopped"
@@ -25,15 +25,15 @@ _LAST_STDIO = 2
 _MOST_DESCRIPTORS = 1 << 16
 EX_NOT_EXECUTABLE = 126
 EX_NOT_FOUND = 127
-"""What shells and env(1) end with when there is no such command."""
+"""Exit statuses of shells and env(1) for a command that cannot be executed, or does not exist."""
 
 _KILLED_S = 1.0
-"""Between two attempts to kill it; one that the kernel cannot end is systemd's to give up on."""
+"""Between two SIGKILLs; of a process that the kernel cannot end, systemd gives up in the end."""
 _NAMED = {int(number) for number in signal.Signals}
 TO_GROUP = frozenset({"INT", "QUIT", "HUP", "WINCH", "TSTP", "CONT"})
-"""Signals that a terminal sends to every process in its foreground, and so do we."""
+"""Signals that a terminal sends to every process in its foreground: the group gets them."""
 TO_COMMAND = frozenset({"TERM", "USR1", "USR2"})
-"""Signals that people send to one process."""
+"""Signals that people send to one process: the command alone gets them."""
 
 
 class Command:
@@ -44,7 +44,7 @@ class Command:
         self.pidfd = os.pidfd_open(pid)
 
     def pass_on(self, name: str) -> None:
-        """A signal that the caller got, by its name without SIG; others are left out."""
+        """Send on a signal that the caller got, by its name without SIG; unknown names are ignored."""
         if name in TO_GROUP:
             # A session without a terminal cannot be stopped with SIGTSTP.
             number = signal.SIGSTOP if name == "TSTP" else signal.Signals[f"SIG{name}"]
@@ -53,26 +53,26 @@ class Command:
             signal.pidfd_send_signal(self.pidfd, signal.Signals[f"SIG{name}"])
 
     def signal_all(self, *numbers: signal.Signals) -> None:
-        """Signal the process group: it cannot be another one's before `ended` has been called."""
+        """Signal the process group; its number cannot be reused before `wait` has been called."""
         for number in numbers:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
-    def ended(self) -> int:
-        """Its exit status, once it has ended; negative for a signal."""
+    def wait(self) -> int:
+        """Wait for the end; returns the exit status, negative for a signal."""
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)
 
 
 class Ending:
-    """How a command ended. `str()` is ``with status 0`` or ``with signal 15 (SIGTERM)``."""
+    """End of a command. `str()` is ``with status 0`` or ``with signal 15 (SIGTERM)``."""
 
-    __slots__ = ("because", "status")
+    __slots__ = ("reason_text", "status")
 
     def __init__(self, status: int, why: str) -> None:
         self.status = status
         """Negative for a signal."""
-        self.because = f": {why}" if why else ""
+        self.reason_text = f": {why}" if why else ""
 
     def __str__(self) -> str:
         if self.status >= 0:
@@ -81,52 +81,55 @@ class Ending:
         return f"with signal {-self.status} ({name})"
 
 
-def attend(command: Command, link: Link, *, told: int, grace_s: float) -> Ending:
-    """Pass signals on until the command has ended, or has to.
+def attend(
+    command: Command, connection: CallerConnection, *, stopped: int, grace_s: float
+) -> Ending:
+    """Pass signals on until the command has ended; end it when its caller has gone.
 
     Args:
         command: The child.
-        link: When it is gone the command is told to end.
-        told: Becomes readable when our unit is being stopped: systemd has then sent SIGTERM to
-            every process in it.
-        grace_s: From being told to end to SIGKILL.
+        connection: When the caller closes it the command is asked to end.
+        stopped: Descriptor that becomes readable when our unit is being stopped: systemd has then
+            sent SIGTERM to every process in it.
+        grace_s: From SIGTERM to SIGKILL.
     """
     why, kill_at_s = "", 0.0
     poll = select.poll()
-    for source in (command.pidfd, told, link):
+    for source in (command.pidfd, stopped, connection):
         poll.register(source, select.POLLIN)
     while command.pidfd not in (ready := _ready(poll, kill_at_s)):
-        if link.fileno() in ready and _is_gone(command, link):
-            poll.unregister(link)
-        if told in ready:
-            poll.unregister(told)
-        if not why and (told in ready or link.gone):
-            why = _told_to_end(command, link)
+        if connection.fileno() in ready and _pass_signals_on(command, connection):
+            poll.unregister(connection)
+        if stopped in ready:
+            poll.unregister(stopped)
+        if not why and (stopped in ready or connection.closed):
+            why = _ask_to_end(command, connection)
             kill_at_s = time.monotonic() + grace_s
         elif why and time.monotonic() >= kill_at_s:
             command.signal_all(signal.SIGKILL)
             why, kill_at_s = f"{why} and it did not end", time.monotonic() + _KILLED_S
     # systemd signals us first, and the command may be the quicker to end.
-    if not why and told in _ready(poll, time.monotonic()):
+    if not why and stopped in _ready(poll, time.monotonic()):
         why = _STOPPED
-    return Ending(command.ended(), why)
+    return Ending(command.wait(), why)
 
 
 def _ready(poll: select.poll, deadline_s: float) -> set[int]:
-    """Descriptors with news; none at the deadline. 0: there is none."""
+    """Return readable descriptors; none at the deadline. A deadline of 0 is none."""
     left_s = max(0.0, deadline_s - time.monotonic())
     return {fd for fd, _ in poll.poll(math.ceil(left_s * 1000) if deadline_s else None)}
 
 
-def _is_gone(command: Command, link: Link) -> bool:
-    for line in link.hear():
+def _pass_signals_on(command: Command, connection: CallerConnection) -> bool:
+    """Send on the signals that came; returns whether the caller has closed the connection."""
+    for line in connection.received():
         command.pass_on(str(line.get("signal")))
-    return link.gone
+    return connection.closed
 
 
-def _told_to_end(command: Command, link: Link) -> str:
-    """Tell the command, unless systemd did; the reason."""
-    if not link.gone:
+def _ask_to_end(command: Command, connection: CallerConnection) -> str:
+    """Signal the command to end, unless systemd did; returns the reason."""
+    if not connection.closed:
         return _STOPPED
     command.signal_all(signal.SIGHUP, signal.SIGTERM, signal.SIGCONT)
     return "its caller went away"
@@ -134,18 +137,18 @@ def _told_to_end(command: Command, link: Link) -> str:
 
 def start(
     request: Request,
-    caller: Caller,
+    caller: PeerCredentials,
     *,
     stdio: Sequence[int],
     leases: Sequence[int],
 ) -> Command:
-    """Fork and become `request`. Signals must be blocked: the child opens itself to them.
+    """Fork, and execute `request` in the child. Signals must be blocked: the child unblocks them.
 
     Args:
-        request: What to run.
-        caller: As whom.
-        stdio: Its standard input, output and error.
-        leases: Descriptors that it inherits, so that a worker that outlives us keeps them.
+        request: Of the caller.
+        caller: The user that it runs as.
+        stdio: Standard input, output and error.
+        leases: Descriptors that the command inherits, so that a worker that outlives us keeps them.
     """
     limits = caller.limits()
     pid = os.fork()
@@ -162,7 +165,7 @@ def start(
 
 def _prepare(
     request: Request,
-    caller: Caller,
+    caller: PeerCredentials,
     stdio: Sequence[int],
     leases: Sequence[int],
     limits: dict[int, tuple[int, int]],
@@ -172,7 +175,7 @@ def _prepare(
         os.dup2(descriptor, number)
     for descriptor in leases:
         os.set_inheritable(descriptor, True)  # noqa: FBT003
-    # Nothing of ours is for the command, whether it would close at the exec or not.
+    # The command gets no other descriptor of ours, whether it would close at the exec or not.
     for below, above in itertools.pairwise((_LAST_STDIO, *sorted(leases), _MOST_DESCRIPTORS)):
         os.closerange(below + 1, above)
     for limit, values in limits.items():
@@ -206,7 +209,7 @@ def _exec(request: Request) -> NoReturn:
 
 
 def _fail(text: str, status: int) -> NoReturn:
-    """Tell the caller, on his own standard error."""
+    """Write to the caller's standard error, and end."""
     with contextlib.suppress(OSError):
         os.write(2, f"appliance run: {text}\n".encode(errors="surrogateescape"))
     os._exit(status)

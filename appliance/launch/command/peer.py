@@ -1,7 +1,7 @@
-"""Who is at the other end of a unix socket, by the kernel's word alone.
+"""Credentials of the process at the other end of a unix socket.
 
-It is the word of the moment he connected: user, group and every further group. With exactly
-these his command runs; no database is asked what else he could be.
+User, group and further groups are those that the kernel recorded at connect time (SO_PEERCRED,
+SO_PEERGROUPS). The command runs with exactly these; no user database adds to them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from appliance.adapters.kernel.text_files import PROC, read
 from appliance.domain.names import is_service
 
 _SO_PEERGROUPS = 59
-"""socket(7) of Linux; the socket module does not name it."""
+"""socket(7); the socket module has no name for it."""
 _MAX_GROUPS_BYTES = 1024
-"""The most that `getsockopt` of Python reads: 256 groups."""
+"""As much as Python's `getsockopt` reads: 256 groups."""
 _CREDENTIALS = struct.Struct("iII")
 _LIMITS = {
     "Max cpu time": resource.RLIMIT_CPU,
@@ -39,11 +39,11 @@ _LIMITS = {
 }
 """Rows of /proc/PID/limits, proc(5)."""
 _LIMIT_COLUMN = 26
-"""Where the figures of a row begin."""
+"""Column where the figures of a row begin."""
 
 
-class Caller:
-    """The process at the other end of a connection."""
+class PeerCredentials:
+    """Credentials of one peer, and the name of its user."""
 
     __slots__ = ("gid", "groups", "is_service", "name", "pid", "uid")
 
@@ -56,11 +56,11 @@ class Caller:
         self.is_service = is_service(self.name, self.uid, _group_name(self.gid))
 
     def is_in(self, gid: int) -> bool:
-        """Whether he is root, or in this group."""
+        """Tell whether the peer is root or in this group."""
         return self.uid == 0 or gid == self.gid or gid in self.groups
 
     def limits(self) -> dict[int, tuple[int, int]]:
-        """His resource limits, soft and hard; empty when he is gone."""
+        """Return the peer's resource limits, soft and hard; empty when the process has ended."""
         text = read(f"{PROC}/{self.pid}/limits")
         try:
             same = os.stat(f"{PROC}/{self.pid}").st_uid == self.uid

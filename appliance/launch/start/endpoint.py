@@ -1,4 +1,4 @@
-"""Where an engine listens: a loopback port or a unix socket; and whose listener that is."""
+"""Endpoint of an engine, a loopback port or a unix socket: its health, and who listens there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOOPBACK = "127.0.0.1"
-_ASK_TIMEOUT_S = 1.0
+_HEALTH_TIMEOUT_S = 1.0
 _STATUS_LINE_BYTES = 512
 _TCP_LISTEN = "0A"
 _UNIX_LISTENING = 0x10000
@@ -28,7 +28,7 @@ _PREFERENCE = (
 )
 
 
-class Endpoint:
+class EngineEndpoint:
     """A port on the loopback address, or a unix socket. Exactly one is set."""
 
     __slots__ = ("health", "path", "port")
@@ -42,8 +42,8 @@ class Endpoint:
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{LOOPBACK}:{self.port}"
 
-    def ask(self) -> int | None:
-        """HTTP status of the health check; None: nothing that speaks HTTP answers yet."""
+    def health_status(self) -> int | None:
+        """Return the HTTP status of the health check; None: nothing that speaks HTTP answers yet."""
         request = (
             f"GET {self.health} HTTP/1.1\r\nHost: {LOOPBACK}\r\n"
             "Accept: */*\r\nConnection: close\r\n\r\n"
@@ -62,7 +62,7 @@ class Endpoint:
         else:
             family, address = socket.AF_INET, (LOOPBACK, self.port or 0)
         connection = socket.socket(family, socket.SOCK_STREAM)
-        connection.settimeout(_ASK_TIMEOUT_S)
+        connection.settimeout(_HEALTH_TIMEOUT_S)
         try:
             connection.connect(address)
         except BaseException:
@@ -71,7 +71,7 @@ class Endpoint:
         return connection
 
     def listeners(self) -> set[str]:
-        """Inodes of the listening sockets that a client of this endpoint reaches."""
+        """Return the inodes of the listening sockets that a client of this endpoint reaches."""
         if self.path is not None:
             return _unix_listeners(self.path)
         tables = [read_all(f"{PROC}/self/net/{name}") for name in ("tcp", "tcp6")]
@@ -87,9 +87,9 @@ class Endpoint:
         return set()
 
     def belongs_to(self, group: str) -> bool:
-        """Whether every such socket is open in a process of control group `group`.
+        """Tell whether every such socket is open in a process of control group `group`.
 
-        Every one: with SO_REUSEPORT a stranger could share the port and get some requests.
+        Every one: with SO_REUSEPORT another process could share the port and get some requests.
         """
         inodes = self.listeners()
         return bool(inodes) and inodes <= _sockets_of(members(group))
@@ -109,7 +109,7 @@ def _status(connection: socket.socket) -> int | None:
 
 
 def _tcp_listeners(table: str) -> Iterable[tuple[str, str, str]]:
-    """Address, port and inode of every listening socket, in the table's own notation."""
+    """Yield address, port and inode of every listening socket, in the table's own notation."""
     for line in table.splitlines():
         fields = line.split()
         if len(fields) > 9 and fields[3] == _TCP_LISTEN:  # noqa: PLR2004
@@ -136,5 +136,5 @@ def _sockets_of(pids: Iterable[int]) -> set[str]:
                 if target.startswith("socket:["):
                     found.add(target[len("socket:[") : -1])
         except OSError:
-            continue  # the process, or the descriptor, is gone
+            continue  # the process has ended, or closed the descriptor
     return found

@@ -1,8 +1,8 @@
-"""The patch hook: a command that must report every expected patch as applied.
+"""Patch hook: a command that must report every expected patch as applied.
 
-A patch that silently did not apply makes a model slower or wrong and nobody sees it, so a
-start without proof is refused. Proof of an expectation is a line of the command's output
-that contains it and says that it was applied; the last line that says either way decides.
+A patch that silently did not apply makes a model slower or wrong without a trace, so a start
+without proof is refused. Proof of an expectation is a line of the command's output that contains
+it and says that it was applied; of several lines the last one counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 
 from appliance.adapters.kernel.processes import control_group
-from appliance.launch.start.progress import Progress
+from appliance.launch.start.progress import ProgressSampler
 from appliance.protocol.sd_notify import extend, notify
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ _MAX_LINE_BYTES = 1 << 16
 
 
 def missing(lines: Iterable[str], expected: Sequence[str]) -> list[str]:
-    """The expectations that `lines` do not report as applied, in their own order."""
+    """Return the expectations that `lines` do not report as applied, in their own order."""
     verdicts: dict[str, bool] = {}
     for line in lines:
         for text in expected:
@@ -52,8 +52,8 @@ def missing(lines: Iterable[str], expected: Sequence[str]) -> list[str]:
 
 
 def _verdict(line: str, expectation: str) -> bool | None:
-    """Whether the line reports it as applied; None: the line says nothing about it."""
-    # "P4" must not be found in "P40", and what its own name says is no verdict.
+    """Tell whether a line reports the expectation as applied; None: the line does not mention it."""
+    # "P4" must not be found in "P40"; words in the name of a patch are no report.
     found = re.search(rf"(?<!\w){re.escape(expectation)}(?!\w)", line)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def _verdict(line: str, expectation: str) -> bool | None:
 
 
 def run(command: Sequence[str], expected: Sequence[str], *, no_progress_s: float) -> str:
-    """Run the command and pass its output on; what is wrong in a sentence, empty: nothing."""
+    """Run the command and pass its output on; returns the problem as a sentence, empty: none."""
     environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
     try:
         process = subprocess.Popen(  # noqa: S603
@@ -92,10 +92,10 @@ def run(command: Sequence[str], expected: Sequence[str], *, no_progress_s: float
 
 
 def _output(process: subprocess.Popen[bytes], no_progress_s: float) -> bytes | None:
-    """Everything the command writes, also passed on; None: it made no progress."""
+    """Return everything that the command writes, which is also passed on; None: no progress."""
     assert process.stdout is not None  # noqa: S101
     source = process.stdout.fileno()
-    progress = Progress(control_group("self"), without=os.getpid())
+    progress = ProgressSampler(control_group("self"), without=os.getpid())
     poll = select.poll()
     poll.register(source, select.POLLIN)
     moved_s = sampled_s = time.monotonic()

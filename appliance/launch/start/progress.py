@@ -1,8 +1,8 @@
-"""Whether a loading engine gets anywhere.
+"""Progress of a loading engine, from counters of its processes.
 
-Sampled each second over all processes of our own control group. An engine that hangs is not
-silent: threads wake up to look at a queue, an event loop ticks. So what counts is not that a
-number changed but that it changed faster than idling does, in one second:
+Sampled each second over all processes of our own control group. An engine that hangs still uses
+some CPU time: threads wake up to look at a queue, an event loop ticks. So a number counts only
+when it changes faster in one second than idling changes it:
 
 =============  ===============  =====================================================
 number         counts from      most that idling did in any of ten seconds
@@ -17,7 +17,7 @@ bytes written  256 B            80 B: the same
 (Two cores, Linux 6.18. Memory counts either way; page-ins of a mapped model count as reads.)
 
 A log line of 256 bytes or a few short ones in a second count; a lone short line does not, as
-"still waiting" is what hung engines log. What busy-waits (NCCL spins) cannot be told from work.
+"still waiting" is what hung engines log. Busy-waiting (NCCL spins) cannot be told from work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _READ_LINES = frozenset({"rchar", "read_bytes"})
 
 
 class Sample:
-    """What a set of processes has used so far. Sums; a process that ends takes its part away."""
+    """Sums of what a set of processes has used; a process that ends takes its part away."""
 
     __slots__ = ("at_s", "cpu_s", "memory_bytes", "read_bytes", "resident_bytes", "written_bytes")
 
@@ -49,7 +49,7 @@ class Sample:
         self.at_s = at_s
         """Monotonic seconds."""
         self.cpu_s = 0.0
-        """Also of children that have ended: compilers come and go."""
+        """With children that have ended: compilers start and end."""
         self.memory_bytes = 0
         """Resident, locked and in huge pages."""
         self.resident_bytes = 0
@@ -76,10 +76,10 @@ class Sample:
                 self.read_bytes += value
 
     def is_ahead_of(self, earlier: Sample) -> bool:
-        """Whether more happened since `earlier` than idling explains.
+        """Tell whether more happened since `earlier` than idling explains.
 
-        A sample that was late is judged by its rate, so that a busy machine does not turn
-        idling into progress.
+        A late sample is judged by its rate, so that a busy machine does not turn idling into
+        progress.
         """
         span = max(1.0, self.at_s - earlier.at_s)
         return (
@@ -102,12 +102,12 @@ def _lines(path: str, names: frozenset[str]) -> Iterable[tuple[str, int]]:
             yield name, int(rest.split()[0])
 
 
-class Progress:
-    """Watches the processes of a control group.
+class ProgressSampler:
+    """Sampler of the processes of a control group.
 
     Args:
         group: Its path in systemd's tree.
-        without: Our own process: our looking is no progress.
+        without: Our own process, whose sampling is no progress.
     """
 
     def __init__(self, group: str, *, without: int) -> None:
@@ -115,15 +115,15 @@ class Progress:
         self._without = without
         self._last = self._take()
         self.moved_at_s = self._last.at_s
-        """Monotonic seconds of the last progress; the beginning counts as some."""
+        """Monotonic seconds of the last progress; the first sample counts as progress."""
 
     @property
     def resident_bytes(self) -> int:
-        """Resident memory at the last sample."""
+        """Return the resident memory at the last sample."""
         return self._last.resident_bytes
 
     def sample(self) -> bool:
-        """Take a sample; whether there was progress since the one before."""
+        """Take a sample; returns whether there was progress since the last one."""
         now = self._take()
         moved = now.is_ahead_of(self._last)
         self._last = now

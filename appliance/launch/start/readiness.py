@@ -1,8 +1,8 @@
-"""The poller beside a starting engine: it says READY when the engine really answers.
+"""Poller beside a starting engine: it sends READY when the engine answers its health check.
 
-Until then it keeps systemd's start time-out ahead only while there is progress: that
-time-out then *is* the deadline on no progress, also at boot and after a crash, when no
-supervisor of ours is alive.
+Until then the poller extends systemd's start time-out only while there is progress: so that
+time-out *is* the deadline on no progress, also at boot and after a crash, when no supervisor of
+ours runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from appliance.adapters.kernel.processes import control_group
 from appliance.domain.amounts import size
 from appliance.launch.program import INFO, WARNING, say
-from appliance.launch.start.endpoint import Endpoint
-from appliance.launch.start.progress import Progress
+from appliance.launch.start.endpoint import EngineEndpoint
+from appliance.launch.start.progress import ProgressSampler
 from appliance.protocol.load_status import load_status
 from appliance.protocol.sd_notify import barrier, extend, notify
 
@@ -30,15 +30,15 @@ _QUIET_S = 10.0
 """Without progress for this long, the status text says so."""
 _HTTP_OK = 200
 _HTTP_LOADING = 503
-"""What engines answer while they load."""
+"""Answer of engines that load."""
 
 
 def pause_s(elapsed_s: float, *, answered: bool) -> float:
-    """How long to wait before asking again.
+    """Return the seconds until the next health check.
 
-    An engine that answers, but not yet well, is asked ever more rarely: it may log a line for
-    each question, and our asking must never look like its progress. Two such lines a second
-    stay below what counts (`appliance.launch.start.progress`).
+    An engine that answers, but is not ready, is polled ever more rarely: it may log a line for
+    each check, which must never look like its progress. Two such lines a second stay below what
+    counts (`appliance.launch.start.progress`).
     """
     if elapsed_s < _QUICK_FOR_S:
         return _QUICK_PAUSE_S
@@ -47,31 +47,31 @@ def pause_s(elapsed_s: float, *, answered: bool) -> float:
     return min(max(_PAUSE_S, elapsed_s * _PAUSE_SHARE), _LONGEST_PAUSE_S)
 
 
-class Poller:
-    """Polls one engine until it is ready or gone.
+class ReadinessPoller:
+    """Poller of one engine, until it is ready or has ended.
 
     Args:
-        endpoint: Where it will listen.
+        endpoint: Of the engine.
         main: A pidfd of the engine.
-        started_s: When the start began, monotonic seconds.
-        no_progress_s: How long a start may go without progress.
+        started_s: Beginning of the start, monotonic seconds.
+        no_progress_s: Longest time without progress.
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, main: int, started_s: float, no_progress_s: float
+        self, endpoint: EngineEndpoint, *, main: int, started_s: float, no_progress_s: float
     ) -> None:
         self._endpoint = endpoint
         self._started_s = started_s
         self._no_progress_s = no_progress_s
         self._group = control_group("self")
-        self._progress = Progress(self._group, without=os.getpid())
+        self._progress = ProgressSampler(self._group, without=os.getpid())
         self._ended = select.poll()
         self._ended.register(main, select.POLLIN)
         self._problem = ""
         self._answered = False
 
     def run(self) -> bool:
-        """Whether the engine became ready; False: it ended before."""
+        """Poll until the engine is ready; False: the engine ended before."""
         notify(f"STATUS={load_status()}", extend(self._no_progress_s))
         next_sample_s = self._started_s + _SAMPLE_EVERY_S
         while not self._is_ready():
@@ -92,19 +92,21 @@ class Poller:
         return time.monotonic() - self._started_s
 
     def _is_ready(self) -> bool:
-        status = self._endpoint.ask()
+        status = self._endpoint.health_status()
         self._answered = status is not None
         if status == _HTTP_OK and self._endpoint.belongs_to(self._group):
             return True
         if status == _HTTP_OK:
-            self._tell(f"{self._endpoint} is answered by a process that is not this backend's")
+            self._log_problem(
+                f"{self._endpoint} is answered by a process that is not this backend's"
+            )
         elif status is not None and status != _HTTP_LOADING:
-            self._tell(f"{self._endpoint.health} answers {status}")
+            self._log_problem(f"{self._endpoint.health} answers {status}")
         else:
             self._problem = ""
         return False
 
-    def _tell(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
             say(WARNING, problem)

@@ -1,7 +1,7 @@
-"""The directory for an engine's temporary files: made, and cleared of what the last run left.
+"""Directory for an engine's temporary files, cleared of what the last run left.
 
-Engines that are killed leave sockets, locks and half-written files. What PyTorch's compiler
-keeps there (`KEPT`) is a cache, and spares the next start minutes.
+Engines that are killed leave sockets, locks and half-written files. The files of PyTorch's
+compiler (`KEPT`) are a cache, which saves the next start minutes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 from appliance.launch.program import WARNING, say
 
 KEPT = "torchinductor_"
-"""How the names of what is kept begin: torch._inductor.runtime.cache_dir_utils."""
+"""Prefix of names that are kept: torch._inductor.runtime.cache_dir_utils."""
 
 
 def prepare(directory: str) -> None:
-    """Make `directory`, or clear it; an engine also starts with one that is not as it should be.
+    """Make `directory`, or clear it. Never raises: an engine starts with old files in it too.
 
     Links are removed and never followed.
     """

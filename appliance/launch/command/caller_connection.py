@@ -1,4 +1,4 @@
-"""The connection to the caller of a command: his request, his signals, and what he is told."""
+"""Connection to the caller of a command: its request, its signals, and events for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import socket
 import time
 
-from appliance.launch.command.peer import Caller
+from appliance.launch.command.peer import PeerCredentials
 from appliance.launch.program import WARNING, say
 from appliance.protocol.run_request import BadRequest, Request
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4096
-"""Of what comes after the request."""
+"""Of a line after the request."""
 _STDIO = 3
 _ROOM = socket.CMSG_LEN((_STDIO + 1) * array.array("i").itemsize)
-"""For one descriptor more than is asked for, so that it is seen."""
+"""For one descriptor too many, so that it is noticed."""
 _CHUNK_BYTES = 1 << 16
 _BACKLOG = 64
-"""Whoever knocks in vain must not fill it: they are sent away as they come."""
+"""Refused peers leave the queue at once, so that they cannot fill it."""
 _SOCKET_MODE = 0o660
 
 
-class Link:
-    """One open connection. `caller` is the kernel's word on who made it."""
+class CallerConnection:
+    """One open connection."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.caller = Caller(connection)
-        self.gone = False
-        """It has ended, or broke the rules."""
+        self.caller = PeerCredentials(connection)
+        self.closed = False
+        """Whether the caller has closed the connection, or sent too long a line."""
         self._connection = connection
         self._buffer = b""
 
     def fileno(self) -> int:
-        """For poll."""
+        """Return the socket's descriptor, for poll."""
         return self._connection.fileno()
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._connection.close()
 
     def receive(self, *, timeout_s: float) -> tuple[Request, list[int]]:
-        """The request and the three descriptors that come with it.
+        """Return the request and the three descriptors that come with it.
 
-        Raises `BadRequest`; then every descriptor that came is closed again.
+        Raises `BadRequest`; every descriptor that came is closed then.
         """
         stdio: list[int] = []
         try:
@@ -64,7 +64,7 @@ class Link:
             raise BadRequest(text) from error
 
     def _first_line(self, stdio: list[int], deadline_s: float) -> bytes:
-        """What comes up to the end of a line; descriptors that come along go into `stdio`."""
+        """Return the first line; descriptors that come with it go into `stdio`."""
         while b"\n" not in self._buffer:
             self._connection.settimeout(max(0.001, deadline_s - time.monotonic()))
             chunk, ancillary, _, _ = self._connection.recvmsg(
@@ -76,24 +76,24 @@ class Link:
             self._buffer += chunk
             late = time.monotonic() >= deadline_s
             if late or not chunk or len(stdio) > _STDIO or len(self._buffer) > MAX_REQUEST_BYTES:
-                raise BadRequest("the request is late, cut, too long or brings other descriptors")
+                raise BadRequest("the request is late, cut, too long or has other descriptors")
         if len(stdio) != _STDIO:
-            raise BadRequest("standard input, output and error did not come along")
+            raise BadRequest("standard input, output and error did not come with the request")
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
     def refuse(self, text: str) -> None:
-        """Say why there will be no command on this connection, and end it."""
-        self.tell(event="refused", text=text)
+        """Send the reason for a refusal, and close the connection."""
+        self.send(event="refused", text=text)
         self.close()
 
-    def tell(self, **event: object) -> None:
-        """Say something, unless he does not listen: nothing waits for him."""
+    def send(self, **event: object) -> None:
+        """Send an event; it is lost where the caller does not read, since nothing waits for it."""
         with contextlib.suppress(OSError):
             self._connection.send(json.dumps(event).encode() + b"\n", socket.MSG_DONTWAIT)
 
-    def hear(self) -> Iterator[dict[str, Any]]:
-        """What has come since the last time, without waiting."""
+    def received(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines that have come since the last call, without waiting."""
         self._connection.setblocking(False)  # noqa: FBT003
         try:
             # Descriptors that come along now are dropped by the kernel: recv takes none.
@@ -109,17 +109,19 @@ class Link:
                 document = json.loads(line)
                 if isinstance(document, dict):
                     yield document
-        self.gone = self.gone or chunk == b"" or len(self._buffer) > _MAX_LINE_BYTES
+        self.closed = self.closed or chunk == b"" or len(self._buffer) > _MAX_LINE_BYTES
 
 
-def callers(path: str, *, gid: int, uid: int, timeout_s: float) -> Generator[Link, None, None]:
-    """Connections of user `uid`, a person who is root or in group `gid`, until the deadline.
+def caller_connections(
+    path: str, *, gid: int, uid: int, timeout_s: float
+) -> Generator[CallerConnection, None, None]:
+    """Yield connections of user `uid`, a person who is root or in group `gid`, until the deadline.
 
-    The socket is there for exactly that long, or until the iterator is closed. Everybody else is
-    sent away at once and takes no time from it. Raises OSError when it cannot be made.
+    The socket exists for exactly that long, or until the iterator is closed. Other peers are
+    refused at once. Raises OSError when the socket cannot be made.
     """
     deadline_s = time.monotonic() + timeout_s
-    told: set[int] = set()
+    logged: set[int] = set()
     with _listening(path, gid) as listener:
         while (left_s := deadline_s - time.monotonic()) > 0:
             listener.settimeout(left_s)
@@ -127,22 +129,25 @@ def callers(path: str, *, gid: int, uid: int, timeout_s: float) -> Generator[Lin
                 connection, _ = listener.accept()
             except TimeoutError:
                 return
-            if (link := _admitted(connection, gid, uid, told)) is not None:
-                yield link
+            if (admitted := _admitted(connection, gid, uid, logged)) is not None:
+                yield admitted
 
 
-def _admitted(connection: socket.socket, gid: int, uid: int, told: set[int]) -> Link | None:
-    """The mode of the socket has kept strangers out; this is what the kernel says of this one.
+def _admitted(
+    connection: socket.socket, gid: int, uid: int, logged: set[int]
+) -> CallerConnection | None:
+    """Return the connection if its peer may have the command run; others are refused.
 
-    `told` has the users of whom the journal knows.
+    The mode of the socket keeps out whoever is no operator. `logged` has the users whose refusal
+    the journal has already.
     """
     try:
-        link = Link(connection)
+        opened = CallerConnection(connection)
     except OSError as error:  # more groups than can be read, say
-        say(WARNING, f"a caller cannot be known: {error}")
+        say(WARNING, f"a caller's credentials cannot be read: {error}")
         connection.close()
         return None
-    caller = link.caller
+    caller = opened.caller
     if caller.is_service:
         what = "is a service, whose commands nobody runs"
     elif not caller.is_in(gid):
@@ -150,18 +155,18 @@ def _admitted(connection: socket.socket, gid: int, uid: int, told: set[int]) -> 
     elif caller.uid != uid:
         what = f"is not who was admitted: the command is one of uid {uid}"
     else:
-        return link
+        return opened
     text = f"user {caller.name} (uid {caller.uid}) {what}"
-    if caller.uid not in told:
+    if caller.uid not in logged:
         say(WARNING, text)
-    told.add(caller.uid)
-    link.refuse(text)
+    logged.add(caller.uid)
+    opened.refuse(text)
     return None
 
 
 @contextlib.contextmanager
 def _listening(path: str, gid: int) -> Iterator[socket.socket]:
-    # Whoever finds it under its name finds it open for those who may, and for nobody else.
+    # Under its final name the socket has its group and mode from the first moment on.
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)
