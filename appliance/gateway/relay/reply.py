@@ -227,7 +227,7 @@ def _error_message(body: bytes) -> str | None:
     """Return the message of an engine's error; None: it has none."""
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     found = document.get("error", document) if isinstance(document, dict) else None
     message = found.get("message") if isinstance(found, dict) else found

@@ -109,6 +109,7 @@ async def test_streams_that_begin_before_their_answer(*, old: bool) -> None:
         (sized(b'{"error":"plain"}', b"500 Oops"), "plain"),
         (sized(b"<html>", b"500 Oops"), "the engine answered 500"),
         (sized(b"[1]", b"500 Oops"), "the engine answered 500"),
+        (sized(b"[" * 60_000, b"500 Oops"), "the engine answered 500"),
         (sized(b"{}"), "the engine answered 200"),
         (CHUNKED + chunk(b"audio") + LAST, "the engine answered 200"),
         (b"", "the engine closed the connection before its answer was complete"),
