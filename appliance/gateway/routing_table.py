@@ -18,6 +18,7 @@ from appliance.adapters.files.regular import read_small_file, replace_volatile
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.planning.routing.model_list import encode_model, encode_model_list
 from appliance.planning.routing.model_names import ModelDirectory, readiness
+from appliance.planning.routing.refusals import profile_not_applied
 from appliance.protocol.gateway import decode_state, encode_state
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class RoutingTable:
             return True
         profile = self._catalogue.get(name)
         if profile is None:
-            return _not_applied(name)
+            return profile_not_applied(name)
         asks = may_switch(key) and not self._state.paused
         answer = readiness(profile, self._state, may_switch=asks)
         if answer is not False or not _is_down(name, self._state):
@@ -209,8 +210,3 @@ def _starting(catalogue: Iterable[str]) -> State:
 
 def _is_down(name: str, state: State) -> bool:
     return name not in state.held and state.standing(name) is Standing.DOWN
-
-
-def _not_applied(name: str) -> Refusal:
-    message = f"{name} is no longer applied"
-    return Refusal(status=404, code="model_not_found", message=message, param="model")

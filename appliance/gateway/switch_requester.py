@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, Final, assert_never
 
-from appliance.domain.gateway import Key, Refusal, Routed, Standing
+from appliance.domain.gateway import Key, Routed, Standing
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed
+from appliance.planning.routing.refusals import switch_failed
 from appliance.planning.routing.switch_scheduler import (
     FAILED_FOR_S,
     BoxState,
@@ -174,13 +175,4 @@ class SwitchRequester:
     def _fail(self, name: str, why: str, *, for_s: float) -> None:
         _log.warning("no switch to %s: %s", name, why)
         self._failed_s[name] = self._clock() - FAILED_FOR_S + for_s
-        self._table.fail(
-            name,
-            Refusal(
-                status=503,
-                code="switch_failed",
-                message=f"{name} was asked for and does not serve: {why}",
-                param="model",
-                retry_after_s=round(for_s),
-            ),
-        )
+        self._table.fail(name, switch_failed(name, why, round(for_s)))

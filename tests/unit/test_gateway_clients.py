@@ -18,7 +18,7 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, started
-from tests.unit.relay.rig import Doorman
+from tests.unit.relay.rig import OneKeyChecker
 
 pytestmark = [
     pytest.mark.timeout(MODEL_S + 60),
@@ -62,7 +62,7 @@ async def base(engine: int) -> AsyncIterator[str]:
     )
     table = RoutingTable({"smol": profile})
     table.take(State(standings={"smol": Standing.SERVING}, committed=("smol",)))
-    relay = Relay(router=table, observer=Meter(), key_checker=Doorman())
+    relay = Relay(router=table, observer=Meter(), key_checker=OneKeyChecker())
     server = await asyncio.get_running_loop().create_server(
         partial(relay.connection, loopback=True), "127.0.0.1", 0
     )

@@ -22,6 +22,7 @@ from appliance.planning.routing.error_format import (
     encode_error,
     encode_error_event,
 )
+from appliance.planning.routing.refusals import engine_error
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection
@@ -181,14 +182,7 @@ class Reply:
         if len(self._error_body) < _ERROR_BYTES:
             self._error_body += payload
         if complete:
-            message = _error_message(self._error_body)
-            self.fail(
-                Refusal(
-                    status=self.status,
-                    code="engine_error",
-                    message=message or f"the engine answered {self.status}",
-                )
-            )
+            self.fail(engine_error(self.status, _error_message(self._error_body)))
 
     def _remember(self, payload: bytes) -> None:
         self._last.append(payload if len(payload) < TAIL_BYTES else payload[-TAIL_BYTES:])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.planning.routing import refusals
 
 DEFAULT: Final = "default"
 _WILDCARD: Final = re.compile(r"[*?]")
@@ -25,13 +26,6 @@ _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_NAME: Final = 256
 """Longest name that patterns are tried on: clients choose the length."""
-_RETRY_AFTER_S: Final = 10
-_NOTHING_SERVES: Final = Refusal(
-    status=503,
-    code="no_model",
-    message="no model serves now; appliance status tells why",
-    retry_after_s=_RETRY_AFTER_S,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +80,7 @@ class ModelDirectory:
         if model and model != DEFAULT:
             return self._not_found(model, state, key)
         name = default_profile(self._catalogue, state, key)
-        return _NOTHING_SERVES if name is None else self._catalogue[name]
+        return refusals.NO_MODEL if name is None else self._catalogue[name]
 
     def _candidates(self, model: str) -> tuple[str, ...]:
         exact = self._names.get(model)
@@ -100,15 +94,13 @@ class ModelDirectory:
     def _not_found(self, model: str, state: State, key: Key | None) -> Refusal:
         quoted = f'"{model[:_LONGEST_QUOTE]}"'
         if self._candidates(model):
-            message = f"the key {key.name if key else ''} may not use {quoted}"
-            return Refusal(status=403, code="model_not_allowed", message=message, param="model")
+            return refusals.model_not_allowed(key.name if key else "", quoted)
         there = sorted(
             (n for n in self._catalogue if may_use(key, n)), key=lambda n: (_rank(n, state), n)
         )
         more = ", …" if len(there) > _MOST_LISTED else ""
         listed = ", ".join(there[:_MOST_LISTED]) + more if there else "none"
-        message = f"there is no model {quoted}; there are: {listed}"
-        return Refusal(status=404, code="model_not_found", message=message, param="model")
+        return refusals.model_not_found(quoted, listed)
 
 
 def default_profile(
@@ -143,24 +135,9 @@ def readiness(profile: Routed, state: State, *, may_switch: bool = False) -> boo
 
 def _not_active(profile: Routed, state: State) -> Refusal:
     if profile.name in state.committed:
-        return Refusal(
-            status=503,
-            code="model_unavailable",
-            message=f"{profile.name} is down at the moment; appliance status tells why",
-            param="model",
-            retry_after_s=_RETRY_AFTER_S,
-        )
-    free = [n for n in state.standings if _serves(n, state)]
-    active = ", ".join(_in_order(free, state))
-    now = f"{active} is active" if active else "nothing is active"
-    # Not a status that clients retry by themselves: nothing changes until an operator acts.
-    return Refusal(
-        status=404,
-        code="model_not_active",
-        message=f"{profile.name} is not active, {now}; to change that: "
-        f"appliance switch {profile.name}",
-        param="model",
-    )
+        return refusals.model_unavailable(profile.name)
+    serving = [n for n in state.standings if _serves(n, state)]
+    return refusals.model_not_active(profile.name, ", ".join(_in_order(serving, state)))
 
 
 def may_use(key: Key | None, profile: str) -> bool:

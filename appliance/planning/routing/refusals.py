@@ -1,7 +1,6 @@
-"""Refusals of the gateway: one owner for every status, code and message that does not name a model.
+"""Refusals of the gateway: one owner for every status, code and message that clients get.
 
-Refusals that name models or profiles are in `model_names`; `error_format` puts all of them into
-the form of the API that the client speaks.
+`error_format` puts them into the form of the API that the client speaks.
 """
 
 from typing import Final
@@ -104,7 +103,7 @@ WAIT_TOO_LONG: Final = Refusal(
     retry_after_s=10,
 )
 
-# The engine, and operations that end requests.
+# Models and engines, and operations that end requests.
 
 ENGINE_FAILED: Final = Refusal(
     status=502,
@@ -117,6 +116,79 @@ ENGINE_UNREACHABLE: Final = Refusal(
     message="the engine accepts no connections",
     retry_after_s=2,
 )
+NO_MODEL: Final = Refusal(
+    status=503,
+    code="no_model",
+    message="no model serves now; appliance status tells why",
+    retry_after_s=10,
+)
+
+
+def model_not_allowed(key: str, quoted: str) -> Refusal:
+    message = f"the key {key} may not use {quoted}"
+    return Refusal(status=403, code="model_not_allowed", message=message, param="model")
+
+
+def model_not_found(quoted: str, listed: str) -> Refusal:
+    message = f"there is no model {quoted}; there are: {listed}"
+    return Refusal(status=404, code="model_not_found", message=message, param="model")
+
+
+def profile_not_applied(profile: str) -> Refusal:
+    message = f"{profile} is no longer applied"
+    return Refusal(status=404, code="model_not_found", message=message, param="model")
+
+
+def model_unavailable(profile: str) -> Refusal:
+    """Return the refusal for a committed profile that is down."""
+    return Refusal(
+        status=503,
+        code="model_unavailable",
+        message=f"{profile} is down at the moment; appliance status tells why",
+        param="model",
+        retry_after_s=10,
+    )
+
+
+def model_not_active(profile: str, active: str) -> Refusal:
+    """Return the refusal for a profile that is down and not committed.
+
+    Args:
+        profile: Name of the profile.
+        active: Names of the profiles that serve; empty: none does.
+    """
+    now = f"{active} is active" if active else "nothing is active"
+    # Not a status that clients retry by themselves: nothing changes until an operator acts.
+    return Refusal(
+        status=404,
+        code="model_not_active",
+        message=f"{profile} is not active, {now}; to change that: appliance switch {profile}",
+        param="model",
+    )
+
+
+def switch_failed(profile: str, why: str, retry_after_s: int) -> Refusal:
+    return Refusal(
+        status=503,
+        code="switch_failed",
+        message=f"{profile} was asked for and does not serve: {why}",
+        param="model",
+        retry_after_s=retry_after_s,
+    )
+
+
+def engine_error(status: int, message: str | None) -> Refusal:
+    """Return an engine's own error, for a stream that has begun before it.
+
+    Args:
+        status: Status of the engine's response.
+        message: Message in it; None: it has none.
+    """
+    return Refusal(
+        status=status, code="engine_error", message=message or f"the engine answered {status}"
+    )
+
+
 MODEL_REPLACED: Final = Refusal(
     status=503,
     code="switching",

@@ -24,33 +24,33 @@ ASKED = {"model": "genesis", "messages": []}
 
 
 @dataclass
-class Seen:
-    """What one request was observed to do."""
+class Recorded:
+    """Record of one observed request."""
 
     profile: str
     key: Key | None
     sent: int = 0
     sizes: list[int] = field(default_factory=list)
     end: tuple[int, bytes] | None = None
-    dues: list[bool] = field(default_factory=list)
-    """Each time it began or ceased to be owed bytes after it was sent."""
+    owed: list[bool] = field(default_factory=list)
+    """Whether bytes were owed, at each change after the request was sent."""
 
 
-class Watcher:
-    """An observer that remembers."""
+class RecordingObserver:
+    """Observer that records every request."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[Recorded] = []
 
-    def begin(self, profile: str, key: Key | None) -> "Watched":
-        self.seen.append(Seen(profile, key))
-        return Watched(self.seen[-1])
+    def begin(self, profile: str, key: Key | None) -> "RecordedObservation":
+        self.seen.append(Recorded(profile, key))
+        return RecordedObservation(self.seen[-1])
 
 
-class Watched:
-    """One request of a `Watcher`."""
+class RecordedObservation:
+    """Observation of one request by a `RecordingObserver`."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Recorded) -> None:
         self._seen = seen
 
     def sent(self) -> None:
@@ -60,7 +60,7 @@ class Watched:
         self._seen.sizes.append(size)
 
     def owed(self, *, owed: bool) -> None:
-        self._seen.dues.append(owed)
+        self._seen.owed.append(owed)
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:
         assert self._seen.end is None
@@ -69,8 +69,8 @@ class Watched:
         self._seen.end = (status, tail)
 
 
-class Doorman:
-    """Knows one key, ``right``."""
+class OneKeyChecker:
+    """Check that knows one key, ``right``."""
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
         given = authorization or api_key
@@ -88,7 +88,7 @@ class Rig:
     relay: Relay
     table: RoutingTable
     engine: EngineServer
-    watcher: Watcher
+    watcher: RecordingObserver
     port: int
     callers: "list[Caller]" = field(default_factory=list)
 
@@ -213,11 +213,11 @@ async def rigged(
         )
         routed = plain if profile is None else replace(profile, endpoint=endpoint)
         table = RoutingTable({routed.name: routed})
-        watcher = Watcher()
+        watcher = RecordingObserver()
         relay = Relay(
             router=table,
             observer=watcher,
-            key_checker=Doorman(),
+            key_checker=OneKeyChecker(),
             limits=limits,
             allowed=frozenset(allowed),
             origin_policy=origin_policy,

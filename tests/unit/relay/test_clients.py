@@ -298,11 +298,11 @@ async def test_clients_that_read_again() -> None:
         await caller.send(post())
         await asyncio.sleep(0.3)
         (seen,) = rig.watcher.seen
-        assert seen.dues == [False]  # the engine owes nothing to a client that does not read
+        assert seen.owed == [False]  # the engine owes nothing to a client that does not read
         answer = await caller.answer()
         assert answer.whole
         assert answer.body == body
-        assert seen.dues == [False, True] * (len(seen.dues) // 2)
+        assert seen.owed == [False, True] * (len(seen.owed) // 2)
 
 
 async def test_pipelining_without_reading() -> None:

@@ -36,7 +36,7 @@ async def test_echo() -> None:
         assert heard.header(b"sec-websocket-key") == [b"x"]
         assert heard.header(b"upgrade") == [b"websocket"]
         assert rig.relay.in_flight(["genesis"]) == 1
-        assert rig.watcher.seen[0].dues == [False]  # a quiet websocket is no stalled engine
+        assert rig.watcher.seen[0].owed == [False]  # a quiet websocket is no stalled engine
 
 
 async def test_client_ends() -> None:
