@@ -28,7 +28,6 @@ from pydantic_settings import (
 )
 from pydantic_settings import SettingsError as SourceError
 
-from appliance.adapters.profile_files.fields import Duration, Kind, Port, Size, User, shown, wrong
 from appliance.adapters.toml.faults import model_faults, table_model
 from appliance.adapters.toml.file import (
     Document,
@@ -38,9 +37,11 @@ from appliance.adapters.toml.file import (
     parse_document,
     read_document,
 )
+from appliance.adapters.toml.tables import Duration, Port, Size, User, wrong
 from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
+from appliance.domain.value_types import Kind, shown
 from appliance.settings_gateway import GatewaySettings
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"

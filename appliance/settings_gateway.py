@@ -9,17 +9,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import NoDecode
 
-from appliance.adapters.profile_files.fields import (
-    AbsolutePath,
-    Deadline,
-    Duration,
-    Kind,
-    Port,
-    Size,
-    shown,
-    wrong,
-)
+from appliance.adapters.toml.tables import AbsolutePath, Deadline, Duration, Port, Size, wrong
 from appliance.domain.gateway import Configuration, Limits
+from appliance.domain.value_types import Kind, shown
 
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
 """As long as IFNAMSIZ of netdevice(7) allows."""

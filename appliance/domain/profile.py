@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from appliance.domain.claims import Claim
 from appliance.domain.need import Estimate
+from appliance.domain.value_types import Deadline, Doc, Duration
 
 
 class Mark(StrEnum):
@@ -37,18 +38,18 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """How long each step may take, in seconds."""
+    """``[deadlines]``: how long each step may take; ``"90s"``, ``"5m"``, or seconds."""
 
-    no_progress_s: float = 300.0
-    """A start that shows no progress (CPU time, I/O, memory, log lines) for this long has failed."""
-    stop_s: float = 90.0
-    """From SIGTERM to SIGKILL."""
-    drain_s: float = 30.0
-    """For requests in flight before a stop."""
-    release_s: float = 60.0
-    """For the gate to see the claim's memory come back."""
-    warm_up_s: float = 120.0
-    """For the one real request after the load."""
+    no_progress_s: Annotated[
+        Deadline,
+        Doc("a start without CPU time, I/O, memory or log lines has failed", key="no_progress"),
+    ] = 300.0
+    stop_s: Annotated[Deadline, Doc("from SIGTERM to SIGKILL", key="stop")] = 90.0
+    drain_s: Annotated[Duration, Doc("for requests in flight before a stop", key="drain")] = 30.0
+    release_s: Annotated[Deadline, Doc("for the claimed memory to come back", key="release")] = 60.0
+    warm_up_s: Annotated[
+        Deadline, Doc("for the one real request after the load", key="warm_up")
+    ] = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,51 @@
-"""A profile as its owner writes it: the common options, and those of its engine.
+"""A profile as its owner writes it: the keys that all engines have, and the table of one engine.
 
-Text enters through `appliance.adapters.profile_files.loading`; everything here is already checked for type
-and range. What the daemon acts on is the compiled form, `appliance.domain.profile.Applied`.
+Each key of the file is a field with a `Doc`, declared here and nowhere else (those of an engine's
+table in its module); `appliance.adapters.profile_files.schema` makes the schema of a file from them.
+Values are already checked. What the daemon acts on is the compiled form,
+`appliance.domain.profile.Applied`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from appliance.domain.profile import Deadlines, Endpoint, Handling, Mark, Need, WarmUp
+from appliance.domain.profile import Deadlines, Endpoint, Mark, WarmUp
+from appliance.domain.profile_values import (
+    GpuChoice,
+    Kv,
+    ParameterNames,
+    ParameterValues,
+    UnitOverrides,
+)
+from appliance.domain.value_types import (
+    AbsolutePath,
+    Command,
+    Doc,
+    FullText,
+    Length,
+    Line,
+    Paths,
+    Port,
+    Range,
+    Served,
+    Size,
+    SocketPath,
+    Text,
+    Tokens,
+    User,
+    VariableName,
+    Word,
+    Words,
+)
 
-Gpus = Literal["all"] | tuple[int, ...]
-"""The GPUs a backend sees: all of them, or those with these indexes; empty: the CPU."""
+_SEE_BELOW = Doc("see below")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Options of one engine: the table of a profile that has the engine's name."""
 
 
 class Thinking(StrEnum):
@@ -23,110 +56,164 @@ class Thinking(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KvCache:
-    """Types of the key and value caches, in the engine's own words."""
+class Speculative:
+    """``speculative = { … }``: speculative decoding."""
 
-    k: str
-    v: str
+    method: Annotated[Word, Doc("`mtp`, `eagle3`, `ngram` …, as the engine knows it")]
+    tokens: Annotated[int, Range(least=1, most=64), Doc("tokens drafted per step")]
+    require: Annotated[
+        bool,
+        Doc("the profile is not itself without it; recorded for probes, not yet enforced"),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speculative:
-    """Speculative decoding."""
+class NeedTable:
+    """``need = { … }``: memory the backend takes once loaded; the gate waits until it is free."""
 
-    method: str
-    """``mtp``, ``eagle``, ``eagle3``, ``ngram`` …, as the engine knows it."""
-    tokens: int
-    """Tokens drafted per step."""
-    require: bool = False
-    """A server that drafts nothing is not the one that was asked for."""
+    vram_bytes: Annotated[
+        Size | None, Doc('over all claimed GPUs together, such as "18.6GiB"', key="vram")
+    ] = None
+    ram_bytes: Annotated[
+        Size | None, Doc("in host RAM, weights in mapped files too", key="ram")
+    ] = None
+    assume_free: Annotated[
+        bool, Doc("start it also where a GPU's memory cannot be read (MIG, no permission)")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A command run before every start, as the backend's user."""
+    """``[patch]``: a command run before every start, as the backend's user."""
 
-    command: tuple[str, ...]
-    writable: tuple[str, ...] = ()
-    """Absolute paths that the unit lets it change."""
-    expect: tuple[str, ...] = ()
-    """Names that its output must report as applied, else the backend refuses to serve."""
+    command: Annotated[Command, Doc("program and arguments; the program by absolute path")]
+    writable: Annotated[
+        Paths, Doc("paths that it may change, as far as the group appliance-backend may")
+    ] = ()
+    expect: Annotated[
+        tuple[FullText, ...],
+        Length(most=64),
+        Doc("names its output must report as applied, else nothing is served"),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """What must be there before a start."""
+    """``[order]``: what must be there before a start."""
 
-    mounts: tuple[str, ...] = ()
-    """Absolute paths whose file systems must be mounted (RequiresMountsFor=)."""
-    after: tuple[str, ...] = ()
-    """Further units to start after (After=)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """One key of [unit]: systemd's own section, key and values. Several values repeat the key."""
-
-    section: str
-    key: str
-    values: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """``Section.Key``."""
-        return f"{self.section}.{self.key}"
+    mounts: Annotated[Paths, Doc("paths whose file systems must be mounted")] = ()
+    """For RequiresMountsFor=."""
+    after: Annotated[Words, Doc("further units to start after")] = ()
+    """For After=."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """Options of one engine: the table of a profile that has the engine's name."""
+class GatewayTable:
+    """``[gateway]``: what the gateway does with requests for it, whatever the client says."""
+
+    set_parameters: Annotated[
+        ParameterValues,
+        Doc(
+            "`{ temperature = 0.6 }`: request parameters that always have these values; "
+            "an inner table reaches into an object",
+            key="set",
+        ),
+    ] = field(default_factory=dict)
+    strip_parameters: Annotated[
+        ParameterNames,
+        Doc("request parameters that are taken out; dots reach into objects", key="strip"),
+    ] = ()
+    switch: Annotated[
+        Literal["manual", "on-request"],
+        Doc(
+            "a request while another serves is refused with the command that would "
+            "switch, or switches"
+        ),
+    ] = "manual"
+    engine_key_file: Annotated[
+        AbsolutePath | None,
+        Doc("file with the key that the engine itself wants; readable for root alone"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One model, and how to serve it."""
+    """A profile: one model, and how to serve it."""
 
     name: str
     """The stem of its file."""
-    description: str = ""
-    mark: Mark = Mark.STANDBY
-    engine: str
+    description: Annotated[Line, Doc("for people")] = ""
+    mark: Annotated[Mark, Doc("first value only: afterwards `appliance mark` owns it")] = (
+        Mark.STANDBY
+    )
+    engine: Annotated[str, Doc("the program that answers")]
     """A name in `appliance.engines.ENGINES`."""
-    binary: str = ""
-    """Absolute path; empty where the engine brings its own."""
-    model: str = ""
-    """Absolute path, ``hf:owner/name``, ``smollm2`` (the packaged model), or empty (command)."""
-    served: tuple[str, ...]
-    """Names and patterns that clients may ask for; never empty."""
-    endpoint: Endpoint
-    gpus: Gpus = "all"
-    shared: bool = False
-    """It claims nothing and runs beside the others."""
-    ctx: int | None = None
-    """Tokens one request may use; None: as many as the model was made for."""
-    parallel: int | None = None
-    """Requests served at once; None: the engine's own choice (one, for llama.cpp)."""
-    kv: KvCache | None = None
-    thinking: Thinking | None = None
-    """None: the model's own default."""
-    tool_parser: str | None = None
-    speculative: Speculative | None = None
-    need: Need = field(default_factory=Need)
-    assume_free: bool = False
-    """Start it also on GPUs whose memory cannot be read."""
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    warm_up: WarmUp | None = None
-    """None: by what the engine serves (`engines.tasks`)."""
-    user: str | None = None
-    """None: the backend user of the settings, or one of its own."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    patch: Patch | None = None
-    gateway: Handling = field(default_factory=Handling)
-    """As it is written; what `thinking` asks for is not in it."""
-    order: Ordering = field(default_factory=Ordering)
-    unit: tuple[Override, ...] = ()
-    extra_args: tuple[str, ...] = ()
+    binary: Annotated[AbsolutePath, Doc("its absolute path")] = ""
+    """Empty where the engine brings its own."""
+    model: Annotated[
+        FullText,
+        Doc(
+            "an absolute path; `hf:owner/name` in the local cache, never fetched at a "
+            'start; `"smollm2"`, the packaged model of the embedded engine'
+        ),
+    ] = ""
+    """Empty where the engine needs none."""
+    served: Annotated[
+        Served,
+        Doc("names and patterns clients ask for; unset: the profile's name", optional=True),
+    ]
+    """Never empty."""
+    port: Annotated[Port | None, Doc("on loopback; this or `socket`")] = None
+    socket: Annotated[SocketPath | None, Doc("a unix socket instead of a port")] = None
+    gpus: Annotated[
+        GpuChoice,
+        Doc('`"all"`, indexes, or `[]` for the CPU; unset: all (embedded: [])', optional=True),
+    ]
+    shared: Annotated[bool, Doc("claims nothing and runs beside the others")] = False
+    ctx: Annotated[Tokens | None, Doc("tokens one request may use")] = None
+    """None: as many as the model was made for."""
+    parallel: Annotated[
+        Annotated[int, Range(least=1, most=4096)] | None, Doc("requests served at once")
+    ] = None
+    """None: the engine's own choice (one, for llama.cpp)."""
+    kv: Annotated[Kv | None, Doc('type of the cache: `"q8_0"`, or `{ k = "…", v = "…" }`')] = None
+    thinking: Annotated[
+        Thinking | None, Doc("decided on the server; unset: the model's own way")
+    ] = None
+    tool_parser: Annotated[Word | None, Doc("reads tool calls; switches them on")] = None
+    speculative: Annotated[Speculative | None, _SEE_BELOW] = None
+    need: Annotated[NeedTable, _SEE_BELOW] = field(default_factory=NeedTable)
+    warm_up: Annotated[
+        WarmUp | None,
+        Doc(
+            "the request that proves a start; unset: `embedding` where the engine embeds "
+            "or ranks, by its options or its model, `none` where it classifies, else `completion`"
+        ),
+    ] = None
+    user: Annotated[
+        User | None,
+        Doc("who the engine runs as; unset: backend_user of the settings, else a user of its own"),
+    ] = None
+    extra_args: Annotated[Words, Doc("further arguments of the engine")] = ()
+    env: Annotated[
+        Mapping[VariableName, Text],
+        Length(most=256),
+        Doc("variables of the engine; values are text"),
+    ] = field(default_factory=dict)
+    deadlines: Annotated[Deadlines, _SEE_BELOW] = field(default_factory=Deadlines)
+    patch: Annotated[Patch | None, _SEE_BELOW] = None
+    gateway: Annotated[GatewayTable, _SEE_BELOW] = field(default_factory=GatewayTable)
+    order: Annotated[Ordering, _SEE_BELOW] = field(default_factory=Ordering)
+    unit: Annotated[
+        UnitOverrides, Doc("`Service.Nice = 5`: settings of the unit, see [[unit]](#unit)")
+    ] = ()
     options: EngineOptions
+    """The table of its engine."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the engine listens."""
+        return Endpoint(port=self.port, socket=self.socket)
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.value_types import Command, Doc, Kind, matching
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
 from appliance.engines.shared.rendering import LOOPBACK, environment
@@ -21,15 +22,26 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 
 
+_HealthPath = Annotated[
+    str,
+    matching(r"/[A-Za-z0-9._~/%?&=-]{0,255}", "a path such as /health"),
+    Kind("URL path"),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions(EngineOptions):
-    """[command]."""
+    """``[command]``: any program that serves HTTP."""
 
-    argv: tuple[str, ...]
-    """The first is an absolute path. ``{port}``, ``{socket}``, ``{host}`` and ``{model}`` are
-    replaced; every other brace is kept."""
-    health: str = "/health"
-    """Path that answers 200 once a request can be served."""
+    argv: Annotated[
+        Command,
+        Doc(
+            "the program by absolute path, and its arguments; `{port}`, `{socket}`, "
+            "`{host}` and `{model}` are replaced"
+        ),
+    ]
+    """Every other brace is kept."""
+    health: Annotated[_HealthPath, Doc("answers 200 once a request can be served")] = "/health"
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

@@ -5,12 +5,27 @@ from before June 2026 did (``--mlock``, no CORS options, a number for all layers
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.domain.value_types import (
+    AbsolutePath,
+    Count,
+    Doc,
+    Kind,
+    Length,
+    Parser,
+    Range,
+    Threads,
+    WrongValueError,
+    is_index,
+    shown,
+    size,
+)
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import (
     Engine,
@@ -44,31 +59,111 @@ _SPECULATIVE: Final = {
 }
 
 
+_MAX_INDEX: Final = 1023
+_MAX_LAYER: Final = 9999
+_MAX_RANGES: Final = 4096
+"""Characters of a text with ranges."""
+_RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
+_NO_LIMIT_MIB: Final = -1
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    """A list of indexes, or "0,2,4-9"."""
+    found: Iterable[int] = ()
+    if isinstance(value, list) and all(is_index(item, _MAX_INDEX) for item in value):
+        found = value
+    elif isinstance(value, str) and len(value) <= _MAX_RANGES:
+        found = _ranges(value)
+    if not found:
+        raise WrongValueError(f'{shown(value)} is not a list or range such as "0,2,4-9"')
+    return tuple(sorted(set(found)))
+
+
+def _ranges(text: str) -> set[int]:
+    """Every number in `text`; empty when it is malformed."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.match(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last > _MAX_INDEX:
+            return set()
+        found.update(range(first, last + 1))
+    return found
+
+
+def _layers(value: object) -> Literal["all"] | int:
+    if value == "all":
+        return "all"
+    if isinstance(value, int) and is_index(value, _MAX_LAYER):
+        return value
+    raise WrongValueError(f'{shown(value)} is neither "all" nor a number of layers')
+
+
+def _experts(value: object) -> Literal["all"] | tuple[int, ...]:
+    return "all" if value == "all" else _numbers(value)
+
+
+def _on_off_auto(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value in ("on", "off", "auto"):
+        return str(value)
+    raise WrongValueError(f'{shown(value)} is not "on", "off" or "auto"')
+
+
+def _cache_mib(value: object) -> int:
+    return _NO_LIMIT_MIB if value == "unlimited" else size(value) >> 20
+
+
+_Cpus = Annotated[tuple[int, ...], Parser(_numbers), Kind("range or list")]
+_Layers = Annotated[Literal["all"] | int, Parser(_layers), Kind("all or number")]
+_Experts = Annotated[Literal["all"] | tuple[int, ...], Parser(_experts), Kind("all, range or list")]
+_OnOffAuto = Annotated[str, Parser(_on_off_auto), Kind("true, false or auto")]
+_CacheMib = Annotated[int, Parser(_cache_mib), Kind("size or unlimited")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaServerOptions(EngineOptions):
-    """[llama-server]. None everywhere: the engine's own default."""
+    """``[llama-server]``: llama.cpp's HTTP server."""
 
-    gpu_layers: Literal["all"] | int | None = None
-    """None: all with GPUs, 0 without."""
-    cpu_experts: Literal["all"] | tuple[int, ...] = ()
-    """Layers whose experts stay in host RAM."""
-    expert_cache_mib: int | None = None
-    split_mode: str | None = None
-    tensor_split: tuple[float, ...] = ()
-    kv_unified: bool = False
-    batch: int | None = None
-    ubatch: int | None = None
-    threads: int | None = None
-    cpus: tuple[int, ...] = ()
-    cpu_strict: bool = False
-    mlock: bool = False
-    cache_ram_mib: int | None = None
-    """Host RAM for the prompt cache; 0: none; -1: no limit."""
-    flash_attn: str | None = None
-    mmproj: str | None = None
-    embedding: bool = False
-    legacy_options: bool = False
-    """The build is older than June 2026: spell its options the old way."""
+    gpu_layers: Annotated[
+        _Layers | None, Doc('`"all"` or a number; unset: all with GPUs, 0 without')
+    ] = None
+    cpu_experts: Annotated[
+        _Experts, Doc('layers whose experts stay in host RAM: "26-29", or `"all"`')
+    ] = ()
+    expert_cache_mib: Annotated[
+        Annotated[int, Range(least=0, most=1 << 22)] | None,
+        Doc("MiB of VRAM that cache experts kept in host RAM"),
+    ] = None
+    split_mode: Annotated[
+        Literal["none", "layer", "row", "tensor"] | None,
+        Doc("how the model is split over the GPUs"),
+    ] = None
+    tensor_split: Annotated[
+        tuple[Annotated[float, Range(least=0, most=1e6)], ...],
+        Length(most=64),
+        Doc("share of each GPU, such as [3, 1]"),
+    ] = ()
+    kv_unified: Annotated[
+        bool, Doc("requests share one cache of ctx tokens instead of ctx each")
+    ] = False
+    batch: Annotated[Count | None, Doc("tokens in a logical batch")] = None
+    ubatch: Annotated[Count | None, Doc("tokens in a physical batch")] = None
+    threads: Annotated[Threads | None, Doc("CPU threads that generate")] = None
+    cpus: Annotated[_Cpus, Doc('CPUs to stay on: "0,2,4-9" or a list; written as a mask')] = ()
+    cpu_strict: Annotated[bool, Doc("one thread a CPU, in order")] = False
+    mlock: Annotated[bool, Doc("pin the weights in RAM (`--load-mode mmap+mlock`)")] = False
+    cache_ram_mib: Annotated[
+        _CacheMib | None,
+        Doc('RAM of the prompt cache: "0", "2GiB" or "unlimited"', key="cache_ram"),
+    ] = None
+    flash_attn: Annotated[_OnOffAuto | None, Doc("true, false, or `auto`")] = None
+    mmproj: Annotated[AbsolutePath | None, Doc("the multimodal projector")] = None
+    embedding: Annotated[bool, Doc("serve embeddings only")] = False
+    legacy_options: Annotated[
+        bool, Doc("the build is older than June 2026: `--mlock`, and no CORS options at all")
+    ] = False
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.value_types import Doc, Fraction, Range, Shards, Text, Word
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import (
     Engine,
@@ -49,19 +50,24 @@ _ALGORITHMS: Final = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangOptions(EngineOptions):
-    """[sglang]. None everywhere: the engine's own default."""
+    """``[sglang]``."""
 
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    mem_fraction_static: float | None = None
-    chunked_prefill_size: int | None = None
-    attention_backend: str | None = None
-    dtype: str | None = None
-    quantization: str | None = None
-    disable_cuda_graph: bool = False
-    trust_remote_code: bool = False
-    chat_template: str | None = None
-    reasoning_parser: str | None = None
+    tensor_parallel: Annotated[Shards | None, Doc("GPUs each layer is split over")] = None
+    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, one a GPU")] = None
+    mem_fraction_static: Annotated[
+        Fraction | None, Doc("part of each GPU's memory for weights and cache")
+    ] = None
+    chunked_prefill_size: Annotated[
+        Annotated[int, Range(least=-1, most=1 << 20)] | None,
+        Doc("tokens in a chunk; -1: whole prompts"),
+    ] = None
+    attention_backend: Annotated[Word | None, Doc("kernels for attention")] = None
+    dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
+    quantization: Annotated[Word | None, Doc("unset: as the model says")] = None
+    disable_cuda_graph: Annotated[bool, Doc("no CUDA graphs")] = False
+    trust_remote_code: Annotated[bool, Doc("run code that the model brings")] = False
+    chat_template: Annotated[Text | None, Doc("a name or a path")] = None
+    reasoning_parser: Annotated[Word | None, Doc("splits thinking from the answer")] = None
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Final
+from typing import Annotated, Final
 
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.domain.value_types import AbsolutePath, Count, Doc, Fraction, Shards, Size, Word
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import (
     Engine,
@@ -68,23 +69,26 @@ _CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions(EngineOptions):
-    """[vllm]. None everywhere: the engine's own default."""
+    """``[vllm]``."""
 
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    gpu_memory_utilization: float | None = None
-    kv_cache_memory_bytes: int | None = None
-    """Overrides the utilisation."""
-    dtype: str | None = None
-    quantization: str | None = None
-    enforce_eager: bool = False
-    disable_custom_all_reduce: bool = False
-    trust_remote_code: bool = False
-    chat_template: str | None = None
-    reasoning_parser: str | None = None
-    prefix_caching: bool | None = None
-    chunked_prefill: bool | None = None
-    max_batched_tokens: int | None = None
+    tensor_parallel: Annotated[Shards | None, Doc("GPUs each layer is split over")] = None
+    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, one a GPU")] = None
+    gpu_memory_utilization: Annotated[
+        Fraction | None, Doc("part of each GPU's memory that vLLM takes")
+    ] = None
+    kv_cache_memory_bytes: Annotated[
+        Size | None, Doc('"4GiB": size of the cache a GPU; overrides the part above')
+    ] = None
+    dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
+    quantization: Annotated[Word | None, Doc("unset: as the model says")] = None
+    enforce_eager: Annotated[bool, Doc("no CUDA graphs")] = False
+    disable_custom_all_reduce: Annotated[bool, Doc("needed on SM 8.6")] = False
+    trust_remote_code: Annotated[bool, Doc("run code that the model brings")] = False
+    chat_template: Annotated[AbsolutePath | None, Doc("instead of the model's")] = None
+    reasoning_parser: Annotated[Word | None, Doc("splits thinking from the answer")] = None
+    prefix_caching: Annotated[bool | None, Doc("keep prompts between requests")] = None
+    chunked_prefill: Annotated[bool | None, Doc("prefill beside decoding")] = None
+    max_batched_tokens: Annotated[Count | None, Doc("tokens in one step")] = None
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

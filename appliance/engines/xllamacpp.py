@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.value_types import Doc, Threads
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -21,10 +22,12 @@ _DEFAULT_CTX: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XllamacppOptions(EngineOptions):
-    """[xllamacpp]."""
+    """``[xllamacpp]``: the embedded engine."""
 
-    threads: int | None = None
-    """None: as many as the launch context says."""
+    threads: Annotated[
+        Threads | None,
+        Doc("CPU threads that generate; unset: as many as `appliance apply` finds useful"),
+    ] = None
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

@@ -13,7 +13,7 @@ from appliance.adapters.applied.manifest import recover_manifest
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain.gateway import Configuration, Routed
 from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
-from appliance.planning.profiles.request_handling import routed
+from appliance.planning.routing.model_names import routed
 from appliance.planning.units.gateway_drop_ins import CERTIFICATE, CERTIFICATE_KEY, ENGINE_KEY
 
 _log = logging.getLogger(__name__)

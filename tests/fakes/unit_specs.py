@@ -5,7 +5,8 @@ from dataclasses import replace
 from appliance.domain.claims import Claim
 from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
-from appliance.domain.spec import Gpus, Ordering, Override, Patch
+from appliance.domain.profile_values import Gpus, Override
+from appliance.domain.spec import Ordering, Patch
 from appliance.planning.units.commands import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.adapters.profile_files.editing import adopted
 from appliance.domain.errors import ProfileError
-from appliance.domain.spec import Override
+from appliance.domain.profile_values import Override
 from appliance.planning.units.backend_unit import render
 from appliance.planning.units.drift import (
     Adoption,

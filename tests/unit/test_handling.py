@@ -10,7 +10,8 @@ from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
 from appliance.domain.gateway import Routed
 from appliance.domain.profile import Endpoint, Handling
-from appliance.planning.profiles.request_handling import THINKING, handling_of, routed
+from appliance.planning.profiles.request_handling import THINKING, handling_of
+from appliance.planning.routing.model_names import routed
 from tests.fakes.body_parsing import change_json
 from tests.fakes.unit_specs import made
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ProfileError
-from appliance.domain.spec import Override
+from appliance.domain.profile_values import Override
 from appliance.planning.units.backend_unit import render
 from appliance.planning.units.override_values import COMMAND, UNITS
 from appliance.planning.units.overrides import ADDED, ALLOWED, refusal

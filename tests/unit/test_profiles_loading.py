@@ -7,11 +7,11 @@ import pytest
 from appliance.adapters.profile_files.loading import load_profile, load_profiles, parse_profile
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.domain.errors import ProfileError
-from appliance.domain.profile import Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Deadlines, Mark, WarmUp
+from appliance.domain.profile_values import KvCache, Override
 from appliance.domain.spec import (
-    KvCache,
+    NeedTable,
     Ordering,
-    Override,
     Patch,
     Profile,
     Speculative,
@@ -168,7 +168,7 @@ def test_every_common_key_arrives() -> None:
         binary="/opt/l",
         model="/m.gguf",
         served=("one", "claude-*"),
-        endpoint=Endpoint(port=8100),
+        port=8100,
         gpus=(0, 1),
         shared=True,
         ctx=4096,
@@ -176,7 +176,7 @@ def test_every_common_key_arrives() -> None:
         kv=KvCache(k="q8_0", v="q4_0"),
         thinking=Thinking.OFF,
         speculative=Speculative(method="mtp", tokens=3, require=True),
-        need=Need(vram_bytes=round(18.6 * 2**30), ram_bytes=2**29),
+        need=NeedTable(vram_bytes=round(18.6 * 2**30), ram_bytes=2**29),
         deadlines=Deadlines(no_progress_s=600, stop_s=90, drain_s=0, release_s=120, warm_up_s=45),
         warm_up=WarmUp.CHAT,
         user="models",

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from appliance.domain.claims import Claim
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.profile import Deadlines, Endpoint
-from appliance.domain.spec import Override, Patch
+from appliance.domain.profile_values import Override
+from appliance.domain.spec import Patch
 from appliance.planning.units.backend_unit import (
     StandIn,
     catalogue,

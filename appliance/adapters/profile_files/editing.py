@@ -9,7 +9,7 @@ from tomlkit.items import AbstractTable
 from tomlkit.toml_document import TOMLDocument
 
 from appliance.domain.errors import ProfileError
-from appliance.domain.spec import Override
+from appliance.domain.profile_values import Override
 from appliance.planning.units.drift import Adoption
 from appliance.planning.units.overrides import ADDED
 

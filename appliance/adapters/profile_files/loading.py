@@ -5,15 +5,18 @@ takes the others down.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from appliance.adapters.profile_files.building import build
-from appliance.adapters.profile_files.fields import shown
-from appliance.adapters.profile_files.schema import ProfileFile
+from appliance.adapters.profile_files.schema import (
+    ProfileFile,
+    engine_of,
+    engine_tables,
+    profile_of,
+)
 from appliance.adapters.toml.faults import MOST_FAULTS, ModelFault, model_faults
 from appliance.adapters.toml.file import (
     Document,
@@ -24,9 +27,11 @@ from appliance.adapters.toml.file import (
     read_document,
 )
 from appliance.adapters.toml.lines import Where
+from appliance.adapters.toml.tables import Table
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
 from appliance.domain.spec import Profile
+from appliance.domain.value_types import shown
 from appliance.engines import ENGINES
 from appliance.planning.profiles.collisions import collisions
 from appliance.planning.profiles.compilation import Source
@@ -143,20 +148,21 @@ def _check_name(name: str) -> None:
 def _profile(name: str, document: Document) -> Profile:
     """The profile in `document`. Raises `FaultyFileError` with everything wrong with it."""
     file, faults = _checked(document.table)
-    faults += () if file is None else _strange_tables(file)
     profile = None
-    if file is not None and not (file.engine == "command" and file.command is None):
-        profile = build(name, file)
-        faults += [ModelFault(p.where, p.text) for p in problems(profile)]
-    elif file is not None:
-        text = "engine command needs a table [command] with argv"
-        faults.append(ModelFault(("engine",), text))
+    if file is not None:
+        faults += _strange_tables(file)
+        missing = _missing_table(file)
+        if missing is None:
+            profile = profile_of(name, file)
+            faults += [ModelFault(p.where, p.text) for p in problems(profile)]
+        else:
+            faults.append(missing)
     if faults or profile is None:
         raise FaultyFileError(_placed(fault, document) for fault in dict.fromkeys(faults))
     return profile
 
 
-def _checked(table: Mapping[str, Any]) -> tuple[ProfileFile | None, list[ModelFault]]:
+def _checked(table: Mapping[str, Any]) -> tuple[Table | None, list[ModelFault]]:
     """`table` as the schema reads it, and what is wrong with it.
 
     With unknown keys as the only fault the rest is still read, so that one look at the file
@@ -184,13 +190,27 @@ def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
     }
 
 
-def _strange_tables(file: ProfileFile) -> Iterator[ModelFault]:
+def _strange_tables(file: Table) -> Iterator[ModelFault]:
     """Tables of engines that this profile does not use."""
-    for engine in ENGINES:
-        table = getattr(file, engine.replace("-", "_"))
-        if table is not None and engine != file.engine:
-            text = f"[{engine}] is for another engine: this profile's is {file.engine}"
+    own = engine_of(file)
+    for engine in engine_tables(file):
+        if engine != own:
+            text = f"[{engine}] is for another engine: this profile's is {own}"
             yield ModelFault((engine,), text)
+
+
+def _missing_table(file: Table) -> ModelFault | None:
+    """The fault of a file without a table that its engine cannot do without; None: there is none."""
+    engine = engine_of(file)
+    needed = [
+        option.name
+        for option in fields(ENGINES[engine].options)
+        if option.default is MISSING and option.default_factory is MISSING
+    ]
+    if not needed or engine in engine_tables(file):
+        return None
+    text = f"engine {engine} needs a table [{engine}] with {' and '.join(needed)}"
+    return ModelFault(("engine",), text)
 
 
 def _placed(fault: ModelFault, document: Document) -> Fault:

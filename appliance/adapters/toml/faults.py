@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from appliance.adapters.profile_files.fields import shown
 from appliance.adapters.toml.lines import Where
+from appliance.domain.value_types import shown
 
 _TYPES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",

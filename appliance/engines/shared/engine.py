@@ -7,7 +7,8 @@ from typing import Literal, TypeVar
 
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.problems import Problem
-from appliance.domain.spec import EngineOptions, Gpus, Profile
+from appliance.domain.profile_values import Gpus
+from appliance.domain.spec import EngineOptions, Profile
 
 Options = TypeVar("Options", bound=EngineOptions)
 
@@ -185,7 +186,7 @@ class Engine:
     kv_cache_page: KvCachePage | None = None
     admin_paths: frozenset[str] = frozenset()
     """Paths, after a version, that change the engine or tell of other clients; what begins with one
-    is like it."""
+    is like it. ``python -m appliance.install.reference`` tells the gateway, which loads no engine."""
     admin_writes: frozenset[str] = frozenset()
     """Paths that do so only where the method is not one that reads."""
     log_prefixes: LogPrefixes = field(default_factory=LogPrefixes)

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from appliance.domain.spec import Gpus, Profile
+from appliance.domain.profile_values import Gpus
+from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import InvocationContext
 
 HF_SCHEME: Final = "hf:"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from appliance.domain.claims import ALL_GPUS, CPU, Claim
 from appliance.domain.model_headers import Fault, LookAtModel, ModelReference, Unread
-from appliance.domain.profile import Applied
+from appliance.domain.profile import Applied, Need
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation
@@ -68,7 +68,7 @@ def compile_applied(
         endpoint=profile.endpoint,
         health_path=invocation.health_path,
         claim=claim_of(profile),
-        need=profile.need,
+        need=Need(vram_bytes=profile.need.vram_bytes, ram_bytes=profile.need.ram_bytes),
         deadlines=profile.deadlines,
         warm_up=warm_up_of(profile, found.weights),
         first_mark=profile.mark,
@@ -82,7 +82,7 @@ def compile_applied(
         estimate=found.estimate,
         estimate_problem=found.problem,
         locks_memory=memory.locks_memory,
-        assume_free=profile.assume_free,
+        assume_free=profile.need.assume_free,
         handling=handling_of(profile),
     )
 

@@ -1,15 +1,12 @@
 """How the gateway treats requests for a profile: from what its owner wrote to what is installed."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
-from appliance.domain.gateway import Routed
 from appliance.domain.problems import Problem
-from appliance.domain.profile import Applied, Handling
-from appliance.domain.spec import Profile, Thinking
+from appliance.domain.profile import Handling
+from appliance.domain.spec import GatewayTable, Profile, Thinking
 
-_PATTERN: Final = frozenset("*?[")
 _TEMPLATE_WORDS: Final = (
     "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others
     "enable_reasoning",
@@ -51,19 +48,25 @@ OpenAI and Anthropic entry points), and those of the OpenAI (`reasoning`), Anthr
 
 
 def handling_of(profile: Profile) -> Handling:
-    """What is installed: a server that has thinking off is not talked out of it.
+    """Return what is installed: a server that has thinking off is not talked out of it.
 
     Taking the client's word away is enough, since the engine is started with thinking off. What
     the owner sets on purpose stays.
     """
     written = profile.gateway
-    if profile.thinking is not Thinking.OFF:
-        return written
-    ours = (p for p in THINKING if p not in written.strip_parameters and not _is_set(p, written))
-    return replace(written, strip_parameters=(*written.strip_parameters, *ours))
+    stripped = written.strip_parameters
+    if profile.thinking is Thinking.OFF:
+        more = (p for p in THINKING if p not in stripped and not _is_set(p, written))
+        stripped = (*stripped, *more)
+    return Handling(
+        set_parameters=written.set_parameters,
+        strip_parameters=stripped,
+        on_request=written.switch == "on-request",
+        engine_key_file=written.engine_key_file,
+    )
 
 
-def _is_set(parameter: str, written: Handling) -> bool:
+def _is_set(parameter: str, written: GatewayTable) -> bool:
     """Whether the owner sets it, or something within it."""
     return any(_reaches(parameter, path) for path in written.set_parameters)
 
@@ -79,24 +82,3 @@ def handling_problems(profile: Profile) -> Iterator[Problem]:
             if _reaches(stripped, path) or _reaches(path, stripped):
                 text = f'"{stripped}" is taken out, and "{path}" is set: keep one'
                 yield Problem(where=("gateway", "strip", place), text=text)
-
-
-def routed(applied: Applied, engine_key: str | None = None) -> Routed:
-    """A profile as the gateway sees it.
-
-    Args:
-        applied: As it is installed.
-        engine_key: What the engine wants as a bearer token; None: nothing.
-    """
-    names = (*(s for s in applied.served if not set(s) & _PATTERN), applied.name)
-    return Routed(
-        name=applied.name,
-        served=applied.served,
-        engine_name=names[0],
-        endpoint=applied.endpoint,
-        exclusive=bool(applied.claim.devices),
-        set_parameters=applied.handling.set_parameters,
-        strip_parameters=applied.handling.strip_parameters,
-        on_request=applied.handling.on_request,
-        engine_key=engine_key,
-    )

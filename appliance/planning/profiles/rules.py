@@ -82,7 +82,7 @@ def _need(profile: Profile) -> Iterator[Problem]:
     if profile.gpus == () and profile.need.vram_bytes:
         text = "this profile claims no GPU: remove need.vram, or set gpus"
         yield Problem(where=("need", "vram"), text=text)
-    if profile.gpus == () and profile.assume_free:
+    if profile.gpus == () and profile.need.assume_free:
         text = "this profile claims no GPU: remove need.assume_free, or set gpus"
         yield Problem(where=("need", "assume_free"), text=text)
 

@@ -18,14 +18,37 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.domain.profile import Applied
 from appliance.planning.routing import refusals
 
 DEFAULT: Final = "default"
 _WILDCARD: Final = re.compile(r"[*?]")
+_PATTERN_CHARACTERS: Final = frozenset("*?[")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_NAME: Final = 256
 """Longest name that patterns are tried on: clients choose the length."""
+
+
+def routed(applied: Applied, engine_key: str | None = None) -> Routed:
+    """Return a profile as the gateway sees it.
+
+    Args:
+        applied: As it is installed.
+        engine_key: What the engine wants as a bearer token; None: nothing.
+    """
+    names = (*(s for s in applied.served if not set(s) & _PATTERN_CHARACTERS), applied.name)
+    return Routed(
+        name=applied.name,
+        served=applied.served,
+        engine_name=names[0],
+        endpoint=applied.endpoint,
+        exclusive=bool(applied.claim.devices),
+        set_parameters=applied.handling.set_parameters,
+        strip_parameters=applied.handling.strip_parameters,
+        on_request=applied.handling.on_request,
+        engine_key=engine_key,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,21 +16,15 @@ from urllib.parse import unquote
 
 from appliance.domain.errors import ApplianceError
 from appliance.domain.gateway import Api
-from appliance.engines import ENGINES
+from appliance.planning.routing.admin_paths import ADMIN_PATHS, ADMIN_WRITES
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
-_ADMIN_PATHS: Final = tuple(path for engine in ENGINES.values() for path in engine.admin_paths)
 _ADMIN_PARTS: Final = frozenset(
-    {*("debug", "dev", "admin", "internal"), *(path for path in _ADMIN_PATHS if "/" not in path)}
+    {*("debug", "dev", "admin", "internal"), *(path for path in ADMIN_PATHS if "/" not in path)}
 )
 """First parts of paths, after a version."""
-_ADMIN_LONGER: Final = tuple(path.split("/") for path in _ADMIN_PATHS if "/" in path)
-_ADMIN_WRITES: Final = frozenset(
-    path for engine in ENGINES.values() for path in engine.admin_writes
-)
-"""First parts of paths that clients may read and not write."""
-
+_ADMIN_LONGER: Final = tuple(path.split("/") for path in ADMIN_PATHS if "/" in path)
 _ADMIN_WORDS: Final = re.compile(
     r"weight|lora|profil|sleep|wake_?up|memory_occupation|hicache|expert_distribution"
     r"|kv_cache|kv_event|kv_transfer|transfer_engine"
@@ -108,7 +102,7 @@ def _is_admin(method: str, parts: list[str]) -> bool:
     if not parts:
         return False
     name = parts[0]
-    if name in _ADMIN_WRITES:
+    if name in ADMIN_WRITES:
         return method not in _READS
     if any(parts[: len(longer)] == longer for longer in _ADMIN_LONGER):
         return True

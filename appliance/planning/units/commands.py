@@ -7,7 +7,8 @@ from json import dumps
 from appliance.domain import paths
 from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
-from appliance.domain.spec import Ordering, Override, Patch
+from appliance.domain.profile_values import Override
+from appliance.domain.spec import Ordering, Patch
 from appliance.planning.memory.arguments import arguments_of
 from appliance.planning.need import requirement_of
 

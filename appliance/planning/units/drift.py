@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from appliance.domain.names import profile_of, unit_of
-from appliance.domain.spec import Override
+from appliance.domain.profile_values import Override
 from appliance.planning.units.gateway_drop_ins import GATEWAY_FILES
 from appliance.planning.units.overrides import ADDED, refusal
 from appliance.planning.units.polkit import RULE_FILE

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.domain.errors import ProfileError
-from appliance.domain.spec import Override
+from appliance.domain.profile_values import Override
 from appliance.planning.units import override_values as form
 from appliance.planning.units.text import Section
 

@@ -1,0 +1,158 @@
+"""Values of a profile that have a form of their own: GPUs, cache types, request parameters, overrides."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Annotated, Final, Literal
+
+from appliance.domain.value_types import (
+    Check,
+    Kind,
+    Length,
+    Parser,
+    WrongValueError,
+    has_control_character,
+    is_index,
+    is_word,
+    no_doubles,
+    one_line,
+    shown,
+)
+
+_MAX_GPU: Final = 63
+_PARAMETER: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_MAX_PARAMETERS: Final = 64
+_ROUTED: Final = ("model", "stream")
+"""Request parameters that the gateway's own work rests on."""
+
+Gpus = Literal["all"] | tuple[int, ...]
+"""The GPUs a backend sees: all of them, or those with these indexes; empty: the CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCache:
+    """Types of the key and value caches, in the engine's own words."""
+
+    k: str
+    v: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """One key of [unit]: systemd's own section, key and values. Several values repeat the key."""
+
+    section: str
+    key: str
+    values: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """``Section.Key``."""
+        return f"{self.section}.{self.key}"
+
+
+def _gpus(value: object) -> Gpus:
+    if value == "all":
+        return "all"
+    if not isinstance(value, list) or not all(is_index(item, _MAX_GPU) for item in value):
+        raise WrongValueError(
+            f'{shown(value)} is neither "all" nor a list of GPU indexes such as [0, 1]'
+        )
+    if len(set(value)) != len(value):
+        raise WrongValueError("names a GPU twice")
+    return tuple(sorted(value))
+
+
+def _kv(value: object) -> KvCache:
+    pair = value if isinstance(value, dict) else {"k": value, "v": value}
+    words = {side: word for side, word in pair.items() if isinstance(word, str) and is_word(word)}
+    if set(pair) != {"k", "v"} or words.keys() != pair.keys():
+        raise WrongValueError('is neither a type such as "q8_0" nor { k = "…", v = "…" }')
+    return KvCache(**words)
+
+
+def _parameter(path: str) -> str:
+    if not all(re.fullmatch(_PARAMETER, name) for name in path.split(".")):
+        raise WrongValueError(
+            f"{shown(path)} is not the name of a request parameter, such as temperature"
+        )
+    if path.partition(".")[0] in _ROUTED:
+        raise WrongValueError(
+            f"{shown(path)} is for the client and the gateway to agree on: leave it out"
+        )
+    return path
+
+
+def _parameters(value: object) -> Mapping[str, object]:
+    """[gateway] set: inner tables become paths, ``chat_template_kwargs.enable_thinking``."""
+    if not isinstance(value, dict):
+        raise WrongValueError("is not a table of request parameters")
+    found = dict(_paths_of(value))
+    if len(found) > _MAX_PARAMETERS:
+        raise WrongValueError(f"has more than {_MAX_PARAMETERS} parameters")
+    return found
+
+
+def _paths_of(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        path = _parameter(prefix + name)
+        if isinstance(value, dict) and value:
+            yield from _paths_of(value, f"{path}.")
+        elif _is_json(value):
+            yield path, value
+        else:
+            raise WrongValueError(f"{path} has a value that JSON does not know: {shown(value)}")
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, list):
+        return all(_is_json(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_json(item) for item in value.values())
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value))
+
+
+def _overrides(value: object) -> tuple[Override, ...]:
+    """[unit]: ``"Service.Nice" = 5``, ``Service.Nice = 5`` or a table ``[unit.Service]``."""
+    if not isinstance(value, dict):
+        raise WrongValueError("is not a table of Section.Key = value")
+    found: list[Override] = []
+    for name, given in value.items():
+        section, dot, key = name.partition(".")
+        if dot:
+            found.append(_override(section, key, given))
+        elif isinstance(given, dict):
+            found += (_override(section, key, v) for key, v in given.items())
+        else:
+            raise WrongValueError(
+                f"{shown(name)} is not written as Section.Key, such as Service.Nice"
+            )
+    if len({o.name for o in found}) != len(found):
+        raise WrongValueError("gives a key twice: once dotted and once in quotes or in a table")
+    return tuple(found)
+
+
+def _override(section: str, key: str, value: object) -> Override:
+    if has_control_character(section + key):
+        raise WrongValueError(f"{shown(f'{section}.{key}')} contains a control character")
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(i, str | int | float) for i in items):
+        raise WrongValueError(f"{section}.{key} is neither a word, a number nor a list of them")
+    return Override(section=section, key=key, values=tuple(map(_directive, items)))
+
+
+def _directive(item: str | float) -> str:
+    """A value as systemd writes it."""
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    return one_line(item) if isinstance(item, str) else shown(item)
+
+
+GpuChoice = Annotated[Gpus, Parser(_gpus), Kind("all or list")]
+Kv = Annotated[KvCache, Parser(_kv), Kind("word or pair")]
+ParameterValues = Annotated[Mapping[str, object], Parser(_parameters), Kind("table")]
+ParameterNames = Annotated[
+    tuple[Annotated[str, Check(_parameter)], ...], Length(most=_MAX_PARAMETERS), Check(no_doubles)
+]
+UnitOverrides = Annotated[tuple[Override, ...], Parser(_overrides), Kind("table")]
