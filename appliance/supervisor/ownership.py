@@ -385,11 +385,10 @@ class Supervisor:
         return transaction
 
     async def _live(self, transaction: Transaction, latest: Observation | None) -> None:
-        try:
-            finished = await transaction.run(latest)
-        finally:
-            self._running = None
-            self._ended.set()
+        finished = await transaction.run(latest)
+        # Not after an error: the process ends then, and until it has, nothing may begin beside this.
+        self._running = None
+        self._ended.set()
         level = logging.INFO if finished.outcome is Outcome.DONE else logging.WARNING
         _log.log(
             level,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import BackendError, StoreError, UnitError
@@ -17,13 +17,23 @@ from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.goals import Writes, in_the_way
-from appliance.ports import Gateway, Profiles
+from appliance.ports import (
+    Backend,
+    Clock,
+    Commitment,
+    Gateway,
+    Host,
+    Peaks,
+    Profiles,
+    RunTickets,
+    Store,
+    Units,
+)
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.engine_loads import EngineLoads
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
-    NewTransaction,
     Transaction,
     transaction_factory,
 )
@@ -37,10 +47,16 @@ from tests.fakes.systemd import FakeSystemd
 S = TypeVar("S", bound=Supervisor)
 
 
+class HasTime(Protocol):
+    """What time passes in."""
+
+    now_s: float
+
+
 class FakeClock:
     """The box's time."""
 
-    def __init__(self, systemd: FakeSystemd) -> None:
+    def __init__(self, systemd: HasTime) -> None:
         self._systemd = systemd
 
         self.step_s = 0.0
@@ -93,6 +109,8 @@ class FakeUnits:
         self.moved = asyncio.Event()
         self.boot_id = "boot-1"
         self.deaf = False
+        self.lost = False
+        """No unit can be looked at."""
         self.used_s: dict[str, float] = {}
         """CPU time by profile."""
         self.cleared: list[str] = []
@@ -104,6 +122,8 @@ class FakeUnits:
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
         await asyncio.sleep(0)
+        if self.lost:
+            raise UnitError("systemd does not answer")
         self.looks += 1
         self.latest = self.seen[asyncio.current_task()] = self.systemd.observed(names)
         return self.latest
@@ -466,52 +486,39 @@ class FakeOutside:
         gateway: Gateway | None = None,
     ) -> S:
         """A supervisor of a class of the test's own."""
-        gateway = gateway or self.gateway
-        return kind(
+        return assemble(
+            kind,
             profiles,
             units=self.units,
+            backend=self.backend,
+            gateway=gateway or self.gateway,
+            host=self.host,
+            commitment=self.commitment,
             store=self.store,
-            gateway=gateway,
+            peaks=self.peaks,
+            tickets=self.tickets,
             clock=self.clock,
-            boot_choice=self._boot_choice(),
-            preflight=self._preflight(),
-            reconciler=Reconciler(
-                units=self.units,
-                host=self.host,
-                store=self.store,
-                commitment=self.commitment,
-                clock=self.clock,
-            ),
-            new_transaction=self._transactions(gateway),
             look_every_s=look_every_s,
-            on_look=lambda _line: None,
         )
 
     def transaction(
         self, operation: Operation, catalogue: Catalogue, *, caller: RunCaller | None = None
     ) -> Transaction:
         """The transaction of one operation."""
-        new_transaction = self._transactions(self.gateway)
-        return new_transaction(operation, catalogue, caller, lambda _observed: None)
-
-    def _transactions(self, gateway: Gateway) -> NewTransaction:
-        return transaction_factory(
+        new_transaction = transaction_factory(
             units=self.units,
             backend=self.backend,
-            gateway=gateway,
+            gateway=self.gateway,
             host=self.host,
             store=self.store,
             tickets=self.tickets,
             clock=self.clock,
-            preflight=self._preflight(),
-            boot_choice=self._boot_choice(),
+            preflight=Preflight(
+                host=self.host, units=self.units, store=self.store, peaks=self.peaks
+            ),
+            boot_choice=BootChoice(commitment=self.commitment, units=self.units, clock=self.clock),
         )
-
-    def _boot_choice(self) -> BootChoice:
-        return BootChoice(commitment=self.commitment, units=self.units, clock=self.clock)
-
-    def _preflight(self) -> Preflight:
-        return Preflight(host=self.host, units=self.units, store=self.store, peaks=self.peaks)
+        return new_transaction(operation, catalogue, caller, lambda _observed: None)
 
     def memory_sampler(self, look: LastLook, *, every_s: float = 5.0) -> MemorySampler:
         """A sampler of what `look` says runs."""
@@ -557,3 +564,48 @@ class FakeOutside:
             self.systemd.start(name, by_hand=True)
         while self.systemd.next_due_s() < float("inf"):
             self.systemd.advance(self.systemd.now_s + 60)
+
+
+def assemble(
+    kind: type[S],
+    profiles: Profiles,
+    *,
+    units: Units,
+    backend: Backend,
+    gateway: Gateway,
+    host: Host,
+    commitment: Commitment,
+    store: Store,
+    peaks: Peaks,
+    tickets: RunTickets,
+    clock: Clock,
+    look_every_s: float,
+) -> S:
+    """A supervisor of the class `kind` on these ports, as its process puts it together."""
+    boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
+    preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
+    return kind(
+        profiles,
+        units=units,
+        store=store,
+        gateway=gateway,
+        clock=clock,
+        boot_choice=boot_choice,
+        preflight=preflight,
+        reconciler=Reconciler(
+            units=units, host=host, store=store, commitment=commitment, clock=clock
+        ),
+        new_transaction=transaction_factory(
+            units=units,
+            backend=backend,
+            gateway=gateway,
+            host=host,
+            store=store,
+            tickets=tickets,
+            clock=clock,
+            preflight=preflight,
+            boot_choice=boot_choice,
+        ),
+        look_every_s=look_every_s,
+        on_look=lambda _line: None,
+    )

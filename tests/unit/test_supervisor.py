@@ -42,6 +42,21 @@ async def supervising(
             await task
 
 
+async def test_nothing_begins_while_the_supervisor_ends() -> None:
+    """An operation that an error cuts stays the running one: its row is the next process's to close."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    supervisor = outside.supervisor(FakeProfiles(BOX))
+    task = asyncio.create_task(supervisor.run())
+    running = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+    outside.units.lost = True
+    await asyncio.wait({task})
+    assert task.exception() is not None
+    current = supervisor.current()
+    assert current is not None
+    assert current.transaction is running.transaction
+
+
 async def until(outside: FakeOutside, *names: str, turns: int = 3000) -> None:
     """Wait, at most `turns` turns of the loop, until exactly these serve."""
     for _ in range(turns):
