@@ -129,7 +129,6 @@ class Transaction:
         self._steps = Steps()
         self._cancel = asyncio.Event()
         self._log_lines: tuple[str, ...] = ()
-        self._cleared: set[str] = set()
 
     @property
     def operation(self) -> Operation:
@@ -256,7 +255,9 @@ class Transaction:
                 self._steps = replace(steps, stopped=steps.stopped | {name})
             case Start(name):
                 await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
-                await self._clear_start_limits((name,))
+                # Not earlier: a unit that systemd gave up on has to look like one until its start, or an
+                # operation that ends before that would leave it unrepaired.
+                await units.clear_start_limit(name)
                 await units.start(name)
                 self._steps = replace(steps, started=steps.started | {name})
             case StartRun():
@@ -280,15 +281,7 @@ class Transaction:
         refused = refusal(found)
         if not refused:
             refused = await self._boot_choice.reserve(self.operation)
-        if not refused:  # else a unit that systemd gave up on would no longer look like one
-            await self._clear_start_limits(self.operation.goal.start)
         self._steps = replace(self._steps, checked=True, failure=refused)
-
-    async def _clear_start_limits(self, names: tuple[str, ...]) -> None:
-        """Once for each profile and direction; early, while there is something to wait for."""
-        names = tuple(name for name in names if name not in self._cleared)
-        self._cleared |= set(names)
-        await asyncio.gather(*(self._units.clear_start_limit(name) for name in names))
 
     async def _drain(self, names: tuple[str, ...]) -> None:
         await self._enter(Phase.DRAIN)
@@ -335,7 +328,6 @@ class Transaction:
     def _reverse(self, cause: Cause, reason: str) -> None:
         """Work from now on towards what served before."""
         steps, self._steps = self._steps, Steps(held=True, drained=True)
-        self._cleared.clear()
         self._record.change(reverse_operation(self.operation, steps, cause, reason))
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
