@@ -1,7 +1,8 @@
-"""The planner alone, against a box where anything may happen at any moment, in virtual time."""
+"""A supervisor against a box where anything may happen at any moment, in virtual time."""
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -20,8 +21,7 @@ from appliance.domain.errors import UnitError
 from appliance.domain.observed import RunReport
 from appliance.domain.operations import FOREVER, Kind
 from tests.fakes.cards import NEVER, Cards
-from tests.fakes.disk import Disk
-from tests.fakes.hands import LOOK_AGAIN_S, TEND_S, Hands, KilledError
+from tests.fakes.killable_box import LOOK_EVERY_S, KillableBox
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.unit_lives import Life
 from tests.fakes.world import Broken, World
@@ -37,6 +37,7 @@ NEEDS: Final = {"both": {0: 13, 1: 13}, "other": {0: 15, 1: 9}, "left": {0: 12},
 """GiB, by GPU: no two owners fit at once."""
 CARD_GIB: Final = 16
 
+LOOK_AGAIN_S: Final = 1.0
 NAMES: Final = st.sampled_from(sorted(BOX))
 TARGETS: Final = st.sampled_from([("both",), ("left",), ("other",), ("left", "right"), ("shared",)])
 OPERATION_S: Final = 600.0
@@ -44,16 +45,20 @@ OPERATION_S: Final = 600.0
 SETTLED_S: Final = 4000.0
 """The longest pause between two repairs, several times."""
 
+# A process that dies while a request is taken has made what it can no longer run.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Supervisor._live' was never awaited")
+
 
 class Box(RuleBasedStateMachine):
     """A box whose owner, engines, driver and power supply are all unreliable."""
 
     broken: Broken = Broken.NOTHING
+    needs: Mapping[str, Mapping[int, int]] = NEEDS
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(BOX, NEEDS, Cards(CARD_GIB, 2), self.broken)
-        self.hands = Hands(self.world, Disk(committed=("both", "shared")))
+        self.world = World(BOX, self.needs, Cards(CARD_GIB, 2), self.broken)
+        self.box = KillableBox(self.world, "both", "shared")
         self.world.power_up(("both", "shared"), hold=False)
         self.wait(60.0)
 
@@ -62,32 +67,24 @@ class Box(RuleBasedStateMachine):
     @rule(count=st.integers(1, 12))
     def work(self, count: int) -> None:
         for _ in range(count):
-            if not self.hands.turn():
+            if not self.box.turn():
                 self.world.advance(self.world.now_s + LOOK_AGAIN_S)
 
-    @rule()
-    def look(self) -> None:
-        self.hands.look()
-
-    @rule()
-    def act_on_an_old_look(self) -> None:
-        with contextlib.suppress(UnitError):
-            try:
-                self.hands.act()
-            except KilledError:
-                self.hands.reborn()
+    @rule(rounds=st.integers(1, 6))
+    def stop_between_look_and_act(self, rounds: int) -> None:
+        self.box.spin(rounds)
 
     @rule()
     def kill(self) -> None:
-        self.hands.reborn()
+        self.box.reborn()
 
     @rule(effects=st.integers(0, 6))
     def kill_soon(self, effects: int) -> None:
-        self.hands.fuse = effects
+        self.box.fuse = effects
 
     @rule(names=TARGETS)
     def switch(self, names: tuple[str, ...]) -> None:
-        self.hands.submit(Kind.SWITCH, names)
+        self.box.submit(Kind.SWITCH, names)
 
     @rule(
         kind=st.sampled_from([Kind.SWITCH, Kind.START, Kind.STOP, Kind.RESTART]),
@@ -96,17 +93,17 @@ class Box(RuleBasedStateMachine):
     )
     def request(self, kind: Kind, names: tuple[str, ...], rollback: bool) -> None:  # noqa: FBT001
         if names or kind is not Kind.SWITCH:
-            self.hands.submit(kind, names, rollback=rollback)
+            self.box.submit(kind, names, rollback=rollback)
 
     @rule(for_s=st.sampled_from([None, 30.0]))
     def hold(self, for_s: float | None) -> None:
         until = FOREVER if for_s is None else self.world.now_s + for_s
-        self.hands.submit(Kind.HOLD, (), hold_until=until)
+        self.box.submit(Kind.HOLD, (), hold_until=until)
 
     @rule(device=st.sampled_from(["gpu-all", "gpu-0", "cpu"]), rollback=st.booleans())
     def run_a_command(self, device: str, rollback: bool) -> None:  # noqa: FBT001
         claim = Claim(devices=frozenset({device}))
-        self.hands.submit(Kind.RUN, (), rollback=rollback, claim=claim)
+        self.box.submit(Kind.RUN, (), rollback=rollback, claim=claim)
 
     @rule(killed=st.booleans())
     def end_the_command(self, killed: bool) -> None:  # noqa: FBT001
@@ -115,7 +112,7 @@ class Box(RuleBasedStateMachine):
 
     @rule()
     def cancel(self) -> None:
-        self.hands.cancel()
+        self.box.cancel()
 
     # --- people ----------------------------------------------------------------------
 
@@ -158,7 +155,7 @@ class Box(RuleBasedStateMachine):
     def bend_engine(self, name: str, crashes: bool, cold: bool, badly: bool) -> None:  # noqa: FBT001
         self.world.behaviour[name].crashes_loading = crashes
         self.world.behaviour[name].stops_badly = badly
-        (self.hands.cold.add if cold else self.hands.cold.discard)(name)
+        (self.box.backend.cold.add if cold else self.box.backend.cold.discard)(name)
 
     @rule(
         name=NAMES,
@@ -171,7 +168,7 @@ class Box(RuleBasedStateMachine):
 
     @rule(full=st.booleans(), failing=st.booleans())
     def fill_the_disk(self, full: bool, failing: bool) -> None:  # noqa: FBT001
-        self.hands.disk.full, self.hands.disk.failing = full, failing
+        self.box.commitment.full, self.box.commitment.failing = full, failing
 
     @precondition(lambda self: not self.world.going_down)
     @rule()
@@ -183,15 +180,15 @@ class Box(RuleBasedStateMachine):
         self.boot()
 
     def boot(self) -> None:
-        self.world.power_up(self.hands.disk.committed, hold=self.hold_is_kept())
-        self.hands.reborn()
+        self.world.power_up(self.box.commitment.names, hold=self.hold_is_kept())
+        self.box.reborn()
 
     def hold_is_kept(self) -> bool:
-        until = self.hands.disk.hold_until
+        until = self.box.commitment.until
         return until == FOREVER or (isinstance(until, float) and until > self.world.now_s)
 
     def hold_lasts(self) -> bool:
-        by_hand = self.world.hold_active and self.hands.disk.hold_until is None
+        by_hand = self.world.hold_active and self.box.commitment.until is None
         return by_hand or self.hold_is_kept()
 
     # --- never -----------------------------------------------------------------------
@@ -209,11 +206,11 @@ class Box(RuleBasedStateMachine):
 
     @invariant()
     def nothing_was_done_that_must_not_be(self) -> None:
-        assert self.hands.faults == []
+        assert self.box.faults == []
 
     @invariant()
     def committed_names_can_run_together(self) -> None:
-        assert self.world.rival_pairs(self.hands.disk.committed) == []
+        assert self.world.rival_pairs(self.box.commitment.names) == []
 
     @invariant()
     def systemd_wants_no_two_rivals(self) -> None:
@@ -235,9 +232,9 @@ class Box(RuleBasedStateMachine):
             self.boot()
         for how in self.world.behaviour.values():
             how.crashes_loading, how.release_s = False, min(how.release_s, 30.0)
-        self.hands.cold.clear()
-        self.hands.disk.full = self.hands.disk.failing = False
-        self.hands.fuse = -1
+        self.box.backend.cold.clear()
+        self.box.commitment.full = self.box.commitment.failing = False
+        self.box.fuse = -1
         self.world.cards.returns_by(self.world.now_s + 30.0)
         for index in (0, 1):
             self.world.cards.grab(index, 0)
@@ -246,22 +243,22 @@ class Box(RuleBasedStateMachine):
         end_s = self.world.now_s + SETTLED_S
         operation_end_s = self.world.now_s + OPERATION_S
         while self.world.now_s < end_s and not self.is_settled():
-            if self.hands.operation is None:
+            if self.box.operation is None:
                 operation_end_s = self.world.now_s + OPERATION_S
-            assert self.world.now_s <= operation_end_s, self.hands.operation
+            assert self.world.now_s <= operation_end_s, self.box.operation
             self.rest()
             self.check_invariants_now()
-        assert self.is_settled(), (self.unexplained(), self.world.units, self.hands.disk)
+        assert self.is_settled(), (self.unexplained(), self.world.units, self.box.operation)
 
     def rest(self) -> None:
         """Work until there is nothing to do, then let time pass."""
         for _ in range(100):
-            if not self.hands.turn():
+            if not self.box.turn():
                 break
         else:
-            raise AssertionError(f"it never waits: {self.hands.operation}")
+            raise AssertionError(f"it never waits: {self.box.operation}")
         self.end_the_command(killed=False)
-        pause_s = TEND_S if self.hands.operation is None else LOOK_AGAIN_S
+        pause_s = LOOK_EVERY_S if self.box.operation is None else LOOK_AGAIN_S
         self.world.advance(self.world.now_s + pause_s)
 
     def check_invariants_now(self) -> None:
@@ -275,7 +272,7 @@ class Box(RuleBasedStateMachine):
         resting = {Life.IDLE, Life.FAILED, Life.SERVING}
         at_rest = all(unit.life in resting for unit in self.world.units.values())
         at_rest = at_rest and self.world.command.life is Life.IDLE
-        return self.hands.operation is None and at_rest and not self.unexplained()
+        return self.box.operation is None and at_rest and not self.unexplained()
 
     def unexplained(self) -> list[str]:
         """Committed names that do not serve, for no reason that a person could be told."""
@@ -284,20 +281,23 @@ class Box(RuleBasedStateMachine):
         units = self.world.units
         return [
             name
-            for name in self.hands.disk.committed
+            for name in self.box.commitment.names
             if units[name].life is not Life.SERVING
             and name not in self.world.why_idle
             and all(units[rival].life is not Life.SERVING for rival in self.world.rivals[name])
         ]
 
     def teardown(self) -> None:
-        if sys.exception() is None:
-            self.leave_alone()
+        try:
+            if sys.exception() is None:
+                self.leave_alone()
+        finally:
+            self.box.close()
 
 
 TestBox = Box.TestCase
 TestBox.settings = settings(
-    max_examples=6 * settings().max_examples, stateful_step_count=50, deadline=None
+    max_examples=3 * settings().max_examples, stateful_step_count=50, deadline=None
 )
 
 
@@ -316,6 +316,8 @@ def test_a_broken_rule_is_found(broken: Broken, finding: str) -> None:
         pass
 
     BrokenBox.broken = broken
+    if broken is Broken.LEASE:
+        BrokenBox.needs = {}  # or the gate refuses most of what the lease would
     found = settings(
         max_examples=200,
         stateful_step_count=50,

@@ -237,5 +237,5 @@ class Box(RuleBasedStateMachine):
 
 TestBox = Box.TestCase
 TestBox.settings = settings(
-    max_examples=4 * settings().max_examples, stateful_step_count=50, deadline=None
+    max_examples=2 * settings().max_examples, stateful_step_count=50, deadline=None
 )

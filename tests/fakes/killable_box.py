@@ -1,0 +1,437 @@
+"""A real supervisor on a `World`, in virtual time; it may be killed before any of its effects.
+
+The ports below are those of `tests.fakes.outside` on a world instead of a `FakeSystemd`. Each effect may
+be the last one, and is judged against the look that it follows from. Time passes in `World.advance`
+alone, and a supervisor that waits goes on only when `wake` is called.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from appliance.domain.claims import NOTHING, Claim
+from appliance.domain.errors import ApplianceError, UnitError
+from appliance.domain.gateway import State
+from appliance.domain.observed import Observed, RunReport
+from appliance.domain.operations import (
+    Cause,
+    Finished,
+    HoldUntil,
+    Kind,
+    Operation,
+    Outcome,
+    has_run_out,
+)
+from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.switch.goals import in_the_way_of
+from appliance.supervisor.operation_runner import Transaction
+from appliance.supervisor.ownership import OperationRequest, Supervisor
+from tests.fakes.gpu_readings import by_index, card
+from tests.fakes.outside import (
+    FakeBackend,
+    FakeClock,
+    FakeCommitment,
+    FakeGateway,
+    FakeHost,
+    FakePeaks,
+    FakeRunTickets,
+    FakeStore,
+    assemble,
+)
+from tests.fakes.profiles import FakeProfiles
+from tests.fakes.systemd import FakeSystemd
+from tests.fakes.world import World
+
+LOOK_EVERY_S: Final = 10.0
+A_HOLD: Final = "a hold"
+_TURN: Final = 3
+"""Rounds of the loop in which a supervisor gets from a look to what follows from it, or not quite."""
+_MOST_ROUNDS: Final = 50
+"""For a request to be answered."""
+
+
+class KilledError(Exception):
+    """The supervisor dies here."""
+
+
+class WorldLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is the world's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def time(self) -> float:
+        return self._world.now_s
+
+
+class WorldChange:
+    """Something new since this was taken, be it the time."""
+
+    def __init__(self, units: "WorldUnits") -> None:
+        self._units = units
+        self._before = units.world.observed()
+        self._taken_s = units.world.now_s
+        self._woken: asyncio.Future[None]
+        self.is_of_operation = False
+        """A running operation waits, and not the supervisor itself."""
+
+    async def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - `wake` ends the wait
+        self.is_of_operation = asyncio.current_task() is not self._units.box.task
+        self._woken = asyncio.get_running_loop().create_future()
+        self._units.awaited.append(self)
+        try:
+            await self._woken
+        finally:
+            self._units.awaited.remove(self)
+        return True
+
+    def wake(self) -> bool:
+        """End the wait if anything is new."""
+        is_due = self._units.world.now_s > self._taken_s or self.has_happened()
+        if is_due and not self._woken.done():
+            self._woken.set_result(None)
+        return is_due
+
+    def has_happened(self) -> bool:
+        return self._units.world.observed() != self._before
+
+
+class WorldUnits:
+    """The port `Units`."""
+
+    def __init__(self, box: "KillableBox") -> None:
+        self.box = box
+        self.world = box.world
+        self.awaited: list[WorldChange] = []
+        """What the supervisor, and its running operation, wait for."""
+        self.seen: dict[object, Observed] = {}
+        """The last look of each task."""
+        self.latest = self.world.observed()
+
+    def look(self) -> Observed:
+        """What the present task goes by: its own last look, or that of who began it."""
+        return self.seen.get(asyncio.current_task(), self.latest)
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.world.boot}"
+
+    def change(self) -> WorldChange:
+        return WorldChange(self)
+
+    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
+        seen = self.latest = self.seen[asyncio.current_task()] = self.world.observed()
+        await asyncio.sleep(0)  # what is looked at may change before anything follows from it
+        return seen
+
+    async def control_group(self, name: str) -> str:  # noqa: ARG002
+        return ""
+
+    async def cpu_s(self, name: str) -> float | None:  # noqa: ARG002
+        return None
+
+    async def clear_start_limit(self, name: str) -> None:
+        self.world.reset_failed(name)
+
+    async def start(self, name: str) -> None:
+        seen, running = self.look(), self.box.running
+        if rivals := [r for r in self.world.rivals[name] if not seen.unit(r).idle]:
+            self.box.faults.append(f"{name} was started beside {rivals}")
+        if seen.going_down:
+            self.box.faults.append(f"{name} was started during a shutdown")
+        if seen.hold_active and running is not None:
+            operation = running.operation
+            unasked = operation.kind is Kind.REPAIR or operation.rolling_back
+            if unasked or running._steps.started:
+                self.box.faults.append(f"{name} was started during a hold")
+        self.box.effect(f"start {name}")
+        self.world.start(name)
+
+    async def stop(self, name: str) -> None:
+        serves = self.look().unit(name).serving
+        if serves and name not in self.box.gateway.held:
+            self.box.faults.append(f"{name} was stopped under its requests")
+        self.box.effect(f"stop {name}")
+        self.world.stop(name, self.box.operation_name)
+
+    async def start_run(self) -> None:
+        running = self.box.running
+        claim = Claim(devices=frozenset(running.operation.goal.claim)) if running else NOTHING
+        seen = self.look()
+        if any(not seen.unit(n).idle for n in in_the_way_of(claim, self.world.catalogue)):
+            self.box.faults.append("a command was begun beside a rival")
+        self.box.effect("start the command")
+        self.world.start_run(claim)
+
+    async def stop_run(self) -> None:
+        self.box.effect("stop the command")
+        self.world.stop_run()
+
+    async def start_hold(self) -> None:
+        self.box.effect("hold")
+        self.world.start_hold(A_HOLD)
+
+    async def stop_hold(self) -> None:
+        self.box.effect()
+        self.box.forgive_hold()
+        self.world.hold_active = False
+
+
+class WorldHost(FakeHost):
+    """The port `Host`, with the gate and the command's launcher of a world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(FakeSystemd(world.catalogue))
+        self._world = world
+        self.box_facts = BoxFacts(ram_total_bytes=1 << 40, devices=by_index(card(0), card(1)))
+
+    async def refusals(self) -> Mapping[str, str]:
+        return dict(self._world.refusals)
+
+    async def run_report(self) -> RunReport | None:
+        return self._world.command.report
+
+
+class WorldGateway(FakeGateway):
+    """The port `Gateway`: knows whose requests wait."""
+
+    def __init__(self, box: "KillableBox") -> None:
+        super().__init__()
+        self._box = box
+        self.held: frozenset[str] = frozenset()
+
+    def route(self, state: State) -> None:
+        self.held = state.held
+
+    async def hold(self, names: Sequence[str]) -> str | None:
+        self._box.effect("requests")
+        self.held |= set(names)
+        return None
+
+    async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:  # noqa: ARG002
+        return None
+
+    async def release(self, state: State) -> str | None:
+        self.route(state)
+        return None
+
+
+class WorldCommitment(FakeCommitment):
+    """The port `Commitment`: tells the world what a hold that ends has left stopped."""
+
+    def __init__(self, box: "KillableBox", *names: str) -> None:
+        super().__init__(*names)
+        self._box = box
+
+    async def commit(self, names: Iterable[str]) -> None:
+        self._box.effect("commit")
+        await super().commit(names)
+
+    async def set_hold(self, until: HoldUntil) -> None:
+        self._box.effect()
+        before = self.until
+        if until is None and self._box.running is None:
+            self._box.forgive_hold()
+        await super().set_hold(until)
+        if before is not None and until is None and self._box.running is not None:
+            self._box.hold_was_ended()
+
+
+class WorldStore(FakeStore):
+    """The port `Store`: judges each end, and tells the world which stops it accounts for."""
+
+    def __init__(self, box: "KillableBox") -> None:
+        super().__init__()
+        self._box = box
+
+    async def begin(self, operation: Operation) -> Operation:
+        self._box.effect()
+        self._box.touched = []
+        if operation.kind is Kind.REPAIR:
+            self._box.forgive_hold()
+        return await super().begin(operation)
+
+    def update(self, operation: Operation) -> None:
+        self._box.effect()
+        super().update(operation)
+
+    async def finish(self, finished: Finished) -> None:
+        self._box.effect()
+        await super().finish(finished)
+        self._box.judge(finished)
+
+    def open(self) -> Operation | None:
+        """The operation that has not ended."""
+        ended = {finished.operation.id for finished in self.ended}
+        return next((o for i, o in self.rows.items() if i not in ended), None)
+
+
+class KillableBox:
+    """A supervisor and its world. What it is asked, and time, come from the test."""
+
+    def __init__(self, world: World, *committed: str) -> None:
+        self.world = world
+        self.loop = WorldLoop(world)
+        self.units = WorldUnits(self)
+        self.gateway = WorldGateway(self)
+        self.backend = FakeBackend()
+        self.commitment = WorldCommitment(self, *committed)
+        self.store = WorldStore(self)
+        self.peaks, self.tickets = FakePeaks(), FakeRunTickets()
+        self.clock = FakeClock(world)
+        self.host = WorldHost(world)
+        self.fuse = -1
+        """Effects until it dies; negative: it lives."""
+        self.touched: list[str] = []
+        """What the running operation has changed outside."""
+        self.faults: list[str] = []
+        """What must never be done and was."""
+        self.task: asyncio.Task[None] | None = None
+        self.reborn()
+
+    # --- life and death --------------------------------------------------------------
+
+    def reborn(self) -> None:
+        """End the process as SIGKILL would, and begin another one, which knows the disk alone."""
+        self._bury()
+        self._supervisor = assemble(
+            Supervisor,
+            FakeProfiles(self.world.catalogue),
+            units=self.units,
+            backend=self.backend,
+            gateway=self.gateway,
+            host=self.host,
+            commitment=self.commitment,
+            store=self.store,
+            peaks=self.peaks,
+            tickets=self.tickets,
+            clock=self.clock,
+            look_every_s=LOOK_EVERY_S,
+        )
+        self.task = self.loop.create_task(self._supervisor.run())
+
+    def close(self) -> None:
+        """End the process and its loop."""
+        self._bury()
+        self.loop.close()
+
+    def _bury(self) -> None:
+        task, self.task = self.task, None
+        if task is not None:
+            task.cancel()
+            self.loop.run_until_complete(asyncio.wait({task}))
+            _look_at_death(task)
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self.task is not None and self.task.done()
+
+    def effect(self, what: str = "") -> None:
+        """Something outside is about to change; dies when the fuse has burnt down."""
+        if self.fuse == 0:
+            self.fuse = -1
+            raise KilledError
+        self.fuse -= self.fuse > 0
+        if what:
+            self.touched.append(what)
+
+    # --- turns -----------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Let it go on for a moment; False: there is nothing to do but to wait."""
+        woken = [change.wake() for change in self.units.awaited]
+        self.spin(_TURN)
+        # The supervisor may wait while its operation has something to do.
+        runs = self.running is not None
+        waits = any(change.is_of_operation == runs for change in self.units.awaited)
+        return any(woken) or not waits
+
+    def spin(self, rounds: int) -> None:
+        """Run so many rounds of the loop; a process that has died is followed by another one."""
+        self.loop.run_until_complete(_rounds(rounds))
+        if self.has_died:
+            self.reborn()
+
+    def submit(self, kind: Kind, names: tuple[str, ...], **more: object) -> None:
+        """Ask for an operation, unless one runs."""
+        command = "command" if kind is Kind.RUN else ""
+        request = OperationRequest(kind=kind, names=names, command=command, **more)  # type: ignore[arg-type]
+        asked = self.loop.create_task(self._supervisor.submit(request))
+        for _ in range(_MOST_ROUNDS):
+            if asked.done() or self.has_died:
+                break
+            self.loop.run_until_complete(_rounds(1))
+        asked.cancel()
+        self.loop.run_until_complete(asyncio.wait({asked}))
+        error = None if asked.cancelled() else asked.exception()
+        if self.has_died or isinstance(error, KilledError):
+            self.reborn()
+        elif error is not None and not isinstance(error, ApplianceError):
+            raise error
+
+    def cancel(self) -> None:
+        """Roll the running operation back, as long as that is possible."""
+        self._supervisor.cancel()
+
+    # --- what the world is told ------------------------------------------------------
+
+    @property
+    def running(self) -> Transaction | None:
+        """The operation that this process has in hand."""
+        running = self._supervisor.current()
+        return None if running is None else running.transaction
+
+    @property
+    def operation(self) -> Operation | None:
+        """The operation that has not ended, whether or not a process has it in hand."""
+        return self.store.open()
+
+    @property
+    def operation_name(self) -> str:
+        """Who stops units now."""
+        running = self.running
+        return "the supervisor" if running is None else f"operation {running.operation.id}"
+
+    def forgive_hold(self) -> None:
+        """What a hold has stopped shall come back once its time has passed."""
+        if has_run_out(self.commitment.until, self.world.now_s):
+            why_idle = self.world.why_idle
+            for name in [n for n, why in why_idle.items() if why == A_HOLD]:
+                del why_idle[name]
+
+    def hold_was_ended(self) -> None:
+        """Whoever ends a hold by asking for something has asked for no more than that."""
+        for name, unit in self.world.observed().units.items():
+            if unit.idle:
+                self.world.why_idle[name] = "a hold that was ended"
+
+    def judge(self, finished: Finished) -> None:
+        """What was asked for may leave a profile stopped; what was undone or unasked may not."""
+        operation, outcome = finished.operation, finished.outcome
+        if outcome is Outcome.REFUSED and self.touched:
+            self.faults.append(f"refused ({finished.message}) after {self.touched}")
+        unasked = operation.kind is Kind.REPAIR and finished.cause is not Cause.CANCELLED
+        went_back = outcome is Outcome.ROLLED_BACK or (
+            outcome is Outcome.DONE and operation.ran and operation.rollback
+        )
+        for name, why in list(self.world.why_idle.items()):
+            restored = went_back and name in operation.goal.restore
+            if why == f"operation {operation.id}" and (unasked or restored):
+                del self.world.why_idle[name]
+
+
+async def _rounds(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _look_at_death(task: asyncio.Task[None]) -> None:
+    """A process may be killed, and ends when systemd does not obey; anything else is an error."""
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
+    _expected, rest = group.split((KilledError, UnitError))
+    if rest is not None:
+        raise rest
