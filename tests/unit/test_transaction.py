@@ -371,6 +371,27 @@ def test_a_roll_back_waits_for_a_rival_that_still_stops() -> None:
     assert action(stopped, ObservedUnit()) == Start("left")
 
 
+def test_a_roll_back_does_not_evict_what_came_up_before_the_operation() -> None:
+    """A switch to what somebody has just started goes back to what that evicts only once it is gone."""
+    operation = replace(
+        transaction(FakeOutside(BOX), Kind.SWITCH, "left").operation,
+        goal=Goal(stop=("aeon",), start=("left",), restore=("aeon",), kept=("left",)),
+        phase=Phase.STOP,
+        cause=Cause.CANCELLED,
+        reason=CANCELLED,
+    )
+    steps = Steps(held=True, drained=True)
+    loading = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", main_pid=7, has_job=True)
+
+    def action(left: ObservedUnit) -> object:
+        seen = Observed(units={"aeon": ObservedUnit(), "left": left})
+        return next_action(operation, steps, seen, BOX, {})
+
+    stays = "left was started by hand meanwhile and stays"
+    assert action(loading) == Finish(Outcome.SUPERSEDED, stays)
+    assert action(ObservedUnit()) == Start("aeon")
+
+
 async def test_a_failed_commit_is_undone_as_a_whole() -> None:
     """Names that were written before the hold could not be removed are written back."""
     outside = FakeOutside(BOX, "aeon")

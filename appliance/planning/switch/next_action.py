@@ -260,6 +260,10 @@ def _rival(
 ) -> str | None:
     """A profile that somebody else started and that is in the way of what we start."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
+    if operation.rolling_back:
+        ours -= {
+            *operation.goal.kept
+        }  # came up before the operation, in the way of what it evicted
     rivals = _rivals_of(_to_start(operation), catalogue)
     if has_begun(operation, steps, observed):
         return None
