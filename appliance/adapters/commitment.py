@@ -1,13 +1,13 @@
-"""The two files that a boot follows: the committed names, and the hold.
+"""Files that a boot follows: the committed names, and the hold.
 
 Both are plain text, because a root program that must not fail reads them (launch.boot):
 
 - ``active``: profile names, one a line;
 - ``hold``: one line, ``forever`` or the Unix second at which the hold ends.
 
-Written durably (durable_files): without the fsync a power cut can boot the previous model
-although the switch said it was done. What an operation will write is reserved before it stops
-anything: the file with its content, under another name, so that a full disk refuses it in time.
+Both are written durably (files.durable): without the fsync a power cut can boot the previous model
+although the switch was reported as done. Before an operation stops anything, its files are written
+under other names, so that a full disk refuses the operation in time.
 """
 
 import asyncio
@@ -44,14 +44,14 @@ class FileCommitment:
         self._until = CachedFile(self._hold, _MOST_BYTES)
 
     def committed(self) -> tuple[str, ...]:
-        """Names to serve after a boot, sorted. Lines that are no profile name are left out."""
+        """Return the names to serve after a boot, sorted; lines that are no profile name are left out."""
         try:
             return parse_committed(self._names.content().decode())
         except (OSError, UnicodeDecodeError):
             return ()
 
     def hold_until(self) -> HoldUntil:
-        """The hold that a boot shall keep. A damaged file holds: it was written to hold."""
+        """Return the hold that a boot keeps. A damaged file is a hold without an end."""
         try:
             return parse_hold(self._until.content().decode(errors="replace"))
         except OddFileError:

@@ -1,7 +1,7 @@
-"""Ask a backend for one real answer, or how busy it is (HTTP on loopback or a unix socket).
+"""HTTP client of an engine, on loopback or a unix socket: one real answer, and its load.
 
-The standard library's client in a thread: one request an operation does not pay for a bigger
-one in a daemon that runs for months.
+The standard library's client in a thread: one request an operation does not justify a larger
+client in a daemon that runs for months.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
 _MAX_ANSWER_BYTES: Final = 1 << 20
 _LOAD_TIMEOUT_S: Final = 2.0
-"""An engine answers between two steps of its models: longer is busy, and says enough."""
+"""An engine answers between two steps of its model; a slower one is busy, which is answer enough."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -62,7 +62,7 @@ class HttpBackend:
         return f"answered in {time.monotonic() - began:.2f} s"
 
     async def load(self, applied: Applied) -> EngineLoad | None:
-        """What it says about its own queue; None: nothing, or not within two seconds."""
+        """Return what the engine says about its queue; None: nothing, or not within two seconds."""
         connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
         try:
             async with asyncio.timeout(_LOAD_TIMEOUT_S):
@@ -80,7 +80,7 @@ def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnect
 
 
 def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
-    """One request in a thread. Raises OSError, HTTPException, ValueError or BackendError."""
+    """Send one request, in a thread. Raises OSError, HTTPException, ValueError or BackendError."""
     path, body = _request(applied)
     connection.request(
         "POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -95,7 +95,7 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
 
 
 def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoad | None:
-    """In a thread. Raises OSError or HTTPException."""
+    """Read the load, in a thread. Raises OSError or HTTPException."""
     metrics = _page(connection, "/metrics")
     if metrics is None:
         return None
@@ -112,7 +112,7 @@ def _page(connection: http.client.HTTPConnection, path: str) -> str | None:
     response = connection.getresponse()
     text = response.read(_MAX_ANSWER_BYTES).decode(errors="replace")
     if response.read(1):
-        connection.close()  # there is more than anybody wants; the next one connects anew
+        connection.close()  # the rest of a long answer is not read; the next request connects anew
     return text if response.status == http.client.OK else None
 
 
@@ -147,6 +147,6 @@ def _abort(connection: http.client.HTTPConnection) -> None:
         try:
             connection.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # not connected, or gone already
+            return  # not connected, or closed already
         finally:
             connection.close()

@@ -1,13 +1,12 @@
-"""The machine: what a preflight asks, what the gate said, what a unit logged.
+"""Readings of this machine: facts for a preflight, memory, verdicts of the gate, logs of a unit.
 
-Nothing here raises: what this unprivileged process may not see is said to be unknown.
+Nothing here raises: facts that this unprivileged process may not see are reported as unknown.
 """
 
 import asyncio
 import contextlib
 import importlib.util
 import logging
-import pwd
 import socket
 import stat
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.gate_verdicts import admissions_in, refusals_in
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
+from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.model_files.checking import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.model_headers import Fault
@@ -43,7 +43,7 @@ class LinuxHost:
     """The port `Host`.
 
     Args:
-        gate_dir: Where the gate leaves its last words.
+        gate_dir: Where the gate writes its verdicts.
         unit_dir: Where the generated units are.
         report: Of the program that runs an operator's command.
         margin_bytes: VRAM that the gate keeps free beyond a need; None: its own default.
@@ -64,11 +64,11 @@ class LinuxHost:
         self._models = ModelChecks()
 
     async def facts(self, applied: Applied) -> ProfileFacts:
-        """What speaks for or against starting this profile."""
+        """Return the facts for or against starting a profile."""
         return await asyncio.to_thread(_facts, applied, self._models, self._unit_dir)
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
-        """How much memory there is; the GPUs are asked only when they matter."""
+        """Return the box's memory; the GPUs are read only when they matter."""
         ram = await asyncio.to_thread(read_host_memory)
         gpus = await _gpus(with_holders=True) if with_gpus else GpuMemory()
         return BoxFacts(
@@ -81,43 +81,43 @@ class LinuxHost:
         )
 
     async def ram(self) -> HostMemory:
-        """Main memory of the whole machine."""
+        """Return the main memory of the whole machine."""
         return read_host_memory()  # of /proc: a thread would take four times as long
 
     async def gpus(self) -> GpuMemory:
-        """The GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
+        """Return the GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
         return await _gpus(with_holders=True)
 
     async def group(self, control_group: str) -> GroupMemory | None:
-        """Main memory of the processes in a unit's control group; None: there are none."""
+        """Return the main memory of the processes in a unit's control group; None: there are none."""
         memory = await asyncio.to_thread(group_memory, control_group)
         return memory if memory.pids else None
 
     async def installed_unix_s(self, name: str) -> float | None:
-        """When the unit of profile `name` was last written; None: not known."""
+        """Return when the unit of profile `name` was last written; None: not known."""
         try:
             return (self._unit_dir / unit_of(name)).stat().st_mtime
         except OSError:
             return None
 
     async def refusals(self) -> Mapping[str, str]:
-        """What the gate said when it last refused, by profile; admitted ones are absent."""
+        """Return why the gate last refused a start, by profile; admitted ones are absent."""
         return refusals_in(self._gate_dir)
 
     async def admissions(self) -> Mapping[str, str]:
-        """What the gate waited for before it last admitted a start, by profile."""
+        """Return what the gate waited for before it last admitted a start, by profile."""
         return admissions_in(self._gate_dir)
 
     async def run_report(self) -> RunReport | None:
-        """What the launcher of the last command left; None: nothing, or it still runs."""
+        """Return the report of the last operator's command; None: there is none, or the command still runs."""
         return read_run_report(self._run_report)
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
-        """The last lines that the processes of profile `name` logged since then, oldest first.
+        """Return the last lines that the processes of profile `name` logged since then, oldest first.
 
         At most `_MAX_LOG_BYTES` of them, however long each is.
         """
-        # Rounded down: rounded up it would be later than an engine's only line.
+        # Rounded down: rounded up, the time could be after an engine's only line.
         match = (f"_SYSTEMD_UNIT={unit_of(name)}", f"--since=@{int(since_unix_s)}")
         # Newest first: with --since alone systemd 252 counts the lines from the oldest.
         argv = ("journalctl", *match, "-r", "-n", str(lines), "-o", "cat", "-q", "--no-pager")
@@ -131,7 +131,7 @@ class LinuxHost:
 
 
 async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
-    """What a command prints first; it is killed when it prints more or takes too long."""
+    """Return the first output of a command, which is killed when it prints more or takes too long."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -151,7 +151,7 @@ async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
 
 
 async def _gpus(*, with_holders: bool = False) -> GpuMemory:
-    """The GPUs; what is wrong with them is part of the answer."""
+    """Return the GPUs; their faults are part of the reading."""
     return await asyncio.to_thread(read_gpus, with_holders=with_holders)
 
 
@@ -180,7 +180,7 @@ def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFact
 
 
 def _model(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
-    """Whether the model is there and, as far as its headers tell, whole."""
+    """Tell whether the model is there and, as far as its headers tell, whole."""
     path = applied.model_path
     if path is None:
         return Presence.PRESENT, ""
@@ -220,12 +220,12 @@ def _engine_presence(applied: Applied) -> Presence:
 
 
 def port_user(port: int) -> str | None:
-    """User whose process listens on a TCP port, on any address; None: nobody does."""
+    """Return the user whose process listens on a TCP port, on any address; None: nobody does."""
     return _listening_user(port) if _is_taken(port) else None
 
 
 def _is_taken(port: int) -> bool:
-    """Whether a listener keeps us from this port: microseconds, where the tables take 7 ms."""
+    """Tell whether the port is in use, by binding it: microseconds, where the tables take 7 ms."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -243,12 +243,5 @@ def _listening_user(port: int) -> str | None:
             continue
         for fields in map(str.split, lines):
             if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                return _user(int(fields[7]))
+                return user_name(int(fields[7]))
     return None
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -1,7 +1,7 @@
-"""Inference keys in a file: their names, what they may do, and a hash of each; never a key.
+"""File of inference keys: names, rights and a hash of each; never the key itself.
 
-A key is ``apl_<id>_<secret>``. The secret has 192 random bits, so that one round of SHA-256
-keeps it: there is nothing to guess.
+A key is ``apl_<id>_<secret>``. The secret has 192 random bits, too many to guess from one round
+of SHA-256.
 """
 
 import json
@@ -26,10 +26,10 @@ _SECRET_BYTES: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """A key as it is kept."""
+    """Stored form of a key."""
 
     id: str
-    """The part of its text that is no secret."""
+    """The part of the key's text that is no secret."""
     key: Key
     sha256: str
     """Of the whole text, in hexadecimal."""
@@ -37,17 +37,17 @@ class StoredKey:
 
 
 class FileKeys:
-    """The keys in a directory. One process writes them: the supervisor."""
+    """Store of the keys in a directory. One process writes it: the supervisor."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / KEY_FILE
 
     def all(self) -> tuple[StoredKey, ...]:
-        """Every key, the oldest first. Raises `StoreError`."""
+        """Return every key, the oldest first. Raises `StoreError`."""
         return read_keys(self._path)
 
     def add(self, key: Key, now_unix_s: float) -> tuple[str, StoredKey]:
-        """Make a key; returns its text, which is kept nowhere. Raises `StoreError`."""
+        """Make a key; returns its text, which is stored nowhere. Raises `StoreError`."""
         present = self.all()
         identity = _new_id({stored.id for stored in present})
         text = f"{KEY_PREFIX}{identity}_{secrets.token_hex(_SECRET_BYTES)}"
@@ -58,10 +58,10 @@ class FileKeys:
         return text, stored
 
     def remove(self, name: str) -> tuple[StoredKey, ...]:
-        """Take away the keys with this name, or the one with this id; returns them.
+        """Remove the keys with this name, or the one with this id; returns them.
 
         Raises:
-            StoreError: the file cannot be read or written; nothing was taken away then.
+            StoreError: the file cannot be read or written; nothing is removed then.
         """
         present = self.all()
         gone = tuple(k for k in present if name in {k.key.name, k.id})
@@ -81,12 +81,12 @@ def _new_id(taken: Collection[str]) -> str:
 
 
 def digest(text: bytes) -> str:
-    """What is kept of a key's text."""
+    """Return the hash that is stored of a key's text."""
     return sha256(text).hexdigest()
 
 
 def read_keys(path: Path) -> tuple[StoredKey, ...]:
-    """The keys in a file; none when it is not there.
+    """Return the keys in a file; none when there is no file.
 
     Raises:
         StoreError: it cannot be read, is damaged, or was written by a newer release.

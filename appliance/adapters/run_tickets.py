@@ -1,4 +1,4 @@
-"""The file that tells the launcher whose command to run (`appliance.protocol.run_ticket` reads it)."""
+"""File of the ticket for an operator's command (`appliance.protocol.run_ticket` has its format)."""
 
 from pathlib import Path
 from typing import Final

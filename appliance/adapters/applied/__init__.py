@@ -1,1 +1,1 @@
-"""What apply compiled for the daemons: the manifest and the gateway's settings."""
+"""Files that apply compiled for the daemons: the manifest and the gateway's settings."""

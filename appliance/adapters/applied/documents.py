@@ -1,4 +1,4 @@
-"""What `appliance apply` compiled, read by those who act on it: JSON with a format and a version.
+"""Files that `appliance apply` compiled: JSON with a format and a version, each with a copy.
 
 Apply writes each file twice. The copy is read where the file itself is damaged or missing, so that
 what was applied last holds until the next apply writes both anew.
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Generic[T]):
-    """What was applied last."""
+    """Content that was applied last."""
 
     content: T
     damage: str | None = None
-    """Why it was read from the copy, as a sentence for root; None: it was not."""
+    """Why the copy was read, as a sentence for root; None: the file was read."""
 
 
 def copy_of(path: Path) -> Path:
@@ -35,12 +35,12 @@ def copy_of(path: Path) -> Path:
 def recover(
     path: Path, most_bytes: int, decode: Callable[[bytes, str], T], nothing: T
 ) -> Recovered[T]:
-    """Return what a file says, or what its copy says.
+    """Return the content of a file, or else of its copy.
 
     Args:
         path: Of the file.
-        most_bytes: Of it that are read.
-        decode: Makes its content of its bytes and of what to call it; may raise `StoreError`.
+        most_bytes: A larger file is damaged.
+        decode: Decodes bytes of the file, given its name for errors; may raise `StoreError`.
         nothing: Its content while nothing was ever applied.
 
     Raises:
@@ -63,12 +63,12 @@ def recover(
                 content=decode(content, str(copy)), damage=f"{damage}; its copy is used"
             )
     except StoreError:
-        pass  # what is wrong with the file itself is what has to be mended
+        pass  # the damage of the file itself is what root has to mend
     raise damage
 
 
 def read_applied(path: Path, most_bytes: int) -> bytes | None:
-    """A file's content; None: nothing was ever applied.
+    """Return a file's content; None: nothing was ever applied.
 
     Raises:
         StoreError: it cannot be read, is no file or is larger than `most_bytes`.
@@ -82,13 +82,13 @@ def read_applied(path: Path, most_bytes: int) -> bytes | None:
 
 
 def decoded(content: bytes | str, where: str, newest: int, build: Callable[[Any], T]) -> T:
-    """What `build` makes of a file's document.
+    """Return what `build` makes of the document in a file.
 
     Args:
         content: Of the file.
-        where: What to call it.
+        where: Name of the file for errors.
         newest: The newest format that is known.
-        build: May raise ValueError, TypeError, KeyError or AttributeError: it is damaged.
+        build: Builds the content; ValueError, TypeError, KeyError or AttributeError mean damage.
 
     Raises:
         StoreError: it is damaged, or of a newer release.

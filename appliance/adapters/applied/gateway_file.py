@@ -21,7 +21,7 @@ _LISTS: Final = frozenset({"addresses", "interfaces", "allow_paths", "names", "o
 
 
 def recover_configuration(directory: Path) -> Recovered[Configuration]:
-    """What was applied last; the defaults when nothing ever was.
+    """Return the configuration that was applied last; the defaults when nothing ever was.
 
     Raises:
         StoreError: the file and its copy cannot be read, are damaged, or were written by a newer
@@ -31,7 +31,7 @@ def recover_configuration(directory: Path) -> Recovered[Configuration]:
 
 
 class DamageWatch:
-    """Looks after the file and its copy for who asks again and again: reads them when they changed.
+    """Watch on the file and its copy, for frequent callers: it reads them only when they have changed.
 
     Args:
         directory: Where apply writes them.
@@ -58,7 +58,7 @@ def _damage(directory: Path) -> str | None:
 
 
 def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
-    """The configuration in a file's text; what an older release did not write has its default.
+    """Return the configuration in a file's text; what an older release did not write has its default.
 
     Raises:
         StoreError: it is damaged, or of a newer release.
@@ -67,7 +67,7 @@ def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
 
 
 def encode(configuration: Configuration, version: str) -> str:
-    """The file's text: equal configurations give equal texts."""
+    """Return the file's text: equal configurations give equal texts."""
     document = {"format": _FORMAT, "version": version, **asdict(configuration)}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -78,7 +78,7 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
 
 
 def _known(default: Configuration | Limits, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `default` that `entry` has, each of its type."""
+    """Return the fields of `default` that `entry` has, checked to be of their type."""
     found = {}
     for name in (f.name for f in fields(default) if f.name in entry and f.name != "limits"):
         found[name] = _like(getattr(default, name), entry[name], name)

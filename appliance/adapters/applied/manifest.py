@@ -1,8 +1,8 @@
-"""The manifest: what `appliance apply` installed, for those who act on it.
+"""Manifest of the profiles that `appliance apply` installed.
 
-JSON in a directory that only root writes. The daemon and the quick commands read this and never
-a profile, so that what they act on is what systemd has. Standard library only: it is read on
-every `appliance status`.
+JSON in a directory that only root writes. The daemon and the quick commands read the manifest and
+never a profile, so that they act on what systemd has. Standard library only: it is read on every
+`appliance status`.
 """
 
 import json
@@ -62,7 +62,7 @@ class ManifestProfiles:
 
 
 def recover_manifest(directory: Path) -> Recovered[Catalogue]:
-    """Every applied profile by name; none when nothing was ever applied.
+    """Return every applied profile by name; none when nothing was ever applied.
 
     Raises:
         StoreError: the file and its copy cannot be read, are damaged, or were written by a newer
@@ -72,12 +72,12 @@ def recover_manifest(directory: Path) -> Recovered[Catalogue]:
 
 
 def read_manifest(directory: Path) -> Catalogue:
-    """The same, for those who need not know from which of the two files. Raises `StoreError`."""
+    """Return the same without saying which of the two files was read. Raises `StoreError`."""
     return recover_manifest(directory).content
 
 
 def is_edited(applied: Applied) -> bool:
-    """Whether the profile's file is not the one that was applied; False when unreadable."""
+    """Tell whether the profile's file is not the one that was applied; False when unreadable."""
     try:
         content = read_small_file(applied.source_path, _MAX_PROFILE_BYTES, follow_links=True)
     except OddFileError:
@@ -88,7 +88,7 @@ def is_edited(applied: Applied) -> bool:
 
 
 class EditWatch:
-    """Tells which profiles were edited; asked again, it reads only files that have changed."""
+    """Watch on the profiles' files: it reads only files that have changed since the last call."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, str, bool]] = {}
@@ -110,7 +110,7 @@ class EditWatch:
 
 
 def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
-    """The profiles in a manifest's text.
+    """Return the profiles in a manifest's text.
 
     Raises:
         StoreError: it is damaged, or of a newer release.
@@ -119,7 +119,7 @@ def decode(content: bytes | str, where: str = MANIFEST) -> Catalogue:
 
 
 def encode(catalogue: Catalogue, version: str) -> str:
-    """The manifest's text for `catalogue`: equal catalogues give equal texts."""
+    """Return the manifest's text: equal catalogues give equal texts."""
     document = {
         "format": _FORMAT,
         "version": version,
@@ -200,7 +200,7 @@ def _gpus(value: Any) -> Literal["all"] | tuple[int, ...]:
 
 
 def _claimed(claim: Claim) -> Literal["all"] | tuple[int, ...]:
-    """An older manifest names no GPUs but those that are claimed."""
+    """Return the used GPUs where an older manifest names only claims."""
     if ALL_GPUS in claim.gpus:
         return "all"
     return tuple(sorted(int(device.removeprefix("gpu-")) for device in claim.gpus))

@@ -1,1 +1,1 @@
-"""Files on disk: durable writes, and reads of what another user may have put there."""
+"""Files on disk: durable writes, reads in places that another user can write, access by engines."""

@@ -1,8 +1,8 @@
-"""The files that an engine opens before it serves: where their paths lead, who may open them.
+"""Access to the files that an engine opens before it serves: where their paths lead, who may open them.
 
-`follow` is what `appliance apply` asks as root, so that the unit can show what links lead to;
-`read_access` is asked by apply and by every preflight. Nothing here raises, and what this process may
-not look at ends a walk.
+`appliance apply` calls `follow` as root, so that the unit can bind the targets of links; apply and
+every preflight call `read_access`. Nothing here raises; a directory that this process may not read
+ends a walk.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.durable import read_regular
+from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.locate import gguf_files, main_file
 from appliance.domain.access import AccessFacts, Node, Use, Walk
@@ -44,8 +45,8 @@ _LONG_SHEBANG: Final = b"'''exec' "
 
 
 def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> Reached:
-    """Where the paths of a launch lead to: its `words`, the model's files and `programs`."""
-    # What another program does with its arguments is its own affair.
+    """Return where the paths of a launch lead to: its `words`, the model's files and `programs`."""
+    # The arguments of a program of the user's own may mean anything.
     named = [] if applied.engine == "command" else [*_named_files(words)]
     opened = (*_model_files(applied), *named)
     run = [
@@ -64,19 +65,19 @@ def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> R
 
 
 def _apart(directory: str | None, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of `paths` that are neither `directory` nor in it."""
+    """Return the `paths` that are neither `directory` nor in it."""
     apart = (p for p in paths if directory is None or not f"{p}/".startswith(f"{directory}/"))
     return tuple(dict.fromkeys(apart))
 
 
 def read_access(applied: Applied, unit_dir: Path) -> AccessFacts | None:
-    """The engine's identity and the ways to its files; None: its user does not exist."""
+    """Return the engine's identity and the walks to its files; None: its user does not exist."""
     identity = identity_of(applied)
     try:
         uid = None if identity.dynamic else pwd.getpwnam(identity.user).pw_uid
     except KeyError:
         return None
-    look = cache(_node)  # most ways begin alike
+    look = cache(_node)  # most paths begin alike
     run = dict.fromkeys(_run_by(applied.binary, of_one_owner=False))
     read = dict.fromkeys([*_model_files(applied), *applied.files])
     ways = [*((p, Use.RUN) for p in run), *((p, Use.READ) for p in read)]
@@ -100,7 +101,7 @@ def _unit_text(unit: Path) -> str | None:
 
 
 def _gids(identity: Identity) -> frozenset[int]:
-    """As systemd gives them to the unit; a group that does not exist gives nothing."""
+    """Return the groups that systemd gives to the unit; a group that does not exist is left out."""
     found: set[int] = set()
     for name in (identity.group, *identity.further_groups):
         with contextlib.suppress(KeyError):
@@ -149,11 +150,11 @@ def _is_file(path: str) -> bool:
 
 
 def _run_by(program: str, *, of_one_owner: bool) -> list[str]:
-    """Everything that is needed to run `program`, itself first: interpreters, wherever links lead.
+    """Return every file needed to run `program`, itself first: interpreters, and the targets of links.
 
     Args:
         program: Its path.
-        of_one_owner: Leave out what a user's script or link names without being that user's.
+        of_one_owner: Leave out files that a user's script or link names and that are another user's.
     """
     found: dict[str, None] = {}
     todo: deque[tuple[str, int | None]] = deque([(program, _ROOT)])
@@ -170,7 +171,7 @@ def _run_by(program: str, *, of_one_owner: bool) -> list[str]:
 
 
 def _uid(path: str) -> int | None:
-    """Owner of the file that `path` leads to; None: there is none."""
+    """Return the owner of the file that `path` leads to; None: there is none."""
     try:
         return Path(path).stat().st_uid
     except (OSError, ValueError):
@@ -203,7 +204,7 @@ def _base_interpreter(path: str) -> tuple[str, list[str]]:
 
 
 def _head(path: str) -> bytes:
-    """The beginning of a regular file; nothing of anything else."""
+    """Return the beginning of a regular file; empty for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -217,12 +218,12 @@ def _head(path: str) -> bytes:
 
 
 def _places(path: str, *, of_one_owner: bool = True) -> list[str]:
-    """`path`, and where it leads after each link on its way.
+    """Return `path`, and where it leads after each link on its way.
 
     Args:
         path: As something names it.
-        of_one_owner: A user's link leads only to files of the same user: nobody has the engine
-            shown what is another's.
+        of_one_owner: Follow a user's link only to files of the same user, so that nobody exposes
+            another user's file to the engine.
     """
     places = [path]
     nodes, arrived = _follow(path, _node, places)
@@ -240,7 +241,7 @@ def _walk(path: str, use: Use, look: Callable[[str], Node | None]) -> Walk:
 def _follow(
     path: str, look: Callable[[str], Node | None], places: list[str]
 ) -> tuple[list[Node], bool]:
-    """Every node on the way to `path`, and whether the way leads to its end; adds to `places`."""
+    """Return the nodes on the way to `path`, and whether the path exists; adds link targets to `places`."""
     nodes: list[Node] = []
     pending = deque(path.split("/"))
     here, links = "", 0
@@ -277,7 +278,7 @@ def _target(path: str) -> str | None:
 
 
 def _node(path: str) -> Node | None:
-    """What is at `path`; None: nothing, or it cannot be seen."""
+    """Return the node at `path`; None: there is none, or it may not be seen."""
     try:
         status = os.lstat(path)
     except (OSError, ValueError):
@@ -292,12 +293,7 @@ def _node(path: str) -> Node | None:
     )
 
 
-@cache
-def _owner(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+_owner = cache(user_name)
 
 
 def _has_acl(path: str) -> bool:

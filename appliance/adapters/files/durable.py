@@ -11,7 +11,7 @@ from appliance.adapters.files.regular import OddFileError, open_regular, read_sm
 from appliance.domain.errors import StoreError
 
 MAX_BYTES = 1 << 20
-"""No file of ours comes near this; a larger one is not ours."""
+"""Far above the size of any file of ours."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -94,7 +94,7 @@ def release_file(path: Path) -> None:
 
 
 def _reserved(path: Path) -> Path:
-    """A name of its own, so that what a killed process has left is found and replaced."""
+    """Return a fixed name, so that the file of a killed process is found and replaced."""
     return path.with_name(f".{path.name}.reserved")
 
 
@@ -113,7 +113,7 @@ def _put(temporary: Path, path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove `path` durably; fine when it is gone already. Raises `StoreError`."""
+    """Remove `path` durably, if it exists. Raises `StoreError`."""
     try:
         path.unlink(missing_ok=True)
         sync_directory(path.parent)
@@ -131,7 +131,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def read_regular(path: Path) -> str | None:
-    """The text of a regular file; None: it is missing, a link, a directory, a device or huge.
+    """Return the text of a regular file; None: it is missing, a link, a directory, a device or huge.
 
     Bytes that are not UTF-8 survive a round trip through `write_file`.
 

@@ -1,4 +1,4 @@
-"""Files with secrets that a person made: whether they are what they have to be."""
+"""Checks of files with secrets: modes of key files, and pairs of certificate and key."""
 
 import ssl
 from pathlib import Path
@@ -8,7 +8,7 @@ _SOME_PASSWORD = "none"  # noqa: S105 - so that an encrypted key fails instead o
 
 
 def secret_problem(path: Path) -> str | None:
-    """What is wrong with a file that only root should read, as a phrase; None: nothing."""
+    """Return the fault of a file that only root should read, as a phrase; None: none."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -21,7 +21,7 @@ def secret_problem(path: Path) -> str | None:
 
 
 def certificate_problem(certificate: Path, key: Path) -> str | None:
-    """Why a certificate and its key cannot be served with, as a phrase; None: they can."""
+    """Return why a certificate and its key cannot be used, as a phrase; None: they can."""
     for path in (certificate, key):
         if not path.is_file():
             return f"{path} is not there"

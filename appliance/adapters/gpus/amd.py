@@ -1,4 +1,4 @@
-"""AMD's GPUs, from the text files of the amdgpu and amdkfd kernel drivers.
+"""AMD's GPUs from the text files of the amdgpu and amdkfd kernel drivers.
 
 The files are those of the kernel's documents "amdgpu sysfs interface" and "DRM client usage
 stats" (proc(5) fdinfo). No library is needed, and no call in here enters the GPU.
@@ -29,7 +29,7 @@ _SHIFTS = {"KiB": 10, "MiB": 20, "GiB": 30}
 
 
 def cards(root: str = "/") -> list[str]:
-    """Folders of the devices that amdgpu drives, in the order of their PCI addresses."""
+    """Return folders of the devices that amdgpu drives, in the order of their PCI addresses."""
     drm = os.path.join(root, *_DRM)
     try:
         names = [n for n in os.listdir(drm) if n.startswith("card") and n[4:].isdigit()]
@@ -48,7 +48,7 @@ def _is_driven(folder: str) -> bool:
 
 
 def _address(folder: str) -> str:
-    """PCI address like 0000:03:00.0."""
+    """Return the PCI address, like 0000:03:00.0."""
     return _uevent(folder).get("PCI_SLOT_NAME", "")
 
 
@@ -58,14 +58,14 @@ def _uevent(folder: str) -> dict[str, str]:
 
 
 class Driver:
-    """The cards that were found. Raises `DriverError` once the kernel shows none of them."""
+    """Reader of the cards that were found. Raises `DriverError` when the kernel shows no card any more."""
 
     def __init__(self, found: list[str], root: str = "/") -> None:
         self._cards = found
         self._root = root
 
     def read(self, with_processes: bool) -> list[dict[str, Any]]:  # noqa: FBT001
-        """Every device, by the order of PCI addresses."""
+        """Return every device, in the order of PCI addresses."""
         if not any(map(_is_driven, self._cards)):
             raise DriverError(NO_DRIVER, "the amdgpu driver is not loaded (modprobe amdgpu)")
         users = _users(self._root) if with_processes else None
@@ -102,7 +102,7 @@ def _sizes(folder: str, root: str) -> dict[str, Any]:
 
 
 def _shared(folder: str, root: str, *, own: int, own_free: int) -> dict[str, Any]:
-    """A processor's own graphics: what was set aside, and host memory up to the GTT's size."""
+    """Return the figures of a processor's own graphics: memory set aside, and the host's up to the GTT's size."""
     gtt = number_of(folder, "mem_info_gtt_total") or 0
     gtt_free = gtt - (number_of(folder, "mem_info_gtt_used") or 0)
     _, available = meminfo(root)
@@ -123,20 +123,20 @@ def _figures(total: int, free: int, *, quality: str) -> dict[str, Any]:
 
 
 class _Use:
-    """What one process has on one card."""
+    """Memory of one process on one card."""
 
     __slots__ = ("by_client", "computes")
 
     def __init__(self) -> None:
         self.by_client: dict[str, int] = {}
-        """Bytes. Copies of a descriptor are one client of the driver."""
+        """Bytes by the driver's client; copies of a descriptor are one client."""
         self.computes = False
 
 
 def _users(root: str) -> dict[str, list[dict[str, Any]]]:
-    """Processes with memory on a card, by its PCI address.
+    """Return processes with memory on a card, by the card's PCI address.
 
-    A process whose descriptors we may not see is listed only where it computes.
+    A process whose descriptors are hidden from us is listed only where it computes.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     computing = _computing(root)
@@ -144,7 +144,7 @@ def _users(root: str) -> dict[str, list[dict[str, Any]]]:
         uses = _uses(os.path.join(root, "proc", str(pid)))
         for address, held in computing.get(pid, {}).items():
             use = uses.setdefault(address, _Use())
-            # The same allocations, seen from the other side.
+            # amdkfd counts the same allocations again.
             use.by_client = {"": max(held, sum(use.by_client.values()))}
             use.computes = True
         for address, use in uses.items():
@@ -160,7 +160,7 @@ def _pids(root: str) -> list[int]:
 
 
 def _uses(process: str) -> dict[str, _Use]:
-    """What the process in this folder of /proc has, by PCI address."""
+    """Return the memory of the process in this folder of /proc, by PCI address."""
     uses: dict[str, _Use] = {}
     for name in _descriptors(process):
         facts = _facts(read(os.path.join(process, "fdinfo", name)))
@@ -174,7 +174,7 @@ def _uses(process: str) -> dict[str, _Use]:
 
 
 def _descriptors(process: str) -> list[str]:
-    """The open descriptors that may be of a GPU; none of a process that may not be seen."""
+    """Return the open descriptors that may be of a GPU; none of a process that is hidden from us."""
     try:
         names = os.listdir(os.path.join(process, "fdinfo"))
     except OSError:
@@ -195,18 +195,18 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _number(text: str) -> int:
-    """The number at the beginning, like ``1234 ns``; zero when there is none."""
+    """Return the number at the beginning, like ``1234 ns``; zero when there is none."""
     word = text.partition(" ")[0]
     return int(word) if is_number(word) else 0
 
 
 def _bytes(text: str) -> int:
-    """A size as the kernel writes it: ``12 MiB``, and bytes without a unit."""
+    """Return the bytes of a size as the kernel writes it: ``12 MiB``, and bytes without a unit."""
     return _number(text) << _SHIFTS.get(text.partition(" ")[2], 0)
 
 
 def _computing(root: str) -> dict[int, dict[str, int]]:
-    """Bytes by PCI address of every process that computes (ROCm), by its pid."""
+    """Return bytes by PCI address for every process that computes (ROCm), by its pid."""
     nodes = _kfd_addresses(root)
     folder = os.path.join(root, *_KFD, "proc")
     try:
@@ -224,7 +224,7 @@ def _computing(root: str) -> dict[int, dict[str, int]]:
 
 
 def _kfd_addresses(root: str) -> dict[str, str]:
-    """PCI address by amdkfd's number of a GPU."""
+    """Return PCI addresses by amdkfd's number of a GPU."""
     folder = os.path.join(root, *_KFD, "topology", "nodes")
     try:
         nodes = os.listdir(folder)
@@ -241,5 +241,5 @@ def _kfd_addresses(root: str) -> dict[str, str]:
 
 
 def _address_of(domain: int, location: int) -> str:
-    """PCI address from amdkfd's numbers: bus, device and function in 8, 5 and 3 bits."""
+    """Return the PCI address from amdkfd's numbers: bus, device and function in 8, 5 and 3 bits."""
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"

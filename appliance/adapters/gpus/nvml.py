@@ -1,6 +1,6 @@
 """NVIDIA's GPUs through NVML. Imported by the sampler alone: any call in here may hang.
 
-A figure is asked for with the newest function first; drivers older than a function say so.
+The newest function for a figure is called first; a driver that is older reports that it has none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MIG_ENABLED = 1
 
 
 def is_on_the_bus(root: str = "/") -> bool:
-    """Whether an NVIDIA GPU is plugged in, with or without a driver."""
+    """Tell whether an NVIDIA GPU is plugged in, with or without a driver."""
     devices = os.path.join(root, "sys/bus/pci/devices")
     try:
         names = os.listdir(devices)
@@ -54,7 +54,7 @@ def is_on_the_bus(root: str = "/") -> bool:
 
 
 class Driver:
-    """NVML, initialised. Every method raises `DriverError`."""
+    """Initialised NVML. Every method raises `DriverError`."""
 
     def __init__(self, root: str = "/") -> None:
         try:
@@ -71,7 +71,7 @@ class Driver:
             raise self._translated(error) from error
 
     def read(self, with_processes: bool) -> list[dict[str, Any]]:  # noqa: FBT001
-        """Every device, by NVML index."""
+        """Return every device, by NVML index."""
         try:
             count = self._nvml.nvmlDeviceGetCount()
         except self._errors as error:
@@ -89,7 +89,7 @@ class Driver:
         return DriverError(kind, _TEXTS.get(kind) or f"the NVIDIA driver answers: {error}")
 
     def _device(self, index: int, *, with_processes: bool) -> dict[str, Any]:
-        """One device. What fails on it is its own problem, unless it is the driver's."""
+        """Return one device. A failure on it is reported as the device's, unless it is the driver's."""
         nvml = self._nvml
         device = _unread(index)
         try:
@@ -104,7 +104,7 @@ class Driver:
         return device
 
     def _failure(self, error: Exception) -> dict[str, Any]:
-        """Why a device cannot be read. Raises `DriverError` when none can."""
+        """Return why a device cannot be read. Raises `DriverError` when none can."""
         translated = self._translated(error)
         if translated.kind != DEVICE:
             raise translated from error
@@ -128,10 +128,10 @@ class Driver:
         return memory
 
     def _device_memory(self, handle: object) -> dict[str, Any] | None:
-        """Bytes of the device's own memory; None: it has none.
+        """Return the bytes of the device's own memory; None: it has none.
 
-        NVML nvmlDeviceGetMemoryInfo_v2 tells what the driver reserves apart; before driver 510
-        it is part of what is used.
+        NVML nvmlDeviceGetMemoryInfo_v2 counts the driver's reserve apart; before driver 510 the
+        reserve is part of the used memory.
         """
         nvml = self._nvml
         too_old = (
@@ -167,7 +167,7 @@ class Driver:
         return modes is not None and modes[0] == _MIG_ENABLED
 
     def _optional(self, ask: Any, handle: object) -> Any:
-        """What `ask` answers; None where this library or device knows no such thing."""
+        """Return the result of `ask`; None where this library or device has no such function."""
         nvml = self._nvml
         try:
             return ask(handle)
@@ -175,7 +175,7 @@ class Driver:
             return None
 
     def _processes(self, handle: object) -> list[dict[str, Any]] | None:
-        """Processes with memory on the device, one line each; None: the driver lists none."""
+        """Return processes with memory on the device, each once; None: the driver has no list."""
         computing = self._running(handle, "Compute")
         if computing is None:
             return None
@@ -221,9 +221,9 @@ def _process(process: Any, *, compute: bool) -> dict[str, Any]:
 
 
 def _on_node(node: int, memory: dict[str, Any], *, root: str) -> dict[str, Any]:
-    """The same memory as the kernel's allocator sees it, which can give file pages back.
+    """Return the figures of the memory's NUMA node, whose file pages the kernel can free.
 
-    Nothing where the node cannot be the device's own: one with processors is the host's.
+    Empty where the node cannot be the device's own: a node with processors is the host's.
     """
     found = node_meminfo(node, root)
     if found is None:

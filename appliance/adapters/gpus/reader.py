@@ -1,14 +1,14 @@
-"""The GPUs' memory, through a child process that may hang without us.
+"""Reader of the GPUs' memory, through a child process that may hang.
 
-The child is `appliance.adapters.gpus.sampler`, the same program that the gate uses, so that the two
-cannot see different things. It is kept while GPUs can be read (initialising the driver takes
+The child is `appliance.adapters.gpus.sampler`, the program that the gate uses too, so that both
+see the same figures. The child is kept while GPUs can be read (initialising the driver takes
 longer than a reading) and ended on any error, after some minutes, and when an upgrade replaced
-what it has mapped: a fresh process gets a fresh driver mapping. On a machine without GPUs there
-is no child between readings, and that there is no driver is remembered for a while.
+the library that it has mapped: a new process gets a new driver mapping. On a machine without GPUs
+there is no child between readings, and the lack of a driver is remembered for a while.
 
-A child that died before it was asked is replaced within the same reading. One that is silent for
-too long is killed. The next one starts when that one is gone: as
-long as the driver holds it in the kernel (state D), it would hold the next one too.
+A child that died before a request is replaced within the same reading. A child that is silent for
+too long is killed, and the next one starts when the killed one has ended: as long as the driver
+holds one in the kernel (state D), it would hold the next one too.
 """
 
 import threading
@@ -25,17 +25,17 @@ _FIRST_TIMEOUT_S: Final = 30.0
 """For a new child: without persistence mode the driver initialises each GPU in up to some
 seconds, and killing the child would start that over. Callers do not wait that long."""
 _HUNG_TIMEOUT_S: Final = 0.25
-"""A caller's wait while the driver is known to hang: no queue of callers behind each other."""
+"""A caller's wait while the driver is known to hang, so that callers do not queue up."""
 _REMEMBERED_S: Final = 30.0
-"""How long a missing library or driver is believed to be missing still."""
+"""How long a missing library or driver is remembered as missing."""
 _LIFE_S: Final = 600.0
 _CHILDREN_TRIED: Final = 3
-"""Children that one reading tries: one that dies each time will not live for the next caller."""
+"""Children that one reading tries, where each dies at once."""
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
 
 
 class _Child:
-    """One sampler and what it owes us. Raises OSError when it cannot be started."""
+    """One sampler and its open request. Raises OSError when the sampler cannot be started."""
 
     def __init__(self) -> None:
         self.sampler = sampler_client.Sampler()
@@ -45,7 +45,7 @@ class _Child:
         self._first = True
 
     def ask(self, *, with_holders: bool, at_s: float) -> None:
-        """Ask; whoever waits for the answer has done so since then."""
+        """Send a request, and note when the wait for its answer began."""
         self._asked_s = at_s
         self._owes = True
         self.sampler.ask(with_processes=with_holders)
@@ -58,7 +58,7 @@ class _Child:
 
     @property
     def owes(self) -> bool:
-        """Whether a request is open, of a caller that did not wait for it."""
+        """Tell whether a request is open, of a caller that did not wait for its answer."""
         return self._owes
 
     def silent_for_s(self) -> float:
@@ -72,11 +72,11 @@ class _Child:
 
 
 class GpuReader:
-    """Reads the GPUs. Blocking; callers in an event loop use a thread. Safe between threads.
+    """Reader of the GPUs. Blocking; callers in an event loop use a thread. Safe between threads.
 
     Args:
-        timeout_s: A child that owes an answer for longer is killed.
-        first_timeout_s: The same for a child that has not answered yet.
+        timeout_s: A child that does not answer for longer is killed.
+        first_timeout_s: Likewise for a child that has not answered yet.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class GpuReader:
         self._absent_until_s = 0.0
 
     def read(self, *, with_holders: bool = False, timeout_s: float | None = None) -> GpuMemory:
-        """One reading of every GPU. Raises nothing: what is wrong is its `state`.
+        """Read every GPU. Raises nothing: a fault is the reading's `state`.
 
         Args:
-            with_holders: Also name the processes with memory on them: slow, and it takes a
-                lock in the driver.
+            with_holders: Also list the processes with memory on them: slow, and the driver takes
+                a lock for it.
             timeout_s: How long this caller waits for the driver; less while it hangs.
         """
         with self._lock:
@@ -106,7 +106,7 @@ class GpuReader:
             memory = _memory(self._reading(with_holders, timeout_s or self._timeout_s))
             self._hung = memory.state is GpuState.HUNG
             if memory.state is not GpuState.OK and not self._hung:
-                self._close()  # A fresh process may see more than one that met an error.
+                self._close()  # A new process may see more than one that met an error.
             if memory.state in _ABSENT:
                 self._absence = memory
                 self._absent_until_s = time.monotonic() + _REMEMBERED_S
@@ -125,7 +125,7 @@ class GpuReader:
         return reading
 
     def _asked(self, with_holders: bool, deadline_s: float) -> sampler_client.Reading:  # noqa: FBT001
-        """What one child answers until `deadline_s`; a new child if there is none."""
+        """Return a child's answer until `deadline_s`; a new child is started if there is none."""
         if self._dying is not None:
             if not self._dying.gone():
                 return _hung("a program that asks it cannot even be killed")
@@ -212,5 +212,5 @@ _READER: Final = GpuReader()
 
 
 def read_gpus(*, with_holders: bool = False, timeout_s: float | None = None) -> GpuMemory:
-    """`GpuReader.read` of the one reader that this process shares."""
+    """Call `GpuReader.read` of this process's shared reader."""
     return _READER.read(with_holders=with_holders, timeout_s=timeout_s)

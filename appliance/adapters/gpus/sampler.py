@@ -1,6 +1,6 @@
-"""The child process that talks to the GPUs' driver, so that a hang in it can be killed.
+"""Child process that talks to the GPUs' driver, so that a driver that hangs can be killed off.
 
-Run by its path: ``python -I …/sampler.py``. It reads a word a line from standard input,
+Run by its path: ``python -I …/sampler.py``. The program reads a word a line from standard input,
 ``memory`` or ``processes``, and answers each with one line of JSON::
 
     {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
@@ -8,12 +8,12 @@ Run by its path: ``python -I …/sampler.py``. It reads a word a line from stand
      "kind": "", "problem": "", "processes": null}]}
 
 ``processes`` also fills ``"processes": [{"pid": 4121, "bytes": 1048576, "compute": true}]``,
-where ``bytes`` is null when the driver does not say; it stays null where it has no such list.
+where ``bytes`` is null when the driver does not say; the list is null where there is none.
 
-A device that cannot be read is told by its ``kind`` (``lost``, ``device``) and ``problem``, and
-hides no other. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
-"devices": []}`` and the end: a fresh process gets a fresh driver mapping, the old one would
-keep answering through a driver upgrade. It ends at end of file.
+A device that cannot be read has a ``kind`` (``lost``, ``device``) and a ``problem``; the others are
+read all the same. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
+"devices": []}`` and the program ends: a new process gets a new driver mapping, the old mapping would
+keep answering through a driver upgrade. The program ends at end of file, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(root: str = "/") -> int:
     """Answer requests until end of file or the first error.
 
     Args:
-        root: Where to look for what the kernel tells of its GPUs; another one in tests.
+        root: Above /proc and /sys; another directory in tests.
     """
     try:
         read = _reader(root)
@@ -61,7 +61,7 @@ def _answer(document: dict[str, Any]) -> None:
 
 
 def _reader(root: str) -> Read:
-    """NVIDIA's driver; AMD's cards where the other can have none."""
+    """Return NVIDIA's driver; AMD's cards where there can be no NVIDIA GPU."""
     from appliance.adapters.gpus import nvml  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
-"""Readings of the GPUs, through a child process that may hang without taking us along.
+"""Client of the sampler, the child process that reads the GPUs and may hang.
 
-The child is `appliance.adapters.gpus.sampler`. Its Python program starts in parallel with whatever
-its parent does next; a request can be waited for in slices, so that the parent stays awake.
+The child (`appliance.adapters.gpus.sampler`) starts in parallel with the parent's further work. The
+parent can wait for an answer in slices, so that it stays responsive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIBRARY = "/libnvidia-ml.so"
 
 
 class Process:
-    """A process with memory on a device. `held_bytes` None: the driver does not say."""
+    """Process with memory on a device. `held_bytes` None: the driver does not say."""
 
     __slots__ = ("compute", "held_bytes", "pid")
 
@@ -42,7 +42,7 @@ class Process:
 
 
 class Device:
-    """One GPU at one instant. Sizes are in bytes, and zero where they cannot be read."""
+    """GPU at one instant. Sizes are in bytes, and zero where they cannot be read."""
 
     __slots__ = (
         "error_kind",
@@ -61,7 +61,7 @@ class Device:
     def __init__(self, document: dict[str, Any]) -> None:
         self.index = int(document["index"])
         self.uuid = str(document["uuid"])
-        """Its identity, the index moves; empty when not even that can be read."""
+        """Identity of the GPU, whose index can change; empty when it cannot be read."""
         self.name = str(document["name"])
         self.total_bytes = int(document["total"])
         self.free_bytes = int(document["free"])
@@ -69,18 +69,18 @@ class Device:
         """Without `reserved_bytes`, where the driver tells the two apart."""
         self.reserved_bytes = int(document["reserved"])
         self.quality = str(document["quality"])
-        """What the sizes are worth: EXACT, UNIFIED, NUMA or OPAQUE of `gpu_words`."""
+        """What the sizes mean: EXACT, UNIFIED, NUMA or OPAQUE of `gpus.states`."""
         self.error_kind = str(document["kind"])
-        """LOST or DEVICE: it does not work, nothing can be started on it. Empty: it works."""
+        """LOST or DEVICE: the GPU does not work, nothing can be started on it. Empty: it works."""
         self.problem = str(document["problem"])
-        """Why it is opaque or does not work, as a phrase; empty: no problem."""
+        """Why the GPU is opaque or does not work, as a phrase; empty: no problem."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
         """None: not asked for, or the driver has no such list."""
 
 
 class Reading:
-    """All GPUs, or why none can be read. One that fails alone is told by its `Device`."""
+    """All GPUs, or why none can be read. A GPU that fails alone has its fault in its `Device`."""
 
     __slots__ = ("devices", "error_kind", "error_text")
 
@@ -92,7 +92,7 @@ class Reading:
 
 
 class Sampler:
-    """A running child. One request at a time: `ask`, then `answer` until it is not None."""
+    """Running child. One request at a time: `ask`, then `answer` until it is not None."""
 
     def __init__(self) -> None:
         stdin, self._requests = os.pipe2(os.O_CLOEXEC)
@@ -115,15 +115,15 @@ class Sampler:
         self._gone = False
 
     def ask(self, *, with_processes: bool = False) -> None:
-        """Send a request. A child that is gone shows in `answer`."""
+        """Send a request. That the child has ended shows in `answer`."""
         word = b"processes\n" if with_processes else b"memory\n"
         try:
             os.write(self._requests, word)
         except BrokenPipeError:
-            return  # Its last words are still in the pipe.
+            return  # An error that it wrote before its end is still in the pipe.
 
     def answer(self, timeout_s: float) -> Reading | None:
-        """The answer to the last request; None: none yet after `timeout_s`."""
+        """Return the answer to the last request; None: none yet after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
@@ -138,9 +138,9 @@ class Sampler:
         return _parsed(line)
 
     def is_outdated(self) -> bool:
-        """Whether the driver or its library was replaced after the child had loaded it.
+        """Tell whether the driver or its library was replaced after the child had loaded it.
 
-        The old mapping goes on answering, while every new program fails or sees other things.
+        The old mapping goes on answering, while every new program fails or reads other figures.
         """
         if _driver_version() != self._driver:
             return True
@@ -149,9 +149,9 @@ class Sampler:
         return any(_LIBRARY in line and line.endswith(" (deleted)") for line in lines)
 
     def close(self) -> bool:
-        """End the child, also one that hangs; whether it is gone, see `gone`.
+        """End the child, also one that hangs; returns whether it has ended.
 
-        One stuck in the kernel (state D) dies when the driver lets it, and is not waited for.
+        A child stuck in the kernel (state D) ends when the driver returns, and is not waited for.
         """
         if not self._closed:
             self._closed = True
@@ -166,14 +166,14 @@ class Sampler:
         return self.gone()
 
     def gone(self) -> bool:
-        """Whether the child has ended: only then may another be started.
+        """Tell whether the child has ended: only then may another be started.
 
-        A driver that holds one in the kernel would hold the next one too.
+        A driver that holds one child in the kernel would hold the next one too.
         """
         if not self._gone:
             try:
                 self._gone = os.waitpid(self._pid, os.WNOHANG)[0] != 0
-            except ChildProcessError:  # reaped by somebody else in this process
+            except ChildProcessError:  # reaped elsewhere in this process
                 self._gone = True
         return self._gone
 

@@ -1,6 +1,6 @@
-"""The words of the program that reads the GPUs: what it can say is wrong, and what figures are worth."""
+"""Kinds of faults and qualities of figures that the sampler of the GPUs reports."""
 
-# Why nothing can be read.
+# Kinds of faults.
 NO_LIBRARY = "no-library"
 NO_DRIVER = "no-driver"
 MISMATCH = "mismatch"
@@ -9,12 +9,12 @@ DEVICE = "device"
 LOST = "lost"
 """The device fell off the bus."""
 HUNG = "hung"
-"""Never said by the program itself: its parent concludes it from silence."""
+"""Concluded by the sampler's parent from silence."""
 READER = "reader"
-"""Likewise: the program could not be run, died or answered nonsense, which says nothing about
-the GPUs. A new one may read them at once."""
+"""Likewise: the sampler could not be run, died or answered nonsense, which says nothing about the
+GPUs. A new one may read them at once."""
 
-# What a device's figures are worth.
+# Qualities of a device's figures.
 EXACT = "exact"
 UNIFIED = "unified"
 """The device uses the host's memory; the figures are the host's."""
@@ -25,7 +25,7 @@ OPAQUE = "opaque"
 
 
 class DriverError(Exception):
-    """What the driver cannot do for us: `kind` and a sentence."""
+    """Failure of the driver or a device: its kind, and a sentence."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)

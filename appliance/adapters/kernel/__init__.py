@@ -1,1 +1,1 @@
-"""What the kernel tells in /proc and /sys: processes, control groups, main memory."""
+"""The kernel's files in /proc and /sys: processes, control groups, main memory."""

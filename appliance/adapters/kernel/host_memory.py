@@ -7,7 +7,7 @@ from appliance.domain.memory import GroupMemory, HostMemory
 
 
 def read_host_memory(root: str = "/") -> HostMemory:
-    """Main memory now.
+    """Return main memory now.
 
     Args:
         root: Directory that has ``proc/meminfo``.
@@ -22,10 +22,10 @@ def read_host_memory(root: str = "/") -> HostMemory:
 
 
 def group_memory(control_group: str) -> GroupMemory:
-    """What the processes in a unit's control group and below it have of main memory.
+    """Return the main memory of the processes in a unit's control group and below it.
 
     Args:
-        control_group: Its path as systemd tells it (ControlGroup), ``/system.slice/x.service``.
+        control_group: Its path, systemd's property ControlGroup, ``/system.slice/x.service``.
     """
     pids, resident, locked, pinned = [], 0, 0, 0
     for pid in group_pids(control_group):
@@ -44,7 +44,7 @@ def group_memory(control_group: str) -> GroupMemory:
 
 
 def group_pids(control_group: str) -> tuple[int, ...]:
-    """The processes in a control group and below it, zombies included; none of the whole tree."""
+    """Return the processes in a control group and below it, zombies included; none of the whole tree."""
     group = control_group.rstrip("/")
     if not group:
         return ()

@@ -1,4 +1,4 @@
-"""Processes, from /proc alone: who they are and which belong to our own unit.
+"""Processes from /proc: names, users, memory, and the control group of each.
 
 Works with ProtectProc=invisible (the other processes of a user stay visible to it), and in
 both kinds of control group tree: hybrid (systemd's own hierarchy) and unified.
@@ -19,14 +19,14 @@ _TREES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 
 
 def pids() -> Iterator[int]:
-    """Every process that this one may see."""
+    """Yield every process that this one may see."""
     for entry in os.listdir(PROC):
         if entry.isdigit():
             yield int(entry)
 
 
 def control_group(pid: int | str) -> str:
-    """The path of a process in systemd's control group tree; empty when it is gone.
+    """Return the path of a process in systemd's control group tree; empty when it has ended.
 
     A hybrid machine has two such trees, and within a container one of them may show only its
     root: the longer path is the one that tells units apart.
@@ -41,7 +41,7 @@ def control_group(pid: int | str) -> str:
 
 
 def members(group: str) -> Iterator[int]:
-    """The processes in control group `group` and below it."""
+    """Yield the processes in control group `group` and below it, by their own paths."""
     below = group.rstrip("/") + "/"
     for pid in pids():
         path = control_group(pid)
@@ -50,7 +50,7 @@ def members(group: str) -> Iterator[int]:
 
 
 def processes_of(group: str) -> list[int]:
-    """The processes in control group `group` and below it, as the kernel lists them."""
+    """Return the processes in control group `group` and below it, as the kernel lists them."""
     found: set[int] = set()
     for tree in _TREES:
         _collect(tree + group, found)
@@ -69,22 +69,22 @@ def _collect(directory: str, found: set[int]) -> None:
 
 
 def command_words(pid: int) -> list[str]:
-    """The command line of a process; empty: it is gone, or a thread of the kernel's.
+    """Return the command line of a process; empty: it has ended, or is a kernel thread.
 
-    To recognise our own programs by. Nobody is told: arguments can hold secrets.
+    Only to recognise our own programs: arguments can hold secrets, so they are never shown.
     """
     return read(f"{PROC}/{pid}/cmdline").rstrip("\0").split("\0") if pid else []
 
 
 def group_of_unit(unit: str, slice_: str) -> str:
-    """The control group of a unit, by our own place in the tree; `slice_` is a top-level one."""
+    """Return the control group of a unit, from our own place in the tree; `slice_` is a top-level one."""
     parts = control_group("self").split("/")
     above = next((i for i, part in enumerate(parts) if part.endswith(".slice")), len(parts))
     return "/".join([*parts[:above], slice_, unit])
 
 
 def unit_of_group(group: str) -> str:
-    """The unit that a control group path belongs to; empty for none.
+    """Return the unit that a control group path belongs to; empty for none.
 
     The innermost service or scope: a user's service sits in ``user@1000.service`` too.
     """
@@ -95,15 +95,15 @@ def unit_of_group(group: str) -> str:
 
 
 class HoldingProcess:
-    """A process that holds what we need. `str()` names it for people."""
+    """Process that holds a lease or memory. `str()` names it for people."""
 
     __slots__ = ("comm", "held_bytes", "pid", "unit", "user")
 
     def __init__(self, pid: int, *, held_bytes: int | None = None) -> None:
         self.pid = pid
         self.held_bytes = held_bytes
-        """None: how much is unknown, or it is not memory that it holds."""
-        # Never its arguments: they can hold secrets. It may call itself anything.
+        """None: unknown, or the process holds no memory but a lease."""
+        # Never the arguments, which can hold secrets. A process may set any name.
         comm = read(f"{PROC}/{pid}/comm").strip()
         self.comm = "".join(c if c.isprintable() else "?" for c in comm)
         self.unit = unit_of_group(control_group(pid))
@@ -115,16 +115,20 @@ class HoldingProcess:
             from appliance.domain.amounts import size  # noqa: PLC0415
 
             facts.append(size(self.held_bytes))
-        return f"{self.comm or 'a process that is gone'} ({', '.join(filter(None, facts))})"
+        return f"{self.comm or 'a process that has ended'} ({', '.join(filter(None, facts))})"
 
 
 def _user(pid: int) -> str:
-    import pwd  # noqa: PLC0415
-
     try:
-        uid = os.stat(f"{PROC}/{pid}").st_uid
+        return user_name(os.stat(f"{PROC}/{pid}").st_uid)
     except OSError:
         return ""
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user; the number where there is no name."""
+    import pwd  # noqa: PLC0415
+
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -132,7 +136,7 @@ def _user(pid: int) -> str:
 
 
 def holders_of_file(path: str) -> list[HoldingProcess]:
-    """The processes that have the file at `path` open, this one left out.
+    """Return the processes that have the file at `path` open, this one left out.
 
     /proc/locks cannot answer this: it does not show locks across PID namespaces, and it names
     the process that took a lock, which may be dead while its workers keep it.
@@ -162,13 +166,13 @@ def _has_open(pid: int, key: tuple[int, int]) -> bool:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Main memory of a process; None: it is gone."""
+    """Return the main memory of a process; None: it has ended."""
     fields = read(f"{PROC}/{pid}/statm").split()
     return int(fields[1]) * os.sysconf("SC_PAGESIZE") if len(fields) > 1 else None
 
 
 def largest(count: int, *, at_least_bytes: int) -> list[HoldingProcess]:
-    """The processes with the most resident memory, largest first."""
+    """Return the processes with the most resident memory, largest first."""
     sizes = ((resident_bytes(pid) or 0, pid) for pid in pids())
     large = sorted((pair for pair in sizes if pair[0] >= at_least_bytes), reverse=True)
     return [HoldingProcess(pid, held_bytes=held) for held, pid in large[:count]]

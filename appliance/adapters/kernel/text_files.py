@@ -12,7 +12,7 @@ _NODES = ("sys", "devices", "system", "node")
 
 
 def read(path: str) -> str:
-    """A small file as text, at most 64 KiB; empty when it cannot be read."""
+    """Return a small file as text, at most 64 KiB; empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -26,7 +26,7 @@ def read(path: str) -> str:
 
 
 def read_all(path: str) -> str:
-    """A table of any length as text; empty when it cannot be read."""
+    """Return a table of any length as text; empty when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -35,23 +35,23 @@ def read_all(path: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether it is a decimal number as the kernel writes one, of at most 64 bits."""
+    """Tell whether a text is a decimal number as the kernel writes one, of at most 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def text_of(*path: str) -> str:
-    """A small file, without white space around it; empty when it cannot be read."""
+    """Return a small file without white space around it; empty when it cannot be read."""
     return read(os.path.join(*path)).strip()
 
 
 def number_of(*path: str) -> int | None:
-    """A file with one decimal number; None when there is none."""
+    """Return the decimal number in a file; None: there is none."""
     text = text_of(*path)
     return int(text) if is_number(text) else None
 
 
 def kib_table(text: str) -> dict[str, int]:
-    """Lines like ``MemTotal:  5 kB``, also after ``Node 0``, in bytes by their name."""
+    """Return the bytes in lines like ``MemTotal:  5 kB``, also after ``Node 0``, by name."""
     values: dict[str, int] = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -62,15 +62,15 @@ def kib_table(text: str) -> dict[str, int]:
 
 
 def meminfo(root: str = "/") -> tuple[int, int]:
-    """The host's MemTotal and MemAvailable, proc(5); zero when the kernel does not say."""
+    """Return the host's MemTotal and MemAvailable, proc(5), in bytes; zero when the kernel does not say."""
     values = kib_table(read(os.path.join(root, *_MEMINFO)))
     return values.get("MemTotal", 0), values.get("MemAvailable", 0)
 
 
 def node_meminfo(node: int, root: str = "/") -> int | None:
-    """Bytes of NUMA node `node` that are free or become so on demand; None: no device's node.
+    """Return the bytes of NUMA node `node` that are free or become so on demand; None: no device's node.
 
-    A device's memory is a node without processors. Of the file pages those of tmpfs stay.
+    A device's memory is a node without processors. File pages become free, those of tmpfs do not.
     """
     folder = os.path.join(root, *_NODES, f"node{node}")
     values = kib_table(read(os.path.join(folder, "meminfo")))

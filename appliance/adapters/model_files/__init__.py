@@ -1,1 +1,1 @@
-"""The headers of model files. Nothing in a file can make these crash, hang or take much memory."""
+"""Headers of model files. No content of a file makes these readers crash, hang or take much memory."""

@@ -1,4 +1,4 @@
-"""A file read from its start, no further than it must be, and never beyond a limit."""
+"""Bounded reading of a file's header, from its start."""
 
 import os
 from pathlib import Path
@@ -9,23 +9,23 @@ from typing import Final, Self
 from appliance.adapters.files.regular import OddFileError, open_regular
 
 LARGEST_HEADER_BYTES: Final = 64 << 20
-"""Four times that of the largest vocabularies."""
+"""Four times the header of the largest vocabularies."""
 _FIRST_READ_BYTES: Final = 4 << 20
 _SMALLEST_READ_BYTES: Final = 1 << 20
 
 
 class HeaderError(Exception):
-    """The header is not what its format says; `str()` is a phrase."""
+    """A header does not follow its format; `str()` is a phrase."""
 
 
 class EndOfFileError(HeaderError):
-    """The file ends before its header does."""
+    """A file ends before its header does."""
 
 
 class BoundedFile:
-    """The head of a regular file.
+    """Head of a regular file.
 
-    It is read, not mapped: a mapped file that is cut short while it is looked at kills us.
+    The file is read, not mapped: a mapped file that is cut short ends its reader with SIGBUS.
 
     Raises:
         OSError: it cannot be opened.
@@ -56,7 +56,7 @@ class BoundedFile:
         os.close(self._descriptor)
 
     def need(self, end: int) -> None:
-        """Have at least the first `end` bytes in `buffer`. Raises `HeaderError`."""
+        """Read until `buffer` has at least the first `end` bytes. Raises `HeaderError`."""
         have = len(self.buffer)
         if end <= have:
             return
@@ -75,7 +75,7 @@ class BoundedFile:
             raise EndOfFileError("it ends within its header")
 
     def number(self, layout: Struct, at: int) -> int:
-        """The whole number at a place. Raises `HeaderError`."""
+        """Return the whole number at a place. Raises `HeaderError`."""
         self.need(at + layout.size)
         value: int = layout.unpack_from(self.buffer, at)[0]
         return value

@@ -1,4 +1,4 @@
-"""Whether a model is there and whole. Asked before every start: what did not change is known."""
+"""Checks whether a model's files exist and are whole, remembered while the files do not change."""
 
 import stat
 from pathlib import Path
@@ -14,13 +14,13 @@ _MOST_KEPT: Final = 64
 
 
 class ModelChecks:
-    """Remembers what the headers said of files that are still the same. Safe between threads."""
+    """Checks of models, remembered while their files do not change. Safe between threads."""
 
     def __init__(self) -> None:
         self._known: dict[ModelReference, tuple[_Stamp, Unread | None]] = {}
 
     def fault(self, reference: ModelReference) -> Unread | None:
-        """What is wrong with a model; None: nothing that can be seen. Never raises."""
+        """Return the fault of a model; None: none that can be seen. Never raises."""
         stamp = _stamp(reference)
         known = self._known.get(reference)
         if stamp is not None and known is not None and known[0] == stamp:
@@ -28,7 +28,7 @@ class ModelChecks:
         found = read_model(reference)
         fault = found if isinstance(found, Unread) else None
         if fault is not None and fault.fault is Fault.UNREADABLE:
-            fault = None  # not for this process, or a format that only the engine knows
+            fault = None  # not readable for this process, or a format that only the engine knows
         if stamp is not None:
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
@@ -37,7 +37,7 @@ class ModelChecks:
 
 
 def _stamp(reference: ModelReference) -> _Stamp | None:
-    """What changes with the files of a model; None: they cannot be looked at."""
+    """Return what changes with the files of a model; None: they cannot be read."""
     try:
         first = main_file(reference.model, reference.path, gguf=reference.gguf)
         files = sorted(first.iterdir()) if first.is_dir() else gguf_files(first)

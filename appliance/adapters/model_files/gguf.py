@@ -1,8 +1,8 @@
-"""The header of one GGUF file, versions 2 and 3, little endian.
+"""Reader of the header of one GGUF file, versions 2 and 3, little endian.
 
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Sizes of the tensor types:
-``GGML_QUANT_SIZES`` of gguf-py. Lists of text (a vocabulary has 152,000 entries) are stepped
-over, and stand in the metadata as their lengths; what is kept is what an estimate can use.
+``GGML_QUANT_SIZES`` of gguf-py. Lists of text (a vocabulary has 152,000 entries) are
+skipped, and stand in the metadata as their lengths; kept is what an estimate can use.
 """
 
 from dataclasses import dataclass
@@ -84,17 +84,17 @@ BLOCKS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufFile:
-    """One file's header."""
+    """Header of one file."""
 
     metadata: dict[str, Value]
     tensors: tuple[Tensor, ...]
     end: int
-    """Where the last tensor ends: a shorter file is not whole."""
+    """End of the last tensor: a shorter file is not whole."""
     file_bytes: int
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """The header of a file.
+    """Read the header of a file.
 
     Raises:
         OSError: it cannot be read.
@@ -108,7 +108,7 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 class _Header:
-    """A cursor over a header."""
+    """Cursor over a header."""
 
     def __init__(self, file: BoundedFile) -> None:
         self._file = file
@@ -155,7 +155,7 @@ class _Header:
         return count
 
     def _span(self, length: int) -> int:
-        """Step over `length` bytes; returns where they begin."""
+        """Skip `length` bytes; returns where they begin."""
         begin, self._at = self._at, self._at + length
         self._file.need(self._at)
         return begin
@@ -209,7 +209,7 @@ class _Header:
         file.need(at)
 
     def _tensor(self) -> tuple[str, int | None, int]:
-        """Name, bytes (None: of a type that is not known) and place of the next tensor."""
+        """Return name, bytes (None: of an unknown type) and place of the next tensor."""
         name = self._text(_LONGEST_NAME)
         dimensions = self._number(_U32)
         if dimensions > _MOST_DIMENSIONS:
@@ -232,7 +232,7 @@ class _Header:
             raise HeaderError("its alignment makes no sense")
         data = -(-self._at // alignment) * alignment
         rest = max(self._file.file_bytes - data, 0)
-        # A type that is not known ends where the next tensor begins, or with the file.
+        # A tensor of an unknown type ends where the next one begins, or with the file.
         places = sorted({place for _, _, place in found})
         following = (
             dict(zip(places, [*places[1:], max(rest, places[-1])], strict=True)) if places else {}

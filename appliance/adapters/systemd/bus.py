@@ -1,6 +1,6 @@
-"""The system bus, as far as talking to systemd needs it: calls, properties, signals.
+"""Connection to systemd over the system bus: calls, properties, signals.
 
-The only module that knows dbus-fast. Errors become `CallError` or `UnitError`.
+The only module that imports dbus-fast. Errors become `CallError` or `UnitError`.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ _UNIT_CHANGED: Final = (
 )
 """Match rules for all units at once: dbus-daemon allows a connection 512, and each rule costs time.
 
-Of a unit only the properties that every unit has: those of a service come with each of its
-messages, and reading them all costs more than asking for the one that matters.
+Only of the properties that every unit has: signals of a service's properties come with each of its
+messages, and reading them all costs more than one call for the property that matters.
 """
 _MOST_CALLS: Final = 64
-"""At once: dbus-daemon ends a connection's 129th pending call with an error (dbus-daemon(1))."""
+"""Pending calls at once: dbus-daemon ends a connection's 129th with an error (dbus-daemon(1))."""
 NO_SUCH_UNIT: Final = f"{SYSTEMD}.NoSuchUnit"
 DENIED: Final = frozenset(
     {f"{_BUS}.Error.AccessDenied", f"{_BUS}.Error.InteractiveAuthorizationRequired"}
 )
 
 OnChanged = Callable[[str, Mapping[str, Any]], None]
-"""Told about a unit's new property values: its path, the values by name."""
+"""Called with the path of a unit and its new property values by name."""
 OnJobRemoved = Callable[[str, str, str], None]
-"""Told about a job that ended: its path, its unit, its result."""
+"""Called with path, unit and result of a job that ended."""
 
 
 class CallError(Exception):
@@ -53,7 +53,7 @@ class CallError(Exception):
 
 
 class SystemBus:
-    """One connection. Use it as an async context manager.
+    """Connection to the bus. Use it as an async context manager.
 
     Args:
         on_changed: Called for units that `watch` was given.
@@ -66,7 +66,7 @@ class SystemBus:
         self._bus: MessageBus | None = None
         self._turns = asyncio.Semaphore(_MOST_CALLS)
         self._watched: set[str] = set()
-        """Units and their paths: neither can be mistaken for the other."""
+        """Units and their object paths; no text is both."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -90,12 +90,12 @@ class SystemBus:
             self._bus.disconnect()
 
     async def closed(self) -> None:
-        """Returns when the connection is lost."""
+        """Wait until the connection is lost."""
         if self._bus is not None:
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
     def watch(self, unit: str) -> None:
-        """Be told from now on when `unit` changes state or a job of it ends."""
+        """Call back from now on when `unit` changes state or a job of it ends."""
         self._watched |= {unit, unit_path(unit)}
 
     async def manager(self, member: str, signature: str = "", *body: object) -> Sequence[Any]:
@@ -103,7 +103,7 @@ class SystemBus:
         return await self._call(SYSTEMD, MANAGER_PATH, MANAGER, member, signature, *body)
 
     async def get(self, path: str, interface: str, names: Sequence[str]) -> dict[str, Any]:
-        """Properties of one object. Raises `CallError` or TimeoutError."""
+        """Return properties of one object. Raises `CallError` or TimeoutError."""
         replies = await asyncio.gather(
             *(
                 self._call(SYSTEMD, path, _PROPERTIES, "Get", "ss", f"{SYSTEMD}.{interface}", name)
@@ -152,7 +152,7 @@ class SystemBus:
 
 
 def unit_path(unit: str) -> str:
-    """The object path of a unit: what is no letter or digit becomes _ and two hex digits."""
+    """Return the object path of a unit: other characters than letters and digits become _ and two hex digits."""
     escaped = "".join(
         c if c.isascii() and c.isalnum() and not (i == 0 and c.isdigit()) else f"_{ord(c):02x}"
         for i, c in enumerate(unit)

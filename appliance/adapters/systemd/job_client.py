@@ -1,4 +1,4 @@
-"""Starts and stops of units, asked of the program of root that queues them (launch.jobs)."""
+"""Client of the program of root that queues starts and stops of units (launch.jobs)."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ _TIMEOUT_S: Final = 25.0
 
 
 class JobQueue:
-    """The socket of appliance-jobs.service."""
+    """Client on the socket of appliance-jobs.service."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -24,7 +24,7 @@ class JobQueue:
             unit: The unit's name.
 
         Raises:
-            CallError: It was refused, or nobody answers.
+            CallError: the job was refused, or the socket does not answer.
             TimeoutError: systemd does not answer.
         """
         async with asyncio.timeout(_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Log lines for the journal: one line each, with the priority that journald understands."""
+"""Formatter of log records for the journal: a priority prefix on each line."""
 
 import logging
 import sys
@@ -17,13 +17,13 @@ class JournalFormatter(logging.Formatter):
     """``<6>text``; continuation lines carry the prefix too, else they lose their priority."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record, a prefix a line."""
+        """Format one record, with a prefix on each line."""
         priority = next(p for level, p in _PRIORITY if record.levelno >= level)
         return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
 def log_to_journal(level: str) -> None:
-    """Send everything from `level` on to standard error, which systemd keeps."""
+    """Log from `level` on to standard error, which systemd connects to the journal."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JournalFormatter("%(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])

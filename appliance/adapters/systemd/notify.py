@@ -21,7 +21,7 @@ class Readiness:
     """Sender of the supervisor's state; sends nothing when systemd does not listen."""
 
     def __init__(self) -> None:
-        # The library leaks a socket when there is nobody to talk to.
+        # sdnotify leaks a socket where NOTIFY_SOCKET is not set.
         self._to = sdnotify.SystemdNotifier() if os.environ.get("NOTIFY_SOCKET") else None
         self._last = ""
         self._fed_s = 0.0
@@ -35,7 +35,7 @@ class Readiness:
         news = status != self._last
         now_s = time.monotonic()
         if not news and now_s - self._fed_s < _FEED_EVERY_S:
-            return  # each message costs systemd time just when it starts a model
+            return  # each message costs systemd time while it starts a model
         self._last, self._fed_s = status, now_s
         self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
 
@@ -86,11 +86,11 @@ class Notices:
         self._listens = False
 
     def keep(self, listener: socket.socket, name: str) -> None:
-        """Leave a socket with systemd, which gives it to the next process (FDSTORE=1)."""
+        """Store a socket with systemd, which gives it to the next process (FDSTORE=1)."""
         self._send("FDSTORE=1", f"FDNAME={name}", descriptors=[listener.fileno()])
 
     def drop(self, name: str) -> None:
-        """Have systemd close what was left under a name; nothing was is fine."""
+        """Have systemd close the sockets stored under a name, if there are any."""
         self._send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
     def _send(self, *assignments: str, descriptors: Sequence[int] = ()) -> None:

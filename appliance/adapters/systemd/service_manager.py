@@ -1,12 +1,13 @@
 """Backend units over D-Bus.
 
-Subscribes before it asks, so that no change between an observation and a wait is lost.
+Signals are subscribed before the first call, so that no change between an observation and a wait is
+lost.
 Source: org.freedesktop.systemd1(5).
 
 A unit loads every unit that it conflicts with, 500 of them in 1.3 s, and systemd forgets them all
-at once when none is in use. So nothing here loads a unit to look at it: one that systemd does not
-have in memory is stopped and never ran, and its file tells whether it is installed. A unit that was
-seen in use is pinned (RefUnit), which keeps how it ended, and its rivals too.
+at once when none is in use. So nothing here loads a unit to observe it: a unit that systemd does
+not have in memory is stopped and never ran, and its file tells whether it is installed. A unit that
+was seen in use is pinned (RefUnit), which keeps how it ended, and its rivals too.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from appliance.protocol.load_status import is_load_status
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
 _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
-"""Properties of which a new value is worth a look."""
+"""Properties of which a new value is worth an observation."""
 _DETAILS: Final = (
     *("StatusText", "MainPID", "Result", "ExecMainStatus"),
     *("ExecMainExitTimestampMonotonic", "RestartUSec"),
@@ -60,8 +61,8 @@ class SystemdUnits:
     """The port `Units` on the system bus. Use it as an async context manager.
 
     Args:
-        jobs: The socket where jobs are asked for: polkit allows none over the bus.
-        unit_dir: Where the unit lies of a profile that systemd does not have in memory.
+        jobs: Socket of the program that queues jobs: polkit allows none over the bus.
+        unit_dir: Directory of the generated units.
     """
 
     def __init__(self, jobs: Path, unit_dir: Path) -> None:
@@ -73,10 +74,10 @@ class SystemdUnits:
         self._watched: set[str] = set()
         self._pinned: set[str] = set()
         self._pins_due: dict[str, bool] = {}
-        """Units that shall be pinned (True) or let go."""
+        """Units to be pinned (True) or unpinned."""
         self._pinning: asyncio.Task[None] | None = None
         self._at_rest: dict[str, Mapping[str, Any]] = {}
-        """Details of units that did nothing when they were read, and have not changed since."""
+        """Details of units that were inactive when read, and have not changed since."""
         self._changes: Counter[str] = Counter()
         self._known: dict[str, dict[str, object]] = {}
         self._jobs: dict[str, asyncio.Future[str]] = {}
@@ -107,24 +108,24 @@ class SystemdUnits:
         await self._bus.__aexit__(kind, error, traceback)
 
     async def closed(self) -> None:
-        """Returns when the connection to the bus is lost."""
+        """Wait until the connection to the bus is lost."""
         await self._bus.closed()
 
     @property
     def boot_id(self) -> str:
-        """When this systemd began: the kernel's boot id does not change with a container's boot."""
+        """Return the start time of this systemd: the kernel's boot id stays the same when a container boots."""
         return self._boot_id
 
     def change(self) -> AwaitedChange:
-        """Notices the next change of any unit of ours."""
+        """Return a watch on the next change of any unit of ours."""
         return self._notifier.change()
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
-        """The units of the profiles `names`, hold and run, and whether the system goes down.
+        """Return the units of the profiles `names`, hold and run, and whether the system shuts down.
 
         Args:
             names: Profiles.
-            full: Also what only a person wants to know: what it says, since when.
+            full: With details for people: status text, times.
         """
         units = {unit_of(name): name for name in names}
         self._watch(units)
@@ -149,7 +150,7 @@ class SystemdUnits:
         )
 
     async def control_group(self, name: str) -> str:
-        """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
+        """Return the control group of profile `name` in systemd's tree; empty: no process of it runs."""
         try:
             values = await self._bus.get(unit_path(unit_of(name)), "Service", ("ControlGroup",))
         except (TimeoutError, CallError) as error:
@@ -157,7 +158,7 @@ class SystemdUnits:
         return str(values["ControlGroup"])
 
     async def cpu_s(self, name: str) -> float | None:
-        """CPU time that the processes of profile `name` have used; None: not counted."""
+        """Return the CPU time that the processes of profile `name` have used; None: not counted."""
         try:
             values = await self._bus.get(unit_path(unit_of(name)), "Service", ("CPUUsageNSec",))
         except (TimeoutError, CallError) as error:
@@ -166,7 +167,7 @@ class SystemdUnits:
         return None if used_ns == _NOT_COUNTED else used_ns / 1e9
 
     async def clear_start_limit(self, name: str) -> None:
-        """Forget earlier starts: those by hand count too; a unit not in memory has none."""
+        """Reset the count of starts, which includes those by hand; a unit not in memory has none."""
         unit = unit_of(name)
         try:
             await self._bus.manager("ResetFailedUnit", "s", unit)
@@ -206,7 +207,7 @@ class SystemdUnits:
             self._watched.add(unit)
 
     async def _list(self) -> Mapping[str, Sequence[Any]]:
-        """Rows of the backends that systemd has in memory, of hold, run and the shutdown."""
+        """Return rows of the backends that systemd has in memory, of hold, run and the shutdown."""
         patterns = [*_SYSTEM, _BACKENDS]
         (listed,) = await self._bus.manager("ListUnitsByPatterns", "asas", [], patterns)
         rows = {row[0]: row for row in listed}
@@ -216,13 +217,13 @@ class SystemdUnits:
         return rows
 
     def _unloaded(self, unit: str) -> ObservedUnit:
-        """A unit that systemd does not have in memory: masked ones lead to no regular file."""
+        """Return a unit that systemd does not have in memory; a masked one has no regular file."""
         return ObservedUnit(loaded=os.path.isfile(f"{self._unit_dir}/{unit}"))  # noqa: PTH113 - of hundreds
 
-    # --- what systemd shall keep in memory -------------------------------------------
+    # --- units that systemd keeps in memory -------------------------------------------
 
     def _keep(self, rows: Mapping[str, Sequence[Any]]) -> None:
-        """Pin what is in use, again at each look until polkit allows it, and let go what was removed."""
+        """Pin units in use, again at each observation until polkit allows it; unpin removed ones."""
         for unit, (_name, _text, load, active, _sub, _following, _path, job_id, *_) in rows.items():
             if unit != _SHUTDOWN and (active != ActiveState.INACTIVE or job_id):
                 self._pin_soon(unit)
@@ -236,7 +237,7 @@ class SystemdUnits:
             self._pinning = asyncio.create_task(self._pin())
 
     async def _pin(self) -> None:
-        """Keep systemd from forgetting how a unit ended, which it does of a stopped one at once."""
+        """Pin units, so that systemd keeps how they ended; it forgets that of a stopped unit at once."""
         try:
             while self._pins_due:
                 unit, pinned = self._pins_due.popitem()
@@ -249,7 +250,7 @@ class SystemdUnits:
             self._pinning = None
 
     async def _unit(self, row: Sequence[Any], *, full: bool) -> ObservedUnit:
-        """One row of a list of units, with the details that its state makes interesting."""
+        """Return the unit of a row, with the details that matter in its state."""
         _name, _text, load, active, sub, _following, path, job_id, *_ = row
         state = ActiveState(active)
         details: Mapping[str, Any] = {}
@@ -288,11 +289,11 @@ class SystemdUnits:
         return service | await self._bus.get(path, "Unit", _TIMES)
 
     async def _details_at_rest(self, path: str) -> Mapping[str, Any]:
-        """Details of a unit that does nothing, read again only once it has changed.
+        """Return the details of an inactive unit, read again only once the unit has changed.
 
-        No signal tells that its file did, so that is asked each time; nor that a result was
-        cleared (reset-failed), so that only a unit without one is remembered. One that never ran
-        has nothing to tell: of hundreds that is most of what a reload of systemd makes unknown.
+        No signal reports a change of its file, so that property is read each time; nor that a
+        result was cleared (reset-failed), so only units without a result are remembered. Of a unit
+        that never ran no details are read: after a reload of systemd most of hundreds are such.
         """
         if (known := self._at_rest.get(path)) is not None:
             return {**known, **await self._bus.get(path, "Unit", (_STALE,))}
@@ -329,7 +330,7 @@ class SystemdUnits:
             raise UnitError(f"job {path} ended with {result!r}")
 
     def _changed(self, path: str, values: Mapping[str, Any]) -> None:
-        """Notify of news only: systemd repeats itself, and each notification costs a look at the box."""
+        """Notify of new values only: systemd repeats values, and each notification costs an observation."""
         self._changes[path] += 1
         self._at_rest.pop(path, None)
         known = self._known.setdefault(path, {})
@@ -339,7 +340,7 @@ class SystemdUnits:
             self._notifier.notify()
 
     def _job_removed(self, path: str, unit: str, result: str) -> None:
-        """The signal may arrive before the reply that names the job."""
+        """Resolve a job; the signal may arrive before the reply that names the job."""
         self._known.pop(unit_path(unit), None)
         waiting = self._jobs.get(path)
         if waiting is not None and not waiting.done():
@@ -360,11 +361,11 @@ def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedErro
 
 
 def _gave_up(details: Mapping[str, Any]) -> bool:
-    """Whether systemd stopped restarting a failed unit because it failed too often.
+    """Tell whether systemd stopped restarting a failed unit because it failed too often.
 
-    `Result` says so only of a start by hand: after a crash it stays what the crash made it. But
-    then the unit has waited for its restart between the end of its process and being failed; one
-    that was stopped, or that nothing restarts, has not.
+    `Result` says so only after a start by hand; after a crash it stays the crash's result. But
+    then the unit has waited for its restart between the end of its process and its failed state;
+    a unit that was stopped, or that nothing restarts, has not.
     """
     ended_us: int = details.get("ExecMainExitTimestampMonotonic", 0)
     waited_us: int = details.get("InactiveEnterTimestampMonotonic", 0) - ended_us

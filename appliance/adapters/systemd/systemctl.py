@@ -1,4 +1,4 @@
-"""systemctl, for apply: a root program that runs rarely, also where systemd does not run."""
+"""Client of systemctl, for apply: a root program that runs rarely, also where systemd does not run."""
 
 import re
 import subprocess
@@ -16,22 +16,22 @@ _PROPERTIES: Final = "Id,ActiveState,NeedDaemonReload"
 
 
 class Systemctl:
-    """Asks and tells PID 1 through systemctl."""
+    """Client of PID 1 through systemctl."""
 
     def __init__(self, booted: Path = Path("/run/systemd/system")) -> None:
         self._booted = booted
 
     def is_running(self) -> bool:
-        """Whether systemd is PID 1 here (sd_booted(3)); not so while an image is made."""
+        """Tell whether systemd is PID 1 here (sd_booted(3)); False while an image is built."""
         return self._booted.is_dir()
 
     def version(self) -> int:
-        """The installed systemd's major version; 0: unknown."""
+        """Return the installed systemd's major version; 0: unknown."""
         match = re.match(r"systemd (\d+)", _run("--version", check=False))
         return int(match.group(1)) if match else 0
 
     def backends(self) -> Mapping[str, Mapping[str, str]]:
-        """Loaded backend units by profile: `_PROPERTIES`. Raises `UnitError`."""
+        """Return the `_PROPERTIES` of loaded backend units by profile. Raises `UnitError`."""
         if not self.is_running():
             return {}
         text = _run("show", f"--property={_PROPERTIES}", _BACKENDS)
@@ -39,22 +39,22 @@ class Systemctl:
         return {name: u for u in units if (name := profile_of(u.get("Id", ""))) is not None}
 
     def daemon_reload(self) -> bool:
-        """Make systemd read its units again; False: it does not run. Raises `UnitError`."""
+        """Have systemd read its units again; False: systemd does not run. Raises `UnitError`."""
         if self.is_running():
             _run("daemon-reload")
         return self.is_running()
 
     def reload_supervisor(self) -> None:
-        """Tell the supervisor, if it runs, that other profiles are applied now.
+        """Have the supervisor, if it runs, read the manifest again.
 
-        A supervisor that cannot be told notices by itself, so that this never fails.
+        Never fails: a supervisor that cannot be reloaded notices the change by itself.
         """
         self._reload(SUPERVISOR_UNIT)
 
     def reload_gateway(self) -> None:
-        """Tell the gateway, if it runs, that it is configured otherwise now; never fails.
+        """Have the gateway, if it runs, read its configuration again; never fails.
 
-        It hands over to a new process of itself; nobody is refused meanwhile.
+        The gateway hands over to a new process, and refuses no connection meanwhile.
         """
         self._reload(GATEWAY_UNIT)
 
@@ -64,12 +64,12 @@ class Systemctl:
 
 
 def running(backends: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
-    """The profiles among `Systemctl.backends` that are not idle."""
+    """Return the profiles among `Systemctl.backends` that are not idle."""
     return frozenset(n for n, unit in backends.items() if unit.get("ActiveState") not in _IDLE)
 
 
 def stale(backends: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether a unit file or a profile is newer than what systemd has read."""
+    """Tell whether a unit file or a profile is newer than what systemd has read."""
     return any(unit.get("NeedDaemonReload") == "yes" for unit in backends.values())
 
 

@@ -1,4 +1,4 @@
-"""Installed unit files, the polkit rule, apply's copies of them, and the lock around it all."""
+"""Store of installed unit files, the polkit rule and apply's copies of them, with apply's lock."""
 
 import fcntl
 import os
@@ -22,16 +22,16 @@ from appliance.planning.units.polkit import RULE_FILE
 
 _PATTERN: Final = "appliance-backend-*.service"
 _SLASH: Final = "@@"
-"""For a slash in a copy's name; in no name of a unit is there one of these."""
+"""Stands for a slash in a copy's name; no unit's name contains it."""
 
 
 class ApplyBusyError(ApplianceError):
-    """Another apply is running: wait for it."""
+    """Another apply is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitStore:
-    """The places that apply writes to. Only root may."""
+    """Store of the files that apply writes. Only root may."""
 
     unit_dir: Path
     rule: Path
@@ -58,9 +58,9 @@ class UnitStore:
             os.close(descriptor)
 
     def installed(self) -> dict[str, str | None]:
-        """Everything that apply may have written, by name; None: no regular file.
+        """Return every file that apply may have written, by name; None: no regular file.
 
-        Drop-ins of backends are in it too, whoever wrote them.
+        Drop-ins of backends are included, whoever wrote them.
         """
         found = {p.name: read_regular(p) for p in sorted(self.unit_dir.glob(_PATTERN))}
         for path in sorted(self.unit_dir.glob(f"{_PATTERN}{DROP_IN_SUFFIX}/*.conf")):
@@ -72,7 +72,7 @@ class UnitStore:
         return found
 
     def last_written(self) -> dict[str, str]:
-        """Apply's copies of what it wrote, by name."""
+        """Return apply's copies of the files that it wrote, by name."""
         copies = self.applied_dir / "units"
         texts = {p.name: read_regular(p) for p in sorted(copies.glob("*")) if p.name[0] != "."}
         return {name.replace(_SLASH, "/"): t for name, t in texts.items() if t is not None}
@@ -96,19 +96,19 @@ class UnitStore:
             remove_file(copy)
 
     def catalogue(self) -> Recovered[Catalogue]:
-        """The profiles as last applied. Raises `StoreError` for a damaged manifest."""
+        """Return the profiles as last applied. Raises `StoreError` for a damaged manifest."""
         return recover_manifest(self.applied_dir)
 
     def configuration(self) -> Recovered[Configuration]:
-        """What the gateway was told last. Raises `StoreError` for a damaged file."""
+        """Return the gateway's configuration as last applied. Raises `StoreError` for a damaged file."""
         return recover_configuration(self.applied_dir)
 
     def write_configuration(self, configuration: Configuration, version: str) -> None:
-        """Tell the gateway. Raises `StoreError`."""
+        """Replace the gateway's configuration. Raises `StoreError`."""
         _write_twice(self.applied_dir / GATEWAY_FILE, encode_configuration(configuration, version))
 
     def write_manifest(self, catalogue: Catalogue, version: str) -> bool:
-        """Replace the manifest; False: it already said so. Raises `StoreError`."""
+        """Replace the manifest; False: it was the same. Raises `StoreError`."""
         return _write_twice(self.applied_dir / MANIFEST, encode(catalogue, version))
 
     def _copy(self, file: str) -> Path:
@@ -121,7 +121,7 @@ class UnitStore:
 def _write_twice(path: Path, text: str) -> bool:
     """Write a file and its copy where they differ; returns whether the file did."""
     changed = read_regular(path) != text
-    # The file first: between the two writes either says what was applied or what is.
+    # The file first: between the two writes the copy still has what was applied last.
     for target in (path, copy_of(path)):
         if read_regular(target) != text:
             write_file(target, text)

@@ -1,1 +1,1 @@
-"""TOML files that people write: read within bounds, keys traced to lines, faults in words."""
+"""TOML files that people write: bounded parsing, lines of keys, sentences about faults."""

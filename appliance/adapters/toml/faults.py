@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in plain sentences with the line of the key."""
+"""Sentences for pydantic's errors, with the place of the key."""
 
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher, get_close_matches
@@ -37,11 +37,11 @@ _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
 MOST_FAULTS: Final = 40
 """Reported of one file: a file of twenty thousand unknown keys is no profile with typing errors."""
 _CLOSE: Final = 0.6
-"""Likeness from which a word is worth suggesting, as in difflib."""
+"""Similarity, as in difflib, from which a word is suggested."""
 
 
 class ModelFault(NamedTuple):
-    """A complaint and where it belongs."""
+    """Sentence about a fault, and the place of its key."""
 
     where: Where
     text: str
@@ -50,7 +50,7 @@ class ModelFault(NamedTuple):
 def model_faults(
     error: ValidationError, model: type[BaseModel], table: Mapping[str, Any]
 ) -> Iterator[ModelFault]:
-    """The first complaints in `error`, which `model` had about `table`."""
+    """Return the first faults in `error`, which `model` raised for `table`."""
     found = error.errors(include_url=False, include_context=True, include_input=False)
     for details in found[:MOST_FAULTS]:
         where = tuple(part for part in details["loc"] if part != "[key]")
@@ -95,7 +95,7 @@ def _closest(value: object, wanted: str) -> str:
 
 
 def _name(where: Where) -> str:
-    """``vllm.dtype`` for a key; ``served, item 2`` for an element."""
+    """Return ``vllm.dtype`` for a key; ``served, item 2`` for an element."""
     keys = [str(part) for part in where if isinstance(part, str)]
     places = [part for part in where if isinstance(part, int)]
     item = f", item {places[-1] + 1}," if places else ""
@@ -113,7 +113,7 @@ def _value_at(table: Mapping[str, Any], where: Where) -> Any:
 
 
 def unknown_key(key: str, home: Where, model: type[BaseModel]) -> str:
-    """The complaint about a key that no table has, or only another one."""
+    """Return the sentence about a key that no table has, or only another one."""
     text = f"unknown key {shown(key)}"
     known = {(table, k) for table, inner in _tables(model) for k in _keys(inner)}
     scored = [
@@ -140,7 +140,7 @@ def _tables(model: type[BaseModel]) -> Iterator[tuple[tuple[str, ...], type[Base
 
 
 def table_model(annotation: Any) -> type[BaseModel] | None:
-    """The model in ``X`` or ``X | None``; None: the field is no table of its own."""
+    """Return the model in ``X`` or ``X | None``; None: the field is no table of its own."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -1,4 +1,4 @@
-"""A TOML file read with suspicion: its size, its encoding, its depth, and where its keys stand."""
+"""Bounded reading of a TOML file: size, encoding, depth, and the lines of its keys."""
 
 import errno
 import re
@@ -22,7 +22,7 @@ _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing wrong with a file."""
+    """Fault of a file: a sentence, and its line."""
 
     line: int | None
     """From 1; None: the file as a whole."""
@@ -30,7 +30,7 @@ class Fault:
 
 
 class FaultyFileError(Exception):
-    """A file cannot be used; it carries everything that is wrong with it."""
+    """A file cannot be used; the error carries all its faults."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
@@ -38,7 +38,7 @@ class FaultyFileError(Exception):
 
 
 def fault_lines(file: str, faults: Iterable[Fault]) -> str:
-    """``file:line: text``, a line each, in the order of the file; nothing a terminal obeys."""
+    """Return ``file:line: text`` for each fault, in the order of the file, without control characters."""
     ordered = sorted(faults, key=lambda f: (f.line is None, f.line or 0, f.text))
     places = (f"{file}:" if f.line is None else f"{file}:{f.line}:" for f in ordered)
     lines = (f"{place} {f.text}" for place, f in zip(places, ordered, strict=True))
@@ -53,7 +53,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A parsed file that knows the lines of its keys."""
+    """Parsed file with the lines of its keys."""
 
     text: str
     table: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Document:
         return key_lines(self.text)
 
     def line(self, where: Where) -> int:
-        """The line of the innermost known key on the way to `where`; 1 when none is."""
+        """Return the line of the innermost known key on the way to `where`; 1: none is known."""
         for length in range(len(where), 0, -1):
             if (line := self._lines.get(where[:length])) is not None:
                 return line
@@ -84,7 +84,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(content: bytes) -> Document:
-    """Parse what a file contains. Raises `FaultyFileError`."""
+    """Parse the content of a file. Raises `FaultyFileError`."""
     if len(content) > MAX_BYTES:
         raise _faulty(_TOO_LARGE)
     text = _decoded(content).replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""On which line of a TOML document each key stands."""
+"""Lines of the keys in a TOML document."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from appliance.adapters.toml.tokens import Token, tokens
 
 Where = tuple[str | int, ...]
-"""Keys from the top of the document down; integers are places in an array."""
+"""Keys from the top of the document down; integers are indexes of an array."""
 
 
 def key_lines(text: str) -> Mapping[Where, int]:
-    """The line of every key and array element of a valid document; what comes first counts."""
+    """Return the line of every key and array element of a valid document; the first of two counts."""
     reader = _Reader(rest=list(reversed(list(tokens(text)))))
     try:
         reader.document()
     except IndexError:
-        return reader.lines  # not valid TOML after all: what was found until here
+        return reader.lines  # not valid TOML: the lines found so far
     return reader.lines
 
 
 @dataclass(slots=True)
 class _Reader:
     rest: list[Token]
-    """What is still to be read, the next token last."""
+    """Tokens still to be read, the next one last."""
     lines: dict[Where, int] = field(default_factory=dict)
 
     def document(self) -> None:
@@ -49,7 +49,7 @@ class _Reader:
         self._value(where)
 
     def _key(self, parent: Where) -> Where:
-        """Read ``a."b".c``; every prefix of it is a table that begins here."""
+        """Read ``a."b".c``; every prefix of the key is a table that begins here."""
         where = parent
         while self.rest[-1].kind in {"bare", "string"} or self.rest[-1].text == ".":
             token = self.rest.pop()
@@ -87,7 +87,7 @@ class _Reader:
                 self.rest.pop()
 
     def _until(self, end: str) -> Iterator[Token]:
-        """The next token, again and again, without line ends, up to `end`, which is read."""
+        """Yield the next tokens without line ends, up to `end`, which is consumed."""
         while self.rest[-1].text != end:
             if self.rest[-1].kind == "newline":
                 self.rest.pop()

@@ -1,4 +1,4 @@
-"""TOML cut into tokens, each with its line.
+"""Tokens of a TOML document, each with its line.
 
 Only as much of TOML as is needed to say on which line a key stands and how deep a document
 nests; `tomllib` decides what is valid. Linear in the length of the text: an unterminated string
@@ -28,17 +28,17 @@ _SILENT: Final = frozenset({"comment", "space"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A word, a mark or a line's end."""
+    """Word, mark or end of a line."""
 
     kind: str
     """``string``, ``bare``, ``mark``, ``newline`` or ``other``."""
     text: str
     line: int
-    """From 1: where it begins."""
+    """Line where the token begins, from 1."""
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of `text`, without comments and spaces."""
+    """Yield the tokens of `text`, without comments and spaces."""
     line = 1
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"
@@ -48,10 +48,10 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def too_deep(found: Iterable[Token], limit: int) -> Token | None:
-    """The first token more than `limit` levels down, in brackets or in a dotted key.
+    """Return the first token more than `limit` levels down, in brackets or in a dotted key; None: none.
 
     `tomllib` needs time that grows with the square of a dotted key's length, and a stack that
-    grows with the brackets: both are bounded before it sees the text.
+    grows with the brackets: both are bounded before it parses the text.
     """
     brackets = dots = 0
     for token in found:

@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 
+from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.kernel.text_files import PROC, read
 from appliance.domain.names import is_service
 
@@ -52,7 +53,7 @@ class PeerCredentials:
         self.pid, self.uid, self.gid = _CREDENTIALS.unpack(raw)
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_GROUPS_BYTES)
         self.groups = tuple(array.array("I", listed))
-        self.name = _user_name(self.uid)
+        self.name = user_name(self.uid)
         self.is_service = is_service(self.name, self.uid, _group_name(self.gid))
 
     def is_in(self, gid: int) -> bool:
@@ -67,15 +68,6 @@ class PeerCredentials:
         except OSError:
             return {}
         return _limits(text) if same else {}
-
-
-def _user_name(uid: int) -> str:
-    import pwd  # noqa: PLC0415
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group_name(gid: int) -> str:
