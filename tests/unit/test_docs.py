@@ -81,6 +81,13 @@ def test_every_page_can_be_reached() -> None:
     assert set(PAGES) <= reached
 
 
+def test_index_lists_every_page() -> None:
+    """The index links to every page below docs."""
+    index = DOCS / "index.md"
+    listed = {target for target, _ in links(index)}
+    assert {*DOCS.rglob("*.md")} - listed == {index}
+
+
 def code(text: str) -> str:
     """Everything in a page that is written as code."""
     return "\n".join([*FENCE.findall(text), *CODE.findall(FENCE.sub("", text))])
