@@ -6,7 +6,9 @@ from appliance.domain.claims import Claim
 from appliance.domain.need import Estimate
 from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
 from appliance.domain.profile_values import Gpus, Override
-from appliance.domain.spec import Ordering, Patch
+from appliance.domain.spec import Ordering, Patch, Profile
+from appliance.engines.shared.engine import Invocation
+from appliance.engines.vllm import VllmOptions
 from appliance.planning.units.commands import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)
@@ -40,40 +42,65 @@ def spec(name: str, *devices: str, nice: str | None = None, **changes: object) -
     overrides = (Override(section="Service", key="Nice", values=(nice,)),) if nice else ()
     gpus: Gpus = "all" if "gpu-all" in devices else ()
     return UnitSpec(
+        profile=Profile(
+            name=name,
+            engine="vllm",
+            served=(name,),
+            gpus=gpus,
+            unit=overrides,
+            options=VllmOptions(),
+        ),
         applied=made(name, *devices, **{"gpus": gpus, **changes}),
-        argv=("/opt/vllm/bin/vllm", "serve", f"/models/{name}"),
-        overrides=overrides,
+        invocation=Invocation(
+            argv=("/opt/vllm/bin/vllm", "serve", f"/models/{name}"),
+            environment={},
+            health_path="/health",
+        ),
     )
+
+
+def with_keys(spec: UnitSpec, **keys: object) -> UnitSpec:
+    """`spec`, whose profile says something else about its unit."""
+    changed = replace(spec.profile, **keys)  # type: ignore[arg-type]  # a test names real fields
+    return replace(spec, profile=changed)
+
+
+def started(spec: UnitSpec, **parts: object) -> UnitSpec:
+    """`spec`, whose engine is started otherwise."""
+    changed = replace(spec.invocation, **parts)  # type: ignore[arg-type]  # a test names real fields
+    return replace(spec, invocation=changed)
 
 
 def one_of_each() -> tuple[UnitSpec, ...]:
     """GPUs with a patch, one GPU, the CPU, a shared one on a socket, one in a home."""
-    genesis = replace(
-        spec(
-            "genesis",
-            "gpu-all",
-            need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30),
-            vram_fraction=0.92,
-            fingerprint="0123456789abcdef",
+    genesis = with_keys(
+        started(
+            spec(
+                "genesis",
+                "gpu-all",
+                need=Need(vram_bytes=18 << 30, ram_bytes=4 << 30),
+                vram_fraction=0.92,
+                fingerprint="0123456789abcdef",
+            ),
+            environment={
+                "HOME": "/var/cache/appliance-backend/genesis",
+                "VLLM_HOST_IP": "127.0.0.1",
+                "QUOTED": 'a "b" \\ $c 100% é',
+            },
         ),
-        environment={
-            "HOME": "/var/cache/appliance-backend/genesis",
-            "VLLM_HOST_IP": "127.0.0.1",
-            "QUOTED": 'a "b" \\ $c 100% é',
-        },
         order=Ordering(mounts=("/models",), after=("network-online.target",)),
         patch=Patch(
             command=("/opt/vllm/bin/python", "-m", "patches", "--all"),
             writable=("/opt/vllm",),
             expect=("P4 TurboQuant hybrid", "TOLIST_CAPTURE_GUARD"),
         ),
-        overrides=(
+        unit=(
             Override(section="Service", key="OOMScoreAdjust", values=("100",)),
             Override(section="Service", key="CPUAffinity", values=("0-7",)),
             Override(section="Unit", key="Wants", values=("network-online.target",)),
         ),
     )
-    gemma = replace(
+    gemma = started(
         spec(
             "gemma-1gpu",
             "gpu-0",

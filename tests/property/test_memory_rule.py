@@ -27,7 +27,7 @@ from appliance.planning.memory import arguments, fit
 from appliance.planning.memory.fit import Shortfall
 from appliance.planning.memory.peak import ObservedPeak, decoded, encoded
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
-from appliance.planning.units.commands import Layout, UnitSpec, gate_argv
+from appliance.planning.units.commands import Layout, gate_argv
 from tests.fakes.profiles import applied
 from tests.property.memory_worlds import GIB, NAME, RAM, RIVAL, Card, Use, World, world
 
@@ -63,7 +63,7 @@ GUESSES: Final = (
 def requirement(case: World) -> MemoryRequirement:
     """What the gate makes of its command line and of the file of peaks."""
     layout = Layout(version="1", systemd=252, margin_bytes=case.margin_bytes, needs_dir="/nowhere")
-    argv = gate_argv(UnitSpec(applied=case.profile, argv=()), layout)
+    argv = gate_argv(case.profile, layout)
     options = Options(argv[argv.index("--name") :], gate._FLAGS, arguments.SWITCHES)
     found = gate.requirement_from(options, own=unit_of(NAME))
     found.peak = None if case.peak is None else peak_from_disk(case.peak, options)

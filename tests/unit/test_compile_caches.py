@@ -97,4 +97,4 @@ def test_the_wrapper_clears_what_the_engine_writes_to(tmp_path: Path) -> None:
     source = Source(path=str(path), sha256="0" * 64)
     spec = spec_of(load_profile(path), source, InvocationContext())
     argv = backend_argv(spec, Layout(version="1", systemd=252))
-    assert argv[argv.index("--temporary") + 1] == spec.environment["TMPDIR"]
+    assert argv[argv.index("--temporary") + 1] == spec.invocation.environment["TMPDIR"]

@@ -1,7 +1,5 @@
 """[unit] overrides: the keys and values that a profile may set, and what becomes of all others."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,7 @@ from appliance.planning.units.override_values import COMMAND, UNITS
 from appliance.planning.units.overrides import ADDED, ALLOWED, refusal
 from appliance.planning.units.text import sections_of, words_of
 from tests.fakes.override_samples import SAMPLES
-from tests.fakes.unit_specs import LAYOUT, spec
+from tests.fakes.unit_specs import LAYOUT, spec, with_keys
 
 
 def override(name: str, *values: str) -> Override:
@@ -164,7 +162,7 @@ def test_overrides_that_could_break_a_promise_are_refused(name: str, value: str)
     assert reason is not None
     assert reason.startswith(f"{name}: ")
     with pytest.raises(ProfileError, match=r"a\.toml"):
-        render([replace(spec("a", "cpu"), overrides=(given_,))], [], LAYOUT)
+        render([with_keys(spec("a", "cpu"), unit=(given_,))], [], LAYOUT)
 
 
 @pytest.mark.parametrize("key", ["BindPaths", "BindReadOnlyPaths", "ReadWritePaths"])
@@ -226,7 +224,7 @@ def test_an_accepted_command_is_one_plain_command(value: str) -> None:
 def test_a_rendered_unit_parsed_back_has_no_privileged_command(drawn: dict[str, str]) -> None:
     """Only the gate has a prefix for privileges, and no key occurs that was not asked for."""
     kept = tuple(o for n, v in drawn.items() if refusal(o := override(n, v)) is None)
-    (text,) = render([replace(spec("a", "cpu"), overrides=kept)], [], LAYOUT).values()
+    (text,) = render([with_keys(spec("a", "cpu"), unit=kept)], [], LAYOUT).values()
     (plain,) = render([spec("a", "cpu")], [], LAYOUT).values()
     entries = {s.name: dict(s.entries) for s in sections_of(text)}
     before = {s.name: dict(s.entries) for s in sections_of(plain)}

@@ -25,7 +25,7 @@ from appliance.planning.units.backend_unit import (
 from appliance.planning.units.commands import UnitSpec
 from appliance.planning.units.polkit import polkit_rule
 from appliance.planning.units.text import sections_of
-from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec
+from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec, started, with_keys
 
 ANALYZE = shutil.which("systemd-analyze")
 needs_systemd_analyze = pytest.mark.skipif(
@@ -266,7 +266,7 @@ def test_no_configuration_is_read_that_the_profile_does_not_show() -> None:
 def test_a_patch_may_write_where_it_says() -> None:
     """Writable directories are opened, in a home by a bind mount."""
     patch = Patch(command=("/opt/v/bin/p",), writable=("/opt/v", "/home/ana/v"))
-    text = one(replace(spec("a", "cpu"), patch=patch))
+    text = one(with_keys(spec("a", "cpu"), patch=patch))
     assert values(text, "ReadWritePaths") == ["-/opt/v"]
     assert "-/home/ana/v" in values(text, "BindPaths")
 
@@ -302,7 +302,7 @@ def test_overrides_replace_or_join(
     section, _, key = name.partition(".")
     override = Override(section=section, key=key, values=value)
     plain = one(spec("a", "cpu"))
-    changed = one(replace(spec("a", "cpu"), overrides=(override,)))
+    changed = one(with_keys(spec("a", "cpu"), unit=(override,)))
     assert values(plain, key, section)[:1] == before
     assert values(changed, key, section) == after
 
@@ -310,7 +310,7 @@ def test_overrides_replace_or_join(
 def test_a_profile_that_cannot_be_rendered_says_why() -> None:
     """The problem is text, so that one profile does not take the others down."""
     assert problem(spec("a", "cpu"), LAYOUT) is None
-    text = problem(replace(spec("a", "cpu"), environment={"A-B": "x"}), LAYOUT)
+    text = problem(started(spec("a", "cpu"), environment={"A-B": "x"}), LAYOUT)
     assert text is not None
     assert "A-B" in text
 

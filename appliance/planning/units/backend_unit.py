@@ -106,13 +106,13 @@ def render(
 
 
 def _unit(spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout) -> str:
-    check(spec.overrides, spec.applied.source_path)
+    check(spec.profile.unit, spec.applied.source_path)
     spec = replace(spec, applied=installed[spec.applied.name])
     sections = (
         Section(name="Unit", entries=_unit_section(spec, kept, layout)),
         Section(name="Service", entries=_service_section(spec, layout)),
     )
-    body = text_of(merged(sections, spec.overrides))
+    body = text_of(merged(sections, spec.profile.unit))
     return sealed(body, source=plain_line(spec.applied.source_path), version=layout.version)
 
 
@@ -129,7 +129,7 @@ def _unit_section(spec: UnitSpec, kept: Mapping[str, StandIn], layout: Layout) -
         ("After", _words([*earlier, HOLD_UNIT, *layout.foreign_units, *_after(spec)])),
         (
             "RequiresMountsFor",
-            " ".join(map(path_word, dict.fromkeys([*paths, *spec.order.mounts]))),
+            " ".join(map(path_word, dict.fromkeys([*paths, *spec.profile.order.mounts]))),
         ),
         # A backstop: the supervisor counts crashes itself and clears this count before a start.
         ("StartLimitIntervalSec", "30min"),
@@ -148,7 +148,7 @@ def _comes_first(rival: str, name: str, kept: Mapping[str, StandIn]) -> bool:
 def _after(spec: UnitSpec) -> tuple[str, ...]:
     # DevicePolicy= admits only drivers that are loaded when the unit starts.
     driver = ("nvidia-persistenced.service",) if spec.applied.gpus else ()
-    return (*driver, *spec.order.after)
+    return (*driver, *spec.profile.order.after)
 
 
 def _words(words: Iterable[str]) -> str:
@@ -164,7 +164,7 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("SyslogIdentifier", unit_of(applied.name).removesuffix(".service")),
         ("Type", "notify"),
         ("NotifyAccess", "all"),
-        ("ExecCondition", "+" + command_line(gate_argv(spec, layout))),
+        ("ExecCondition", "+" + command_line(gate_argv(spec.applied, layout))),
         ("ExecStart", command_line(backend_argv(spec, layout))),
         # An engine that lost its workers may end with status 0; after a stop job, and where the gate
         # skipped the start, systemd does not restart whatever this says.
@@ -229,12 +229,12 @@ def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
         "XDG_CONFIG_HOME": NO_CONFIG_HOME,
         "PYTHONNOUSERSITE": "1",
     }
-    wanted = homes | dict(spec.environment)
+    wanted = homes | dict(spec.invocation.environment)
     return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
 
 
 def _files(spec: UnitSpec) -> sandbox.Entries:
-    applied, patch = spec.applied, spec.patch
+    applied, patch = spec.applied, spec.profile.patch
     socket = applied.endpoint.socket
     programs = [applied.binary, *applied.programs, *(patch.command[:1] if patch else ())]
     outside = socket and not socket.startswith(f"{BACKEND_RUNTIME_DIR}/{applied.name}/")

@@ -1,14 +1,14 @@
 """What a backend unit is made from, and the commands it runs: the gate, then the wrapper."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from json import dumps
 
 from appliance.domain import paths
 from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
-from appliance.domain.profile_values import Override
-from appliance.domain.spec import Ordering, Patch
+from appliance.domain.spec import Profile
+from appliance.engines.shared.engine import Invocation
 from appliance.planning.memory.arguments import arguments_of
 from appliance.planning.need import requirement_of
 
@@ -17,14 +17,10 @@ from appliance.planning.need import requirement_of
 class UnitSpec:
     """Everything that one backend unit is made from."""
 
+    profile: Profile
+    """What only the unit needs of it: order, patch, overrides."""
     applied: Applied
-    argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    temporary: str = ""
-    """Directory for temporary files, cleared before each start; empty: none."""
-    order: Ordering = field(default_factory=Ordering)
-    patch: Patch | None = None
-    overrides: tuple[Override, ...] = ()
+    invocation: Invocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +47,11 @@ class Layout:
         return f"{self.prefix}/bin/python"
 
 
-def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """The gate's command: it refuses, or waits, until the claim is free.
+def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Return the gate's command: it refuses, or waits, until the claim is free.
 
-    `spec.applied` has its conflicts filled in.
+    `applied` has its conflicts filled in.
     """
-    applied = spec.applied
     return (
         *_program(layout, "gate", applied.name),
         *_leases(applied.claim.leases()),
@@ -73,7 +68,7 @@ def gate_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
 
 def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
     """The wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
-    applied, patch = spec.applied, spec.patch
+    applied, patch, invocation = spec.applied, spec.profile.patch, spec.invocation
     endpoint, leases = applied.endpoint, applied.claim.leases()
     where = (
         ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
@@ -92,10 +87,10 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         applied.health_path,
         "--no-progress-s",
         f"{applied.deadlines.no_progress_s:g}",
-        *(("--temporary", spec.temporary) if spec.temporary else ()),
+        *(("--temporary", invocation.temporary) if invocation.temporary else ()),
         *hook,
         "--",
-        *spec.argv,
+        *invocation.argv,
     )
 
 

@@ -41,7 +41,7 @@ def spec_of(
     look: LookAtModel = unseen,
     follow: Follow = unfollowed,
 ) -> UnitSpec:
-    """The unit of `profile`.
+    """Return what the unit of `profile` is made from.
 
     Args:
         profile: A valid one.
@@ -58,16 +58,12 @@ def spec_of(
         applied, invocation.argv[1:], profile.patch.command[:1] if profile.patch else ()
     )
     return UnitSpec(
+        profile=profile,
         applied=replace(
             applied,
             files=reached.files,
             places=reached.places,
             programs=reached.programs,
         ),
-        argv=invocation.argv,
-        environment=invocation.environment,
-        temporary=invocation.temporary,
-        order=profile.order,
-        patch=profile.patch,
-        overrides=profile.unit,
+        invocation=invocation,
     )
