@@ -64,12 +64,12 @@ class Handover:
         try:
             async with asyncio.timeout(_START_S):
                 await loop.sock_sendall(self.link, f"{os.getpid()}\n".encode())
-                answer = await loop.sock_recv(self.link, _MOST_BYTES)
+                reply = await loop.sock_recv(self.link, _MOST_BYTES)
         except (OSError, TimeoutError) as error:
             raise HandoverError("the process before does not answer") from error
         finally:
             self.link.close()
-        if answer != _CONFIRMED:
+        if reply != _CONFIRMED:
             raise HandoverError("the process before goes on itself")
 
 

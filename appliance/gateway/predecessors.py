@@ -19,8 +19,8 @@ _UNREADABLE: Final = (OSError, ValueError, AttributeError, TypeError, RecursionE
 _CHECK_EVERY_S: Final = 0.1
 
 
-class OwnTraffic(Protocol):
-    """Requests of this process: the relay's."""
+class Traffic(Protocol):
+    """Requests of one gateway process or of several."""
 
     def in_flight(self, names: Iterable[str]) -> int:
         """Return how many requests were sent to these profiles and are not over."""
@@ -76,7 +76,7 @@ class Predecessors:
 class CombinedTraffic:
     """Requests of this process and of those that it has replaced."""
 
-    def __init__(self, own: OwnTraffic, predecessors: Predecessors) -> None:
+    def __init__(self, own: Traffic, predecessors: Predecessors) -> None:
         self._own = own
         self._predecessors = predecessors
 

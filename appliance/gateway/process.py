@@ -99,7 +99,7 @@ class GatewayProcess:
         """Whether clients beyond loopback were refused since there was a key."""
 
     async def run(self, inherited: Sequence[socket.socket], handover: Handover | None) -> None:
-        """Serve until told to end, or until another process has taken over.
+        """Serve until a signal ends this process, or until another process has taken over.
 
         Args:
             inherited: Listening sockets; those with a path are control sockets.
@@ -230,7 +230,7 @@ class GatewayProcess:
         _log_end(*await self._relay.stop(limit_s))
 
     async def _drain(self) -> bool:
-        """Wait for all requests after a hand-over; False: this process is told to stop first."""
+        """Wait for all requests after a hand-over; False: a signal to stop came first."""
         ending = asyncio.ensure_future(self._relay.stop(self._configuration.drain_s))
         stop = asyncio.ensure_future(self._wait_for_stop())
         either: set[asyncio.Future[Any]] = {ending, stop}

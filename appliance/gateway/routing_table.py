@@ -93,10 +93,10 @@ class RoutingTable:
         profile = self._catalogue.get(name)
         if profile is None:
             return profile_not_applied(name)
-        asks = may_switch(key) and not self._state.paused
-        answer = readiness(profile, self._state, may_switch=asks)
-        if answer is not False or not _is_down(name, self._state):
-            return answer
+        switches = may_switch(key) and not self._state.paused
+        found = readiness(profile, self._state, may_switch=switches)
+        if found is not False or not _is_down(name, self._state):
+            return found
         if name in self._failures:
             return self._failures[name]
         # Every time, not only when the request begins to wait: an earlier switch may have failed.

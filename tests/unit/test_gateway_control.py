@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,10 +30,10 @@ class Traffic:
         self.end = asyncio.Event()
         self.cancelled = asyncio.Event()
 
-    def in_flight(self, names: Sequence[str]) -> int:
-        return len(names)
+    def in_flight(self, names: Iterable[str]) -> int:
+        return len(tuple(names))
 
-    async def drain(self, names: Sequence[str], timeout_s: float) -> tuple[int, int]:
+    async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
         self.drains.append((tuple(names), timeout_s))
         try:
             async with asyncio.timeout(timeout_s):

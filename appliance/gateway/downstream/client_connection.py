@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from appliance.gateway.relay.relay import Relay
 
 LAST_REQUEST_S: Final = 1.0
-"""For which a connection that is to end, unknown to its client, still takes a request: the response
-to that one says that it was the last."""
+"""For which a connection that is to end, unknown to its client, still takes a request: its response
+has `Connection: close`."""
 _AHEAD_BYTES: Final = 64 << 10
 _WRITE_HIGH_BYTES: Final = 64 << 10
 _LINGER_S: Final = 2.0

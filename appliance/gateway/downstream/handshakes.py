@@ -100,7 +100,7 @@ class Handshake(asyncio.Protocol):
         self.owner = UNKNOWN_OWNER if peer is None else relay.peers.owner(peer, own)
 
     def start(self, context: ssl.SSLContext) -> None:
-        """Count the connection and begin; the protocol that follows is told of any refusal."""
+        """Count the connection and begin; a refusal is left to the protocol that follows."""
         self._task = asyncio.ensure_future(self._shake_hands(context))
         self._task.add_done_callback(self._ended)
         self._relay.add_client(self)
@@ -133,7 +133,7 @@ class Handshake(asyncio.Protocol):
     def bytes_share(self, number: int) -> Share | None:  # noqa: ARG002
         return None
 
-    def evict(self, why: Refusal) -> None:  # noqa: ARG002 - nothing can be said before TLS
+    def evict(self, why: Refusal) -> None:  # noqa: ARG002 - no response is possible before TLS
         """Close the connection for another client."""
         self.abort()
 

@@ -286,7 +286,7 @@ def _check_supported(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
 
 
 def _is_utf8(media_type: bytes) -> bool:
-    """Tell whether every parameter that some parser may take for the charset says UTF-8.
+    """Tell whether every parameter that some parser may take for the charset names UTF-8.
 
     Starlette decodes the names and the values of a form by it, aiohttp JSON too; in UTF-7 both look
     like other ASCII text.

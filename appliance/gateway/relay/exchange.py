@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from appliance.gateway.relay.relay import Relay
 
 _RETRY_S: Final = 0.1
-"""Between two attempts to connect, while the supervisor has not told yet what happened."""
+"""Between two attempts to connect, until the supervisor has sent a new state."""
 _GRACE_S: Final = 1.0
-"""For that news: systemd tells the supervisor, and the supervisor us, in a few milliseconds."""
+"""For that state: systemd notifies the supervisor, and that the gateway, in a few milliseconds."""
 _SWITCHING_PROTOCOLS: Final = 101
 _NO_REQUEST: Final = (b"", b"")
 
@@ -249,7 +249,7 @@ class Exchange:
             self._observation.sent()
 
     def unreachable(self) -> None:
-        """Route again in a moment, when the supervisor may have told what happened."""
+        """Route again in a moment: the supervisor may then have sent a new state."""
         if self._state is not _CONNECTING:
             return
         loop = asyncio.get_running_loop()
@@ -381,7 +381,7 @@ class Exchange:
     def _end(self) -> None:
         reply = self.reply
         self._finish(reply.status, reply.tail())
-        # Only a client that was told so expects the connection to end.
+        # Only a client that was sent `Connection: close` expects the end.
         self._client.response_finished(close=reply.close)
 
     def _finish(self, status: int, tail: bytes, size: int = 0) -> None:
