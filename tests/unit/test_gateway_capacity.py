@@ -1,4 +1,4 @@
-"""The room that clients of this machine and of others share."""
+"""Capacity that clients of this machine and of others share."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ LIMITS = Limits(connections=16, buffered_bytes=1600)
 
 @dataclass(eq=False)
 class FakeConnection:
-    """A connection that remembers what it was told."""
+    """Connection that records its refusals."""
 
     owner: str
     local: bool = True
@@ -40,13 +40,13 @@ class FakeConnection:
 
 
 def admitted(capacity: Capacity, *connections: FakeConnection) -> list[str | None]:
-    """What each was told."""
+    """Admit connections; return the code of each refusal."""
     refusals = [capacity.admit(connection) for connection in connections]
     return [None if refusal is None else refusal.code for refusal in refusals]
 
 
 def test_clients_elsewhere_leave_an_eighth_to_this_machine() -> None:
-    """However many addresses they have; among themselves they make room."""
+    """Other machines leave an eighth to this one, and make room among themselves."""
     capacity = Capacity(LIMITS)
     others = [FakeConnection(f"192.0.2.{n}", local=False) for n in range(20)]
     assert admitted(capacity, *others) == [None] * 20
@@ -60,7 +60,7 @@ def test_clients_elsewhere_leave_an_eighth_to_this_machine() -> None:
 
 
 def test_clients_here_take_from_those_who_have_more() -> None:
-    """Also when all room is taken by other machines' requests and their own few."""
+    """A client of this machine makes other owners give way that have more than its own."""
     capacity = Capacity(LIMITS)
     lan = [FakeConnection("192.0.2.1", local=False, use=ShareUse.WORKING) for _ in range(14)]
     here = [
@@ -73,7 +73,7 @@ def test_clients_here_take_from_those_who_have_more() -> None:
 
 
 def test_a_refused_newcomer_is_hung_up_on_when_there_are_too_many() -> None:
-    """A few are told why."""
+    """Only a few refused newcomers stay connected to read why; the rest are closed."""
     capacity = Capacity(LIMITS)
     admitted(capacity, *(FakeConnection("user 1", use=ShareUse.WORKING) for _ in range(16)))
     late = [FakeConnection("user 1", use=ShareUse.WORKING) for _ in range(4)]
@@ -85,7 +85,7 @@ def test_a_refused_newcomer_is_hung_up_on_when_there_are_too_many() -> None:
 
 
 def test_bytes_of_other_machines_stay_below_seven_eighths() -> None:
-    """The greediest of them gives way, not this machine."""
+    """Among other machines the owner of the most bytes gives way, not this machine."""
     capacity = Capacity(LIMITS)
     here = FakeConnection("user 1", size=150, use=ShareUse.READING)
     first = FakeConnection("192.0.2.1", local=False, size=700, use=ShareUse.READING)
@@ -104,7 +104,7 @@ def test_bytes_of_other_machines_stay_below_seven_eighths() -> None:
 
 
 def test_bytes_beyond_the_limit() -> None:
-    """Whoever has the most gives way, also when it is the one whose bytes have come."""
+    """The owner of the most bytes gives way, also when the newest bytes are its own."""
     capacity = Capacity(LIMITS)
     greedy = FakeConnection("192.0.2.1", local=False, size=900, use=ShareUse.READING)
     here = FakeConnection("user 1", size=800, use=ShareUse.READING)

@@ -1,4 +1,4 @@
-"""Clients as people run them, through the relay, to a real model."""
+"""Client libraries, through the relay, with a real model."""
 
 import asyncio
 import importlib.util
@@ -53,7 +53,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 async def base(engine: int) -> AsyncIterator[str]:
-    """The address of a relay before it, which knows the model as ``smol`` and ``claude-*``."""
+    """Address of a relay before the engine, with the model names ``smol`` and ``claude-*``."""
     profile = Routed(
         name="smol",
         served=("smol", "claude-*"),
@@ -74,7 +74,7 @@ async def base(engine: int) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(base: str) -> AsyncIterator[AsyncOpenAI]:
-    """The official client, as it comes."""
+    """OpenAI's own client."""
     async with AsyncOpenAI(base_url=f"{base}/v1", api_key="right", max_retries=0) as client:
         yield client
 
@@ -117,7 +117,7 @@ async def test_openai_completions_and_models(client: AsyncOpenAI) -> None:
 
 
 async def test_openai_errors(client: AsyncOpenAI) -> None:
-    """What is refused comes as the client's own exceptions, with a code."""
+    """Refusals raise the client's own exceptions, with a code."""
     with pytest.raises(openai.NotFoundError) as refused:
         await client.chat.completions.create(
             model="gpt-5",

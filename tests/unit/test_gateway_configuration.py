@@ -1,4 +1,4 @@
-"""What the gateway reads when it starts: profiles, secrets, and paths that are exposed."""
+"""Files that the gateway reads: profiles, secrets, exposed paths."""
 
 import socket
 from pathlib import Path
@@ -13,12 +13,12 @@ from tests.fakes.unit_specs import made
 
 
 def files(root: Path) -> GatewayFiles:
-    """A machine's directories below `root`."""
+    """Directories below `root`."""
     return GatewayFiles(applied=root, runtime=root, credentials=root)
 
 
 def test_systemd_says_where_things_are() -> None:
-    """By its variables; without them the usual places hold, and there are no secrets."""
+    """Directories come from systemd's variables; else the defaults hold, without secrets."""
     usual = GatewayFiles.of({})
     assert usual.applied == Path("/var/lib/appliance-applied")
     assert usual.runtime == Path("/run/appliance-gateway")
@@ -43,7 +43,7 @@ def test_systemd_says_where_things_are() -> None:
 def test_an_engines_key_is_a_credential(
     tmp_path: Path, content: bytes | None, key: str | None
 ) -> None:
-    """One line of it; what would break a header, or stands in for a missing file, is none."""
+    """A key is one line; text that would break a header, or stands for a missing file, is none."""
     (tmp_path / MANIFEST).write_text(encode({"m": made("m", "gpu-0")}, "1"))
     if content is not None:
         (tmp_path / "engine-key.m").write_bytes(content)
@@ -57,7 +57,7 @@ def test_an_engines_key_is_a_credential(
 
 
 def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Two files of PEM; anything else is said, and there is no TLS."""
+    """A certificate is two files of PEM; anything else is logged, and there is no TLS."""
     self_signed(tmp_path)
     assert files(tmp_path).read_tls() is not None
     (tmp_path / "tls.crt").write_text("-")
@@ -81,7 +81,7 @@ def test_a_certificate_is_a_credential(tmp_path: Path, caplog: pytest.LogCapture
     ],
 )
 def test_paths_are_exposed_by_name(path: object, *, exposed: bool) -> None:
-    """Whole, or by their beginning; one that may lead elsewhere is not."""
+    """A path is exposed as a whole or by its beginning, unless it could lead elsewhere."""
     assert (path in AllowedPaths(["/metrics", "/slots/*"])) is exposed
     assert path not in AllowedPaths([])
 
@@ -89,7 +89,7 @@ def test_paths_are_exposed_by_name(path: object, *, exposed: bool) -> None:
 def test_notices_wait_until_this_is_the_main_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Systemd would not listen before; a process that was replaced says no more."""
+    """A process notifies systemd only while it is the main process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, socket.socket() as listener:
         ear.bind(str(tmp_path / "ear"))
         ear.settimeout(1)

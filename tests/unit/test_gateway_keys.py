@@ -1,4 +1,4 @@
-"""Inference keys: what is kept of them, and who is let in."""
+"""Inference keys: storage and check."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def bearer(text: str) -> bytes:
 
 
 def test_a_key_opens_and_says_whose_it_is(tmp_path: Path) -> None:
-    """Either header will do, and the word Bearer in any case."""
+    """A key is found in either header, and with the word Bearer in any case."""
     text, _ = FileKeys(tmp_path).add(AGENT, 5.0)
     ring = KeyRing(tmp_path)
     assert ring.check(bearer(text), None) == AGENT
@@ -29,7 +29,7 @@ def test_a_key_opens_and_says_whose_it_is(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_keys_secret_is_kept(tmp_path: Path) -> None:
-    """The file has the id and a hash, is closed to others, and comes back as it was."""
+    """The file has the id and a hash, is closed to others, and decodes to the same keys."""
     keys = FileKeys(tmp_path)
     text, stored = keys.add(PHONE, 5.0)
     _, identity, secret = text.split("_")
@@ -46,7 +46,7 @@ def test_nothing_of_a_keys_secret_is_kept(tmp_path: Path) -> None:
     ["{most}", "{text}0", "apl_00000000_{secret}", "apl_", "apl_\x00_\xff"],
 )
 def test_a_wrong_key_is_refused(tmp_path: Path, template: str) -> None:
-    """One character less or more, another id, no secret at all."""
+    """A key with a character less or more, another id, or no secret is refused."""
     text, _ = FileKeys(tmp_path).add(PHONE, 5.0)
     wrong = template.format(text=text, most=text[:-1], secret=text.rpartition("_")[2])
     ring = KeyRing(tmp_path)
@@ -56,7 +56,7 @@ def test_a_wrong_key_is_refused(tmp_path: Path, template: str) -> None:
 
 
 def test_a_right_key_does_not_make_up_for_a_wrong_one(tmp_path: Path) -> None:
-    """Whoever sends two of our keys has to have both right."""
+    """A request with two inference keys needs both to be right."""
     text, _ = FileKeys(tmp_path).add(PHONE, 5.0)
     with pytest.raises(PermissionError):
         KeyRing(tmp_path).check(bearer(text), b"apl_00000000_x")
@@ -76,13 +76,13 @@ def test_a_right_key_does_not_make_up_for_a_wrong_one(tmp_path: Path) -> None:
 def test_what_is_no_key_of_ours_counts_as_none(
     tmp_path: Path, authorization: bytes | None, api_key: bytes | None
 ) -> None:
-    """Clients that must send some key can still be used where none is wanted."""
+    """Text of another form counts as no key, for clients that always send some."""
     FileKeys(tmp_path).add(PHONE, 5.0)
     assert KeyRing(tmp_path).check(authorization, api_key) is None
 
 
 def test_keys_come_and_go_while_the_gateway_runs(tmp_path: Path) -> None:
-    """A new one counts from the next look on, and one that is taken away counts no more."""
+    """A new key counts from the next refresh on, and a removed one counts no more."""
     keys, ring = FileKeys(tmp_path), KeyRing(tmp_path)
     assert ring.empty
     text, _ = keys.add(PHONE, 5.0)
@@ -96,7 +96,7 @@ def test_keys_come_and_go_while_the_gateway_runs(tmp_path: Path) -> None:
 
 
 def test_a_key_is_renewed_without_a_gap(tmp_path: Path) -> None:
-    """Two keys may share a name; one goes by its id, all of them by the name."""
+    """Two keys may share a name; one is removed by its id, all of them by the name."""
     keys = FileKeys(tmp_path)
     _, old = keys.add(PHONE, 1.0)
     _, new = keys.add(PHONE, 2.0)
@@ -116,7 +116,7 @@ def test_a_key_is_renewed_without_a_gap(tmp_path: Path) -> None:
 def test_a_damaged_file_changes_nothing(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The gateway goes on with the keys that it had, and says so once."""
+    """The gateway keeps the keys that it has, and logs the damage once."""
     text, _ = FileKeys(tmp_path).add(PHONE, 5.0)
     ring = KeyRing(tmp_path)
     (tmp_path / KEY_FILE).write_text(content)
@@ -129,14 +129,14 @@ def test_a_damaged_file_changes_nothing(
 
 
 def test_a_link_is_no_key_file(tmp_path: Path) -> None:
-    """What root reads there is a regular file, or nothing."""
+    """Root reads a regular file there, or nothing."""
     (tmp_path / KEY_FILE).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StoreError):
         read_keys(tmp_path / KEY_FILE)
 
 
 def test_keys_of_the_same_second_are_seen(tmp_path: Path) -> None:
-    """A change is noticed by more than its time."""
+    """A changed file is noticed by more than its time."""
     keys = FileKeys(tmp_path)
     keys.add(PHONE, 5.0)
     ring = KeyRing(tmp_path)
@@ -148,7 +148,7 @@ def test_keys_of_the_same_second_are_seen(tmp_path: Path) -> None:
 
 
 def test_a_stored_key_shows_no_secret(tmp_path: Path) -> None:
-    """What is printed of one, in an error or a log, has nothing to open a door with."""
+    """The text of a stored key in an error or a log has no secret."""
     text, stored = FileKeys(tmp_path).add(PHONE, 5.0)
     assert isinstance(stored, StoredKey)
     assert text.rpartition("_")[2] not in repr(stored)

@@ -1,4 +1,4 @@
-"""Where the gateway listens: what it inherits, binds, leaves with systemd and lets go."""
+"""Listeners: sockets that are inherited, bound, stored in systemd and closed."""
 
 import asyncio
 import socket
@@ -22,29 +22,26 @@ LOOPBACK = "lo"
 
 @dataclass
 class Shelf:
-    """Keeps sockets' names, as systemd would keep the sockets."""
+    """Store of sockets' names, as systemd stores the sockets."""
 
     kept: list[str] = field(default_factory=list)
 
     def keep(self, listener: socket.socket, name: str) -> None:
-        """Remember it."""
         assert listener.getsockname()
         self.kept.append(name)
 
     def drop(self, name: str) -> None:
-        """Forget it."""
         if name in self.kept:
             self.kept.remove(name)
 
 
 class Greeting(asyncio.Protocol):
-    """Says where it was reached, and hangs up."""
+    """Protocol that sends the address it was reached at, and closes."""
 
     def __init__(self, place: ListenAddress) -> None:
         self._place = place
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say it."""
         assert isinstance(transport, asyncio.Transport)
         transport.write(str(self._place).encode())
         transport.close()
@@ -54,7 +51,7 @@ class Greeting(asyncio.Protocol):
 async def listening(
     configuration: Configuration, *inherited: socket.socket
 ) -> AsyncIterator[tuple[Listeners, Shelf]]:
-    """Everything open, and closed in the end."""
+    """Listeners that are open, and closed in the end."""
     shelf = Shelf()
     found = Listeners(configuration, inherited, store=shelf, serve=Greeting)
     await found.open()
@@ -65,7 +62,7 @@ async def listening(
 
 
 def free_port() -> int:
-    """One that nobody listens on, nor is likely to in a moment."""
+    """Port that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -73,7 +70,7 @@ def free_port() -> int:
 
 
 async def told(ip: str, port: int) -> str:
-    """What one hears there; empty: nobody is there."""
+    """Return the greeting at an address; empty: no program listens."""
     try:
         reader, writer = await asyncio.open_connection(ip, port)
     except OSError:
@@ -84,7 +81,7 @@ async def told(ip: str, port: int) -> str:
 
 
 async def test_what_is_inherited_is_served_and_stays_systemds() -> None:
-    """Nothing is bound anew, and nothing is left with systemd that it has already."""
+    """An inherited socket is not bound again, and not stored again."""
     port = free_port()
     given = bind_listener(ListenAddress(ip="127.0.0.1", port=port))
     async with listening(Configuration(port=port), given) as (found, shelf):
@@ -94,7 +91,7 @@ async def test_what_is_inherited_is_served_and_stays_systemds() -> None:
 
 
 async def test_what_nobody_has_yet_is_bound_and_left_with_systemd() -> None:
-    """Also an address that is not there yet."""
+    """A missing socket is bound and stored, also for an address that does not exist yet."""
     port = free_port()
     configuration = Configuration(port=port, addresses=("127.0.0.1", "::1", "192.0.2.7"))
     async with listening(configuration) as (found, shelf):
@@ -105,7 +102,7 @@ async def test_what_nobody_has_yet_is_bound_and_left_with_systemd() -> None:
 
 
 async def test_what_is_not_wanted_any_more_is_closed_here_and_there() -> None:
-    """An address that the settings have lost refuses clients."""
+    """A socket whose address is no longer in the settings refuses clients."""
     port, old = free_port(), free_port()
     given = bind_listener(ListenAddress(ip="127.0.0.1", port=old))
     async with listening(Configuration(port=port), given) as (found, _):
@@ -115,7 +112,7 @@ async def test_what_is_not_wanted_any_more_is_closed_here_and_there() -> None:
 
 
 async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The other places are served all the same, and it is tried again with every look."""
+    """A taken port is logged once and tried again; the other addresses are served."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -132,7 +129,7 @@ async def test_a_port_that_is_taken_is_said_once(caplog: pytest.LogCaptureFixtur
 
 
 async def test_an_interface_is_its_addresses(caplog: pytest.LogCaptureFixture) -> None:
-    """Each is bound to the interface, and none twice that is listened on anyway."""
+    """Each address is bound to the interface, except those that are listened on anyway."""
     port = free_port()
     configuration = Configuration(port=port, addresses=("127.0.0.1",), interfaces=(LOOPBACK,))
     async with listening(configuration) as (found, _):
@@ -144,7 +141,7 @@ async def test_an_interface_is_its_addresses(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
-    """It may come later; until then nothing is said about it."""
+    """An interface may appear later; until then nothing is logged."""
     port = free_port()
     configuration = Configuration(port=port, interfaces=("nowhere0",))
     async with listening(configuration) as (found, _):
@@ -157,13 +154,13 @@ async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture)
 
 
 async def test_without_interfaces_there_is_nothing_to_follow() -> None:
-    """The kernel is not even asked."""
+    """The kernel is not asked for changes."""
     async with listening(Configuration(port=free_port())) as (found, _):
         await found.follow()
 
 
 async def test_a_closed_listener_leaves_the_socket_to_others() -> None:
-    """Clients wait in it for whoever accepts next."""
+    """Clients wait in the socket until another process accepts."""
     port = free_port()
     with bind_listener(ListenAddress(ip="127.0.0.1", port=port)) as ours:
         async with listening(Configuration(port=port), ours.dup()):
@@ -176,7 +173,7 @@ async def test_a_closed_listener_leaves_the_socket_to_others() -> None:
 
 
 def test_interfaces_have_addresses() -> None:
-    """This machine's loopback has its own, and what is not there has none."""
+    """The loopback interface has its addresses, a missing one has none."""
     found = addresses_of([LOOPBACK, "nowhere0"])
     assert {a.interface for a in found} == {LOOPBACK}
     assert "127.0.0.1" in {a.ip for a in found}
@@ -184,7 +181,7 @@ def test_interfaces_have_addresses() -> None:
 
 
 async def test_silence_is_no_change() -> None:
-    """Whoever waits looks again after a while."""
+    """A wait for changes ends after its time."""
     changes = AddressChanges()
     try:
         async with asyncio.timeout(5):

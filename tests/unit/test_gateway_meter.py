@@ -1,4 +1,4 @@
-"""What the gateway measures, and what it reads in the end of an answer."""
+"""Meter: counts, times and speeds, and the usage at the end of a response."""
 
 import time
 from collections.abc import Mapping
@@ -31,18 +31,18 @@ QUOTED = b'{"choices":[{"text":"say \\"completion_tokens\\": 9"}],"usage":null}'
 
 @given(st.floats(2e-6, 1e4))
 def test_a_bucket_is_within_a_twentieth(seconds: float) -> None:
-    """What a percentile says is within 5 % of what was measured."""
+    """A percentile is within 5 % of the measured time."""
     assert middle_of(bucket_of(seconds)) == pytest.approx(seconds, rel=0.05)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-9, 1e6])
 def test_any_time_has_a_bucket(seconds: float) -> None:
-    """Clocks may stand still, and engines take for ever."""
+    """Times of zero and of hours have a bucket."""
     assert 0 <= bucket_of(seconds) < BUCKETS
 
 
 def test_percentiles_are_of_the_last_two_windows() -> None:
-    """What is older is forgotten; nothing measured is nothing said."""
+    """Older times are forgotten; without any there is no percentile."""
     histogram = Histogram()
     assert histogram.percentiles_ms() is None
     for milliseconds in range(1, 101):
@@ -78,7 +78,7 @@ def test_what_a_tail_says(
     speed: float | None,
     streamed: bool,  # noqa: FBT001
 ) -> None:
-    """Tokens and speed are the engine's own, the last ones; a text about them is none."""
+    """The engine's last report of tokens and speed counts; a model's text does not."""
     assert (parse_output_tokens(tail), parse_tok_s(tail), is_stream(tail)) == (
         tokens,
         speed,
@@ -88,13 +88,13 @@ def test_what_a_tail_says(
 
 @given(st.binary())
 def test_any_tail_is_read(tail: bytes) -> None:
-    """Whatever an engine answers is only looked at."""
+    """Any bytes can be parsed for usage."""
     for look in (parse_output_tokens, parse_tok_s, is_stream):
         look(b'data: "predicted_n":' + tail)
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Clock that a test advances."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -110,7 +110,7 @@ def row(meter: Meter, kind: str, name: str) -> Mapping[str, Any]:
 
 
 def test_quiet_is_an_engine_that_owes_bytes_and_sends_none() -> None:
-    """Counted from the last byte for anybody, or from when the longest waiting one was sent."""
+    """Quiet time counts from the last byte of all responses, or from the oldest request sent."""
     clock = Clock()
     meter = Meter(clock)
 
@@ -143,7 +143,7 @@ def test_quiet_is_an_engine_that_owes_bytes_and_sends_none() -> None:
 
 
 def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
-    """From waiting over being with the engine to its end."""
+    """A request is counted while it waits, while the engine has it, and at its end."""
     meter = Meter()
     one = meter.begin("aeon", ANA)
     other = meter.begin("aeon", None)
@@ -172,7 +172,7 @@ def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
 
 
 def test_a_client_that_leaves_is_no_error() -> None:
-    """It is counted as gone."""
+    """A request whose client hung up is counted as gone."""
     meter = Meter()
     meter.begin("aeon", None).end(0, b"")
     aeon = row(meter, "profiles", "aeon")
@@ -180,7 +180,7 @@ def test_a_client_that_leaves_is_no_error() -> None:
 
 
 def test_a_request_that_moves_is_one_request() -> None:
-    """`default` may be another profile after the wait."""
+    """A request that is rerouted after its wait counts once."""
     meter = Meter()
     meter.begin("aeon", ANA).end(307, b"")
     meter.begin("genesis", ANA).end(200, b"")
@@ -211,7 +211,7 @@ def test_streams_have_gaps_and_a_speed() -> None:
 
 
 def test_an_engines_own_speed_counts() -> None:
-    """It knows what it decoded, and when."""
+    """The speed that the engine reports is preferred to the measured one."""
     meter = Meter()
     request = meter.begin("aeon", None)
     request.sent()
@@ -222,7 +222,7 @@ def test_an_engines_own_speed_counts() -> None:
 
 
 def test_a_stream_that_lasts_is_seen_before_its_end() -> None:
-    """Somebody who looks at the figures during an hour of tokens sees their gaps."""
+    """The gaps of a long stream are counted while it lasts."""
     clock = Clock()
     meter = Meter(clock)
     request = meter.begin("aeon", None)
@@ -253,7 +253,7 @@ def test_windows_turn_by_themselves(later_s: float, left: bool) -> None:  # noqa
 
 
 def test_no_number_of_names_grows_for_ever() -> None:
-    """The one used longest ago makes room, and its own end is still counted somewhere."""
+    """The name that was used longest ago makes room; its open request is still counted."""
     meter = Meter()
     first = meter.begin("0", None)
     for number in range(1, MOST + 10):

@@ -1,4 +1,4 @@
-"""A client's request switches the box: relay, table, turns, request socket and supervisor."""
+"""Switches on request: relay, routing table, scheduler, request socket and supervisor."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
 
 @asynccontextmanager
 async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterator[Supervisor]:
-    """A supervisor that tells this gateway what serves, and can be asked by it."""
+    """Supervisor that sends its state to this gateway, and takes its requests."""
     outside.units.patience = sys.maxsize
     outside.serve("aeon")
     supervisor = outside.supervisor(FakeProfiles(PROFILES), gateway=box.supervisor)
@@ -75,7 +75,7 @@ async def engines() -> AsyncIterator[dict[str, Engine]]:
 async def willing(
     engines: dict[str, Engine], outside: FakeOutside, directory: Path
 ) -> AsyncIterator[tuple[Box, Supervisor]]:
-    """A box on which any request may switch."""
+    """Box on which any request may switch."""
     path = directory / "request.sock"
     async with relaying(engines, directory) as box:
         box.table.adopt(
@@ -103,7 +103,7 @@ async def willing(
 async def test_two_clients_that_want_different_models_are_both_served(
     engines: dict[str, Engine], tmp_path: Path
 ) -> None:
-    """Each waits for its turn, and is answered by the model it asked for."""
+    """Each request waits for its model, and is served by it."""
     outside = FakeOutside(PROFILES, "aeon")
     async with willing(engines, outside, tmp_path) as (box, _supervisor):
         for name in ("genesis", "aeon", "genesis"):
@@ -120,7 +120,7 @@ async def test_two_clients_that_want_different_models_are_both_served(
 async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
     engines: dict[str, Engine], tmp_path: Path
 ) -> None:
-    """The old model is back and serves on; the request learns why its own does not come."""
+    """The old model serves again, and the waiting request is refused with the reason."""
     outside = FakeOutside(PROFILES, "aeon")
     outside.systemd.behaviour["genesis"].refusal = "9.8 GiB held by python3 (pid 4121, user ana)"
     async with willing(engines, outside, tmp_path) as (box, _supervisor):
@@ -130,7 +130,7 @@ async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
 
 
 async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_path: Path) -> None:
-    """People hold the box: clients are told at once."""
+    """While an operator holds the box, requests are refused at once."""
     outside = FakeOutside(PROFILES, "aeon")
     async with willing(engines, outside, tmp_path) as (box, supervisor):
         await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until="forever"))

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection."""
+"""Owners of the other ends of connections."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from appliance.gateway.downstream.peers import UNKNOWN_OWNER, Peers
 
 @pytest.fixture
 def peers() -> Iterator[Peers]:
-    """The kernel, ready to be asked."""
+    """Open lookup of owners."""
     found = Peers()
     yield found
     found.close()
@@ -23,7 +23,7 @@ def peers() -> Iterator[Peers]:
 def test_programs_of_this_machine_are_known_by_their_user(
     peers: Peers, family: socket.AddressFamily, address: str
 ) -> None:
-    """Their address is the same for all of them."""
+    """Programs with one address have their user as the owner."""
     with socket.create_server((address, 0), family=family) as listener:
         client = socket.create_connection(listener.getsockname()[:2])
         with listener.accept()[0] as ours:
@@ -35,7 +35,7 @@ def test_programs_of_this_machine_are_known_by_their_user(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs another user's socket")
 def test_another_user_is_another_owner(peers: Peers) -> None:
-    """The kernel says who made the socket."""
+    """The owner is the user who created the socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         os.seteuid(65534)
         client = socket.create_connection(listener.getsockname())
@@ -45,12 +45,12 @@ def test_another_user_is_another_owner(peers: Peers) -> None:
 
 
 def test_other_machines_are_known_by_their_address(peers: Peers) -> None:
-    """The kernel is not asked."""
+    """The kernel is not asked for a remote address."""
     assert peers.owner(("192.0.2.7", 4000), ("192.0.2.1", 8010)) == "192.0.2.7"
     assert peers.owner(("2001:db8::7", 4000, 0, 0), ("2001:db8::1", 8010, 0, 0)).endswith("/64")
 
 
 def test_who_has_gone_is_nobody(peers: Peers) -> None:
-    """So is a socket that the kernel does not know."""
+    """A closed connection, and one that the kernel does not know, have the unknown owner."""
     assert peers.owner(None, None) == UNKNOWN_OWNER
     assert peers.owner(("127.0.0.1", 1), ("127.0.0.1", 2)) == UNKNOWN_OWNER

@@ -16,17 +16,15 @@ class Ours:
     """Requests of this process: two that finish, and one that is cut."""
 
     def in_flight(self, names: Iterable[str]) -> int:
-        """Three."""
         return 3 if "m" in names else 0
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
-        """At once."""
         assert timeout_s
         return (2, 1) if "m" in names else (0, 0)
 
 
 def test_a_process_tells_what_it_has(tmp_path: Path) -> None:
-    """By profile, and only while it has something."""
+    """A replaced process publishes counts by profile, and only while it has requests."""
     told = Predecessors(tmp_path)
     told.publish({"m": 2, "n": 1})
     other = Predecessors(tmp_path)
@@ -41,7 +39,7 @@ def test_a_process_tells_what_it_has(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_killed_has_nothing(tmp_path: Path) -> None:
-    """Its file goes with the first look."""
+    """The file of a dead process is removed."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     for name in (f"ending.{dead.pid}", "ending.x"):
@@ -52,13 +50,13 @@ def test_a_process_that_was_killed_has_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"m": "x"}', '{"m": null}'], ids=range(4))
 def test_a_damaged_file_counts_nothing(tmp_path: Path, text: str) -> None:
-    """A drain does not wait for what nobody can read."""
+    """A drain does not wait for an unreadable file."""
     (tmp_path / f"ending.{os.getppid()}").write_text(text)
     assert Predecessors(tmp_path).in_flight(["m"]) == 0
 
 
 async def test_a_drain_waits_for_the_process_that_was_replaced(tmp_path: Path) -> None:
-    """What finishes there in time counts as finished."""
+    """A request that finishes in the other process counts as finished."""
     old = Predecessors(tmp_path)
     old.publish({"m": 2})
     everything = CombinedTraffic(Ours(), Predecessors(tmp_path))
@@ -72,6 +70,6 @@ async def test_a_drain_waits_for_the_process_that_was_replaced(tmp_path: Path) -
 
 
 async def test_a_drain_ends_at_its_deadline(tmp_path: Path) -> None:
-    """What is left there is cut with its engine, and counted so."""
+    """A request that is left in the other process counts as cut."""
     Predecessors(tmp_path).publish({"m": 2})
     assert await CombinedTraffic(Ours(), Predecessors(tmp_path)).drain(["m"], 0.05) == (2, 3)

@@ -1,4 +1,4 @@
-"""The gateway's process as systemd sees it: sockets, notices, signals, and another that takes over."""
+"""Gateway process with systemd around it: sockets, notices, signals, hand-over."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ BODY = b'{"model":"m","stream":true}'
 
 
 class Engine:
-    """Streams an event each 50 ms, as many as a test wants."""
+    """Engine that streams an event each 50 ms, as many as a test wants."""
 
     def __init__(self, events: int) -> None:
         self.events = events
@@ -51,7 +51,7 @@ class Engine:
         self.may_end.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer every request on a connection."""
+        """Respond to every request on a connection."""
         self.connections += 1
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
@@ -81,7 +81,7 @@ class Engine:
 
 
 class Systemd:
-    """What systemd is for a service: listening sockets, and an ear for notices."""
+    """Stand-in for systemd: listening sockets, and a receiver of notices."""
 
     def __init__(self, root: Path, **changes: object) -> None:
         self.root = root
@@ -104,7 +104,7 @@ class Systemd:
         self.configure(self.configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """What apply would write."""
+        """Write the files that apply would write."""
         text = encode_configuration(configuration, "1")
         (self.root / "applied" / GATEWAY_FILE).write_text(text)
 
@@ -115,7 +115,7 @@ class Systemd:
         (self.root / "run" / "state.json").write_text(json.dumps(encode_state(state)))
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start the service; returns when it is ready."""
+        """Start the service; return when it is ready."""
         passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in (self.front, self.door, *self.kept)]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -138,7 +138,7 @@ class Systemd:
         return process
 
     async def told(self, line: str) -> dict[str, str]:
-        """The next notice with this assignment, or the beginning of one."""
+        """Return the next notice with this assignment, or the beginning of one."""
         async with asyncio.timeout(20):
             while True:
                 for message in self.heard():
@@ -147,7 +147,7 @@ class Systemd:
                 await asyncio.sleep(0.02)
 
     def heard(self) -> Iterator[dict[str, str]]:
-        """What has been told since the last time; sockets are kept."""
+        """Return the notices since the last call; sockets are kept."""
         while True:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self.ear, 4096, 4)
@@ -157,7 +157,7 @@ class Systemd:
             yield dict(line.split("=", 1) for line in data.decode().splitlines())
 
     def front_of(self, pid: int) -> bool:
-        """Whether a process could accept clients."""
+        """Tell whether a process could accept clients."""
         wanted = f"socket:[{os.fstat(self.front.fileno()).st_ino}]"
         found = set()
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -166,13 +166,13 @@ class Systemd:
         return wanted in found
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all sockets."""
         for one in (self.front, self.door, self.ear, *self.kept):
             one.close()
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
-    """As a socket unit opens one."""
+    """Socket as a socket unit opens it."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     found.bind((address, port))
@@ -195,14 +195,14 @@ async def engine() -> AsyncIterator[Engine]:
 
 @pytest.fixture
 def systemd(tmp_path: Path) -> Iterator[Systemd]:
-    """A place for a gateway to run in."""
+    """Surroundings for a gateway process."""
     found = Systemd(tmp_path, stop_s=0.2)
     yield found
     found.close()
 
 
 async def asked(port: int, headers: bytes = b"", address: str = "127.0.0.1") -> bytes:
-    """The whole answer to one streaming request."""
+    """Return the whole response to one streaming request."""
     reader, writer = await asyncio.open_connection(address, port)
     request = REQUEST % (len(BODY), BODY)
     writer.write(
@@ -225,19 +225,19 @@ WHOLE = [b"data: %d" % number for number in range(10)]
 
 
 async def ended(process: asyncio.subprocess.Process, within_s: float = 15) -> int:
-    """How a process ended."""
+    """Return the exit status of a process."""
     async with asyncio.timeout(within_s):
         return await process.wait()
 
 
 async def stopped(process: asyncio.subprocess.Process) -> None:
-    """End a process that a test is done with."""
+    """Stop a process at the end of a test."""
     process.terminate()
     assert await ended(process) == 0
 
 
 async def test_what_systemd_hands_over_is_served(systemd: Systemd, engine: Engine) -> None:
-    """The port answers, the status says what serves, and SIGTERM ends it well."""
+    """The inherited port is served, the status names what serves, and SIGTERM ends the process."""
     systemd.profile(engine)
     process = await systemd.start()
     assert events(await asked(systemd.port)) == WHOLE
@@ -250,7 +250,7 @@ async def test_what_systemd_hands_over_is_served(systemd: Systemd, engine: Engin
 
 
 async def test_the_supervisor_gets_through(systemd: Systemd, engine: Engine) -> None:
-    """Its door answers, and what it says is in force and in the status at once."""
+    """A state on the control socket is in force and in the status at once."""
     systemd.profile(engine)
     process = await systemd.start()
     reader, writer = await asyncio.open_unix_connection(str(systemd.root / "door"))
@@ -265,7 +265,7 @@ async def test_the_supervisor_gets_through(systemd: Systemd, engine: Engine) -> 
 async def test_a_stop_cuts_what_takes_too_long_and_says_so(
     systemd: Systemd, engine: Engine
 ) -> None:
-    """A stream has its few seconds, and then an error of its own kind."""
+    """A stop gives a stream a few seconds, and then an error event."""
     engine.events = 200
     systemd.profile(engine)
     process = await systemd.start()
@@ -279,7 +279,7 @@ async def test_a_stop_cuts_what_takes_too_long_and_says_so(
 
 
 async def test_newcomers_wait_for_the_next_process(systemd: Systemd, engine: Engine) -> None:
-    """Between two processes nobody is refused: the socket is systemd's."""
+    """Between two processes no client is refused: the socket is systemd's."""
     systemd.profile(engine)
     process = await systemd.start()
     process.kill()
@@ -319,7 +319,7 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
 async def test_who_waits_in_the_old_process_hears_of_changes(
     systemd: Systemd, engine: Engine
 ) -> None:
-    """What the supervisor tells the new process releases requests that the old one holds."""
+    """A state that the new process gets releases requests that the old one holds."""
     coming = State(standings={"m": Standing.STARTING}, target=("m",))
     systemd.profile(engine, coming)
     process = await systemd.start()
@@ -341,7 +341,7 @@ async def test_who_waits_in_the_old_process_hears_of_changes(
 async def test_a_process_that_does_not_come_up_changes_nothing(
     systemd: Systemd, engine: Engine
 ) -> None:
-    """The old one goes on, and a later SIGHUP gets another chance."""
+    """The old process goes on, and a later SIGHUP starts another."""
     systemd.profile(engine)
     process = await systemd.start()
     (systemd.root / "applied" / GATEWAY_FILE).write_text("{")
@@ -372,7 +372,7 @@ async def test_a_draining_process_can_be_told_to_end(systemd: Systemd, engine: E
 
 
 async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> None:
-    """Nobody is taken without any key; with one, those who have it are, from then on."""
+    """Remote clients are served from the first key on, and only with a key."""
     if (address := own_address()) is None:
         pytest.skip("this machine has no address but loopback: that others need a key is not shown")
     systemd = Systemd(tmp_path, addresses=("127.0.0.1", address), stop_s=0.2)
@@ -398,7 +398,7 @@ async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> 
 
 
 async def test_pages_from_elsewhere_need_a_key(systemd: Systemd, engine: Engine) -> None:
-    """A browser on this machine is no reason to trust every page that it shows."""
+    """A web page in a browser on this machine needs a key."""
     systemd.profile(engine)
     process = await systemd.start()
     page = b"Origin: https://evil.example\r\n"
@@ -412,7 +412,7 @@ async def test_pages_from_elsewhere_need_a_key(systemd: Systemd, engine: Engine)
 
 
 async def test_an_engine_sees_its_own_key_and_no_others(systemd: Systemd, engine: Engine) -> None:
-    """A credential of systemd's takes the place of whatever the client has sent."""
+    """The engine's credential replaces the key that the client has sent."""
     systemd.profile(engine)
     (systemd.root / "credentials" / "engine-key.m").write_text("s3cret\n")
     text, _ = FileKeys(systemd.root / "state").add(Key(name="phone"), 1.0)
@@ -427,7 +427,7 @@ async def test_an_engine_sees_its_own_key_and_no_others(systemd: Systemd, engine
 
 
 def own_address() -> str | None:
-    """An address of this machine that is not loopback; None: it has none."""
+    """Return an address of this machine that is not loopback; None: it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

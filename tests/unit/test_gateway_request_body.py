@@ -1,4 +1,4 @@
-"""Bodies in other encodings than UTF-8, which engines would read and the gateway would not change."""
+"""Bodies in other encodings than UTF-8, which engines would parse and the gateway not change."""
 
 import json
 
@@ -14,7 +14,7 @@ JSON = '{"model": "a", "temperature": 2}'
 
 
 def head_of(path: str, media_type: bytes = b"application/json") -> RequestHead | Refusal:
-    """The head of a request with a body, as the gateway reads it."""
+    """Return the checked head of a request with a body."""
     lines = [(b"Host", b"a"), (b"Content-Type", media_type)]
     raw = b"POST %b HTTP/1.1\r\n" % path.encode()
     raw += b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"
@@ -22,7 +22,7 @@ def head_of(path: str, media_type: bytes = b"application/json") -> RequestHead |
 
 
 def known(path: str, media_type: bytes = b"application/json") -> RequestHead:
-    """The same, of a head that is not refused."""
+    """Return the same head, which must not be refused."""
     head = head_of(path, media_type)
     assert isinstance(head, RequestHead)
     return head
@@ -35,7 +35,7 @@ def known(path: str, media_type: bytes = b"application/json") -> RequestHead:
     ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"],
 )
 def test_json_in_another_encoding_is_refused(encoding: str, blank: str, path: str) -> None:
-    """Whatever `json.loads` of an engine would take is refused where it is no plain UTF-8."""
+    """A body that `json.loads` of an engine would parse is refused unless it is plain UTF-8."""
     body = (blank + JSON).encode(encoding)
     assert json.loads(body) == json.loads(JSON)
     with pytest.raises(BodyError, match="plain UTF-8"):
@@ -45,7 +45,7 @@ def test_json_in_another_encoding_is_refused(encoding: str, blank: str, path: st
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"\0\0\xfe\xff"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_no_object_behind_a_mark_goes_unread(mark: bytes, encoding: str) -> None:
-    """A body that an engine can read as an object is opened or refused, and never only passed on."""
+    """A body that an engine can parse as an object is parsed or refused, never passed on unread."""
     body = mark + f" {JSON}".encode(encoding)
     try:
         readable = isinstance(json.loads(body), dict)
@@ -70,7 +70,7 @@ def test_no_object_behind_a_mark_goes_unread(mark: bytes, encoding: str) -> None
     ],
 )
 def test_json_that_readers_take_differently_is_refused(body: bytes) -> None:
-    """Broken UTF-8, encoded surrogates, NUL bytes and names that are there twice."""
+    """Broken UTF-8, encoded surrogates, NUL bytes and duplicate names are refused."""
     with pytest.raises(BodyError):
         request_body.parse_body(known("/v1/completions"), body)
 
@@ -88,7 +88,7 @@ def test_json_that_readers_take_differently_is_refused(body: bytes) -> None:
     ],
 )
 def test_a_body_that_no_engine_reads_as_an_object_passes(body: bytes) -> None:
-    """Other media than JSON are the engine's business."""
+    """Other media than JSON pass unread."""
     assert request_body.parse_body(known("/transcribe", b"application/octet-stream"), body) is None
 
 
@@ -128,7 +128,7 @@ def test_another_charset_is_refused(media_type: bytes, status: int) -> None:
     ],
 )
 def test_a_charset_that_is_utf_8_passes(media_type: bytes) -> None:
-    """However it is spelt."""
+    """UTF-8 passes in every spelling."""
     assert isinstance(head_of("/v1/chat/completions", media_type), RequestHead)
 
 
@@ -160,7 +160,7 @@ def test_a_field_in_another_encoding_is_refused(part: bytes) -> None:
     ],
 )
 def test_fields_and_files_of_honest_clients_pass(part: bytes) -> None:
-    """UTF-8 that says so, and files in whatever encoding."""
+    """Fields with the charset UTF-8 pass, and files in any encoding."""
     assert (
         request_body.parse_body(known("/v1/audio/transcriptions", KIND.encode()), form(part))
         is not None
@@ -168,7 +168,7 @@ def test_fields_and_files_of_honest_clients_pass(part: bytes) -> None:
 
 
 def test_long_forms_are_read_in_steps() -> None:
-    """One that is dear to search, and one of many dear heads, leave others their turns."""
+    """A form that is slow to search, and one with many long heads, are parsed in steps."""
     head = known("/v1/audio/transcriptions", b"multipart/form-data; boundary=" + b"-" * 69 + b"x")
     delimiter = b"-" * 71 + b"x"
     start = b'%b\r\nContent-Disposition: form-data; name="a%d"'

@@ -1,4 +1,4 @@
-"""The gateway's table of who serves what."""
+"""Routing table of the gateway."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ async def test_routes_follow_the_state(
     aeon: bool | str,  # noqa: FBT001
     genesis: bool | str,  # noqa: FBT001
 ) -> None:
-    """A request goes to what serves, waits for what comes, and is refused for what is down."""
+    """A request is sent, waits, or is refused by the standing of its profile."""
     table = RoutingTable(BOX)
     table.take(state)
     assert name_of(table.route(None, None)) == default
@@ -62,7 +62,7 @@ async def test_routes_follow_the_state(
 
 
 async def test_nothing_is_remembered_beyond_a_change() -> None:
-    """What was answered before a switch, a hold or an apply is not what is answered after it."""
+    """A switch, a hold or an apply invalidates the cached routes."""
     table = RoutingTable(BOX)
     table.take(AEON)
     for state, default in ((AEON, "aeon"), (GENESIS, "genesis"), (AEON, "aeon")):
@@ -82,7 +82,7 @@ async def test_nothing_is_remembered_beyond_a_change() -> None:
 
 
 async def test_before_the_first_word_every_request_waits() -> None:
-    """After a boot the gateway is there before the supervisor: nothing is refused meanwhile."""
+    """Before the first state of the supervisor no request is refused."""
     table = RoutingTable(BOX)
     assert name_of(table.route(None, None)) == "aeon"
     assert table.readiness("aeon", None) is False
@@ -93,7 +93,7 @@ async def test_before_the_first_word_every_request_waits() -> None:
 
 
 async def test_a_change_wakes_everybody_who_waits() -> None:
-    """Each has a future of its own: one that gives up takes nobody with it."""
+    """Each waiting request has a future of its own: cancelling one leaves the others."""
     table = RoutingTable(BOX)
     futures = [table.changed() for _ in range(3)]
     futures[0].cancel()
@@ -108,7 +108,7 @@ async def test_a_change_wakes_everybody_who_waits() -> None:
 
 
 async def test_a_hold_is_kept_until_the_next_state() -> None:
-    """The supervisor says at once whose requests wait, and how things stand a moment later."""
+    """Requests are held from the hold command to the next state."""
     table = RoutingTable(BOX)
     table.take(AEON)
     table.hold(["aeon"])
@@ -134,7 +134,7 @@ async def test_who_may_switch_by_asking(
     answer: bool | str,  # noqa: FBT001
     wishes: list[str],
 ) -> None:
-    """The profile, the key and the people of the box all have to allow it."""
+    """The profile, the key and the operator of the box all have to allow a switch."""
     wished: list[str] = []
     table = RoutingTable(WILLING, request_switch=lambda profile, _key: wished.append(profile.name))
     table.take(state)
@@ -143,7 +143,7 @@ async def test_who_may_switch_by_asking(
 
 
 async def test_what_waited_for_something_else_wishes_then() -> None:
-    """Whose profile went away while it was held begins to wait for a switch."""
+    """A held request whose profile has gone asks for a switch."""
     wished: list[str] = []
     table = RoutingTable(
         {name: routed(name, on_request=True) for name in BOX},
@@ -158,7 +158,7 @@ async def test_what_waited_for_something_else_wishes_then() -> None:
 
 
 async def test_a_failed_switch_is_told_until_it_is_forgiven() -> None:
-    """Who waits learns why; who comes later may try again."""
+    """Waiting requests are refused with the reason; later ones may wait again."""
     table = RoutingTable(WILLING)
     table.take(AEON)
     changed = table.changed()
@@ -176,7 +176,7 @@ async def test_a_failed_switch_is_told_until_it_is_forgiven() -> None:
 
 
 async def test_the_last_word_survives_a_restart(tmp_path: Path) -> None:
-    """A gateway that is restarted while no supervisor is there goes on as it was."""
+    """A gateway that restarts without a supervisor routes by the last state."""
     RoutingTable(BOX, directory=tmp_path).take(AEON)
     again = RoutingTable(BOX, directory=tmp_path)
     assert again.state == AEON
@@ -187,20 +187,20 @@ async def test_the_last_word_survives_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{}", "[" * 100_000, '{"standings": {"a": "asleep"}}'])
 async def test_a_damaged_file_is_none(tmp_path: Path, content: str) -> None:
-    """What cannot be read is as good as nothing: requests wait for the supervisor."""
+    """With an unreadable state file requests wait for the supervisor."""
     (tmp_path / STATE_FILE).write_text(content)
     assert RoutingTable(BOX, directory=tmp_path).readiness("aeon", None) is False
 
 
 async def test_a_state_that_cannot_be_kept_is_served(tmp_path: Path) -> None:
-    """A full disk, or a directory that is gone, costs the memory of it alone."""
+    """On a full disk, or without the directory, the state is in force all the same."""
     table = RoutingTable(BOX, directory=tmp_path / "gone")
     table.take(AEON)
     assert table.readiness("aeon", None) is True
 
 
 async def test_models_are_listed_with_their_state() -> None:
-    """Clients see what they may ask for, and one of them alone."""
+    """Clients can list the models, and get one entry."""
     table = RoutingTable(BOX)
     table.take(AEON)
     listed = {m["id"]: m["state"] for m in json.loads(table.models(None))["data"]}

@@ -1,4 +1,4 @@
-"""The queue of long bodies that are being read."""
+"""Queue of long bodies that are being scanned."""
 
 import asyncio
 import gc
@@ -11,13 +11,13 @@ from appliance.planning.routing.json_body import BodyError
 
 
 class Large:
-    """Stands for a body."""
+    """Stand-in for a body."""
 
 
 def steps(
     count: int, log: list[str], name: str, fails: Large | None = None
 ) -> Generator[None, None, ScannedBody]:
-    """A body that takes so many steps; it fails when it holds something."""
+    """Return a scan of so many steps, which fails when it holds an error."""
     body = fails
     for _ in range(count):
         log.append(name)
@@ -28,18 +28,18 @@ def steps(
 
 
 def note(ended: list[str], name: str, _: ScannedBody | BodyError) -> None:
-    """Remember who has come to an end."""
+    """Record the end of a scan."""
     ended.append(name)
 
 
 async def turns(queue: ScanQueue) -> None:
-    """Let the queue come to its end."""
+    """Run the queue to its end."""
     while queue.busy:
         await asyncio.sleep(0)
 
 
 async def test_owners_take_turns() -> None:
-    """One that has sent many bodies does not come before one that has sent one."""
+    """An owner of many bodies does not come before an owner of one."""
     queue, log, ended = ScanQueue(), list[str](), list[str]()
     for name in ("a1", "a2", "a3"):
         queue.add("a", steps(2, log, name), partial(note, ended, name))
@@ -50,7 +50,7 @@ async def test_owners_take_turns() -> None:
 
 
 async def test_cancelled_bodies_are_not_read_on() -> None:
-    """Nobody is told, and the others go on."""
+    """A cancelled scan calls nothing, and the others go on."""
     queue, log, ended = ScanQueue(), list[str](), list[str]()
     first = queue.add("a", steps(5, log, "a1"), lambda _: ended.append("a1"))
     queue.add("a", steps(1, log, "a2"), lambda _: ended.append("a2"))
@@ -62,7 +62,7 @@ async def test_cancelled_bodies_are_not_read_on() -> None:
 
 
 async def test_refused_bodies_are_let_go_at_once() -> None:
-    """The error does not hold what was read: garbage collection may be minutes away."""
+    """The error holds no reference to the body."""
     queue, told = ScanQueue(), list[str]()
     body = Large()
     alive = weakref.ref(body)

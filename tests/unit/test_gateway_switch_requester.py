@@ -1,4 +1,4 @@
-"""Requests for profiles that are down: switches on request, and what becomes of them."""
+"""Requests for profiles that are down: switches on request, and their ends."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
 
 
 class Box:
-    """A table, and a supervisor that answers as it is told to."""
+    """Routing table, and a supervisor with scripted answers."""
 
     def __init__(self, policy: SwitchPolicy = NOW) -> None:
         self.table = RoutingTable(WILLING)
@@ -77,7 +77,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_request_for_what_is_down_switches_to_it() -> None:
-    """It waits, the supervisor is asked on behalf of its key, and it goes."""
+    """The request waits, the supervisor is asked on behalf of its key, and the request is sent."""
     async with at_work(Box()) as box:
         assert box.knock("genesis", ANA) is False
         await until(lambda: box.knock("genesis", ANA) is True)
@@ -85,7 +85,7 @@ async def test_a_request_for_what_is_down_switches_to_it() -> None:
 
 
 async def test_each_gets_its_turn() -> None:
-    """Who is switched away waits for the way back, and gets it."""
+    """A profile that was switched away is switched back when its turn comes."""
     async with at_work(Box()) as box:
         box.knock("genesis")
         await until(lambda: box.table.state.standing("genesis") is Standing.SERVING)
@@ -95,7 +95,7 @@ async def test_each_gets_its_turn() -> None:
 
 
 async def test_who_hangs_up_moves_nothing() -> None:
-    """Nobody waits for it any more: the box stays as it is."""
+    """Without a waiting request there is no switch."""
     async with at_work(Box(SwitchPolicy(residency_s=0.3))) as box:
         box.knock("genesis")
         box.waits["genesis"] = 0
@@ -113,7 +113,7 @@ async def test_what_serves_stays_for_a_while() -> None:
 
 
 async def test_requests_in_flight_are_waited_for() -> None:
-    """Nobody says when the last one ended: it is looked for."""
+    """A switch begins after the last request in flight has ended."""
     async with at_work(Box(SwitchPolicy(residency_s=0.0, patience_s=60.0))) as box:
         box.flying = 1
         box.knock("genesis")
@@ -127,7 +127,7 @@ async def test_requests_in_flight_are_waited_for() -> None:
     "busy", [State(standings=AEON.standings, held=frozenset({"aeon"})), GENESIS]
 )
 async def test_nothing_is_asked_for_during_an_operation(busy: State) -> None:
-    """Nor when it serves by now."""
+    """No switch is asked for during an operation, nor when the profile then serves."""
     box = Box()
     box.knock("genesis")
     box.table.take(busy)
@@ -137,7 +137,7 @@ async def test_nothing_is_asked_for_during_an_operation(busy: State) -> None:
 
 
 async def test_a_failure_is_told_to_who_waits() -> None:
-    """They are told why, and others may not try again at once."""
+    """Waiting requests are refused with the reason, and no request tries again at once."""
     async with at_work(Box()) as box:
         box.answer = Failed("genesis did not start: the gate refused it")
         changed = box.table.changed()
@@ -154,7 +154,7 @@ async def test_a_failure_is_told_to_who_waits() -> None:
 
 
 async def test_a_switch_is_not_asked_for_twice_while_its_end_is_told() -> None:
-    """The answer may come before the news of what serves."""
+    """The answer of the supervisor may come before its new state."""
     async with at_work(Box()) as box:
         box.tells = False
         box.knock("genesis")
@@ -167,7 +167,7 @@ async def test_a_switch_is_not_asked_for_twice_while_its_end_is_told() -> None:
 
 
 async def test_a_supervisor_that_is_away_is_no_fault_of_the_profile() -> None:
-    """It is asked again soon."""
+    """A supervisor that did not answer is asked again soon."""
     async with at_work(Box()) as box:
         box.answer = Away()
         box.knock("genesis")
@@ -178,7 +178,7 @@ async def test_a_supervisor_that_is_away_is_no_fault_of_the_profile() -> None:
 
 
 async def test_a_busy_supervisor_is_asked_again() -> None:
-    """Somebody was faster: what comes of that shows, and nobody is told of a failure."""
+    """A busy supervisor is asked again, and no request is refused."""
     async with at_work(Box()) as box:
         box.answer = Busy()
         box.knock("genesis")
@@ -197,7 +197,7 @@ HELLO = {"event": "hello"}
 
 @asynccontextmanager
 async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, object]]]:
-    """Tells a story to whoever asks, and hangs up."""
+    """Stand-in for a supervisor: sends lines and closes the connection."""
     asked: list[dict[str, object]] = []
 
     async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -232,7 +232,7 @@ async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, o
 async def test_the_end_of_a_switch_is_what_counts(
     tmp_path: Path, story: Story, answer: Answer
 ) -> None:
-    """Whatever a supervisor says, a request learns in the end whether it can be served."""
+    """Whatever a supervisor sends, the requester learns whether the profile serves."""
     path = tmp_path / "control.sock"
     async with supervisor(path, story) as asked:
         assert await ask_for_switch(path, "genesis", "gateway (key ana)") == answer
@@ -241,6 +241,6 @@ async def test_the_end_of_a_switch_is_what_counts(
 
 
 async def test_no_supervisor_is_away(tmp_path: Path) -> None:
-    """There is nobody to ask."""
+    """Without a socket the supervisor is away."""
     answers: Awaitable[Answer] = ask_for_switch(tmp_path / "control.sock", "genesis", "gateway")
     assert await answers == Away()

@@ -1,4 +1,4 @@
-"""Relay, table, meter and control together, told by the supervisor's own adapter, on real sockets."""
+"""Relay, routing table, meter and control, with the supervisor's own client, on real sockets."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.unit.gateway_states import routed
 
 
 class Engine:
-    """An engine that says its name, in a stream as long as it is told to."""
+    """Engine that streams its name as long as a test wants."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class Engine:
 
 
 class KeyChecker:
-    """Lets everybody in."""
+    """Check that needs no key."""
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:  # noqa: ARG002
         return None
@@ -74,7 +74,7 @@ class KeyChecker:
 
 @dataclass
 class Box:
-    """A gateway before two engines, and the supervisor's end of its control socket."""
+    """Gateway before two engines, and the supervisor's end of its control socket."""
 
     table: RoutingTable
     meter: Meter
@@ -84,7 +84,7 @@ class Box:
     port: int
 
     async def ask(self, model: str | None, *, streams: bool = False) -> tuple[int, bytes]:
-        """One request; status and body."""
+        """Send one request; return status and body."""
         body = json.dumps({"stream": streams} | ({} if model is None else {"model": model}))
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(
@@ -173,7 +173,7 @@ async def until_waiting(box: Box, count: int) -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_held_requests_are_answered_by_what_is_committed(box: Box, streams: bool) -> None:  # noqa: FBT001
-    """Whoever asks for the default during a switch waits, and gets the new model's answer."""
+    """A request for the default during a switch waits, and is served by the new model."""
     box.supervisor.route(serves("aeon"))
     assert b"aeon" in (await box.ask(None))[1]
     assert await box.supervisor.hold(["aeon", "genesis"]) == ""
@@ -191,7 +191,7 @@ async def test_held_requests_are_answered_by_what_is_committed(box: Box, streams
 
 
 async def test_a_drain_waits_for_streams(box: Box) -> None:
-    """A stream that ends in time is whole, one that does not is told."""
+    """A stream that ends in time is complete, one that does not gets an error event."""
     box.supervisor.route(serves("aeon"))
     box.engines["aeon"].go.clear()
     asking = asyncio.create_task(box.ask("aeon", streams=True))
@@ -208,7 +208,7 @@ async def test_a_drain_waits_for_streams(box: Box) -> None:
 
 
 async def test_a_drain_cuts_at_its_deadline_with_an_error(box: Box) -> None:
-    """Never silently: the stream's last event says why."""
+    """The last event of a cut stream is an error event."""
     box.supervisor.route(serves("aeon"))
     box.engines["aeon"].go.clear()
     asking = asyncio.create_task(box.ask("aeon", streams=True))
@@ -223,7 +223,7 @@ async def test_a_drain_cuts_at_its_deadline_with_an_error(box: Box) -> None:
 
 
 async def test_a_roll_back_releases_to_what_served(box: Box) -> None:
-    """Who waited for the new model is told that it is not active; the default goes on."""
+    """A request for the new model is refused as not active; one for the default goes on."""
     box.supervisor.route(serves("aeon"))
     await box.supervisor.hold(["aeon", "genesis"])
     asking = [asyncio.create_task(box.ask(model)) for model in (None, "genesis")]
@@ -237,7 +237,7 @@ async def test_a_roll_back_releases_to_what_served(box: Box) -> None:
 
 
 async def test_figures_reach_the_supervisor(box: Box) -> None:
-    """What was measured here is what its status shows."""
+    """The gateway's counters are in the supervisor's status."""
     box.supervisor.route(serves("aeon"))
     await box.ask("aeon", streams=True)
     stats: Any = await box.supervisor.stats()

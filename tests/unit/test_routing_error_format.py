@@ -36,7 +36,7 @@ def data_of(event: bytes) -> dict[str, Any]:
     ],
 )
 def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
-    """With a message, a type, a parameter and a code."""
+    """The error object has a message, a type, a parameter and a code."""
     refusal = Refusal(status=status, code="a_code", message="Why.", param="model")
     found = json.loads(encode_error(api, refusal))
     expected = {"message": "Why.", "type": kind, "param": "model", "code": "a_code"}
@@ -54,7 +54,7 @@ def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
     ],
 )
 def test_anthropic_has_a_type_of_its_own(status: int, kind: str) -> None:
-    """An outer type, and an inner one with the message."""
+    """The body has an outer type, and an inner one with the message."""
     refusal = Refusal(status=status, code="a_code", message="Why.")
     found = json.loads(encode_error(Api.ANTHROPIC, refusal))
     assert found == {"type": "error", "error": {"type": kind, "message": "Why."}}
@@ -62,7 +62,7 @@ def test_anthropic_has_a_type_of_its_own(status: int, kind: str) -> None:
 
 @pytest.mark.parametrize("api", [Api.CHAT, Api.COMPLETIONS, Api.OTHER])
 def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
-    """As data without a name, which is what clients of chat streams read."""
+    """The error is data without an event name, which is what clients of chat streams parse."""
     event = encode_error_event(api, STOPPED)
     assert event.startswith(b"\n\ndata: ")
     assert event.endswith(b"}\n\n")
@@ -71,7 +71,7 @@ def test_a_chat_stream_ends_in_an_error_object(api: Api) -> None:
 
 
 def test_a_responses_stream_ends_in_an_error_event() -> None:
-    """Its fields are those of the API's `error` event; the object is what libraries raise by."""
+    """The data have the fields of the API's `error` event, and the object that libraries need."""
     event = encode_error_event(Api.RESPONSES, STOPPED)
     assert b"\n\nevent: error\ndata: " in event
     found = data_of(event)
@@ -84,7 +84,7 @@ def test_a_responses_stream_ends_in_an_error_event() -> None:
 
 
 def test_an_anthropic_stream_ends_in_an_error_event() -> None:
-    """Named `error`, with the body that a refusal would have."""
+    """The event is named `error`, with the body that a refusal would have."""
     event = encode_error_event(Api.ANTHROPIC, STOPPED)
     assert event.startswith(b"\n\nevent: error\ndata: ")
     assert data_of(event) == json.loads(encode_error(Api.ANTHROPIC, STOPPED))
@@ -111,5 +111,5 @@ def test_no_message_breaks_out_of_its_line(api: Api) -> None:
     ],
 )
 def test_a_comment_stays_on_its_line(text: str, comment: bytes) -> None:
-    """It has no escapes, so whatever could end the line becomes a space."""
+    """Every character that could end the line becomes a space."""
     assert encode_comment(text) == comment

@@ -1,4 +1,4 @@
-"""Who gives way when the gateway is full."""
+"""Fair shares of a full gateway."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ IDLE, READING, WORKING = ShareUse
 
 
 def test_the_owner_with_the_most_gives_way() -> None:
-    """Its idle connection before the one that reads, the one that has been idle longest first."""
+    """An idle connection gives way before one that reads, the longest idle first."""
     shares = [
         Share("few", 1, IDLE, 0.0),
         Share("many", 1, WORKING),
@@ -24,7 +24,7 @@ def test_the_owner_with_the_most_gives_way() -> None:
 
 
 def test_an_owner_makes_room_for_itself() -> None:
-    """Of what nobody works on: the slowest body, and of equals the oldest."""
+    """Of its own READING shares the slowest gives way, and of equals the oldest."""
     shares = [
         Share("one", 1, READING, 5.0),
         Share("one", 1, READING, 0.0),
@@ -36,7 +36,7 @@ def test_an_owner_makes_room_for_itself() -> None:
 
 
 def test_work_gives_way_only_to_those_who_have_less() -> None:
-    """The newest, so that what has run long is finished."""
+    """The newest request gives way, so that what has run long is finished."""
     shares = [Share("many", 1, WORKING, -n) for n in range(4)]
     shares += [Share("few", 1, WORKING, -n) for n in range(4, 6)]
     assert choose_evictions(shares, "new", least=1) == [3]
@@ -45,13 +45,13 @@ def test_work_gives_way_only_to_those_who_have_less() -> None:
 
 
 def test_more_is_freed_than_needed_while_that_costs_nobody_work() -> None:
-    """Looking at everybody is dear."""
+    """As long as only idle shares go, up to `most` is freed."""
     shares = [Share("many", 1, IDLE, 0.0), Share("many", 1, IDLE, 1.0), Share("many", 1, WORKING)]
     assert choose_evictions(shares, "new", least=1, most=8) == [0, 1]
 
 
 def test_nobody_gives_way_in_vain() -> None:
-    """Where too little would come free, the newcomer has to go."""
+    """Where too little would come free, no share gives way."""
     shares = [Share("a", 5, READING), Share("b", 3, WORKING)]
     assert choose_evictions(shares, "new", least=9) == []
     assert choose_evictions(shares, "new", least=6) == [0, 1]
@@ -75,7 +75,7 @@ def test_nobody_gives_way_in_vain() -> None:
 def test_no_owner_loses_work_to_one_who_has_more(
     shares: list[Share], newcomer: str, least: int
 ) -> None:
-    """Whoever gives way has at least as much as the newcomer at that moment; work, more."""
+    """An owner that gives way has at least as much as the newcomer; for a WORKING share, more."""
     totals = {name: sum(s.size for s in shares if s.owner == name) for name in "abc"}
     own = totals[newcomer]
     gone = choose_evictions(shares, newcomer, least=least)
@@ -102,5 +102,5 @@ def test_no_owner_loses_work_to_one_who_has_more(
     ],
 )
 def test_one_owner_beyond_this_machine(address: str, group: str) -> None:
-    """An IPv6 host has as many addresses as it likes in its network."""
+    """All addresses of an IPv6 network of /64 are one owner."""
     assert group_of(address) == group

@@ -1,4 +1,4 @@
-"""Forms: which model they ask for, and changes to their fields."""
+"""Forms: their model, and changes of their fields."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def field(name: str, value: str, more: str = "") -> bytes:
 
 
 def form(*parts: bytes, end: bytes = b"--b0--\r\n") -> bytes:
-    """All of it."""
+    """Return the whole form."""
     return b"".join(parts) + end
 
 
@@ -54,7 +54,7 @@ def form(*parts: bytes, end: bytes = b"--b0--\r\n") -> bytes:
     ],
 )
 def test_the_model_is_a_field(kind: str, body: bytes, model: str | None) -> None:
-    """Wherever it stands, and whatever the file beside it holds."""
+    """The model is found wherever its field stands, whatever the file beside it holds."""
     assert parse_form(kind, body).model == model
 
 
@@ -63,7 +63,7 @@ def test_the_model_is_a_field(kind: str, body: bytes, model: str | None) -> None
     [("true", True), ("True", True), ("1", True), ("false", False), ("", False), ("no", False)],
 )
 def test_a_stream_is_asked_for_in_a_field(value: str, expected: bool) -> None:  # noqa: FBT001
-    """With any of the words that engines take for true."""
+    """Every value that engines take for true asks for a stream."""
     assert parse_form(KIND, form(field("stream", value))).streams is expected
 
 
@@ -86,7 +86,7 @@ def test_a_stream_is_asked_for_in_a_field(value: str, expected: bool) -> None:  
     ],
 )
 def test_a_form_has_one_proper_boundary(kind: str) -> None:
-    """Two, or one that has to be guessed at, are refused."""
+    """A form with two boundaries, or with one that has to be guessed, is refused."""
     with pytest.raises(BodyError):
         parse_form(kind, form(field("model", "w")))
 
@@ -130,7 +130,7 @@ AMBIGUOUS: Mapping[str, bytes] = {
 
 @pytest.mark.parametrize("body", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
 def test_a_form_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
-    """Rather than read in ours while the engine reads it in another."""
+    """A form that engines could parse differently is refused."""
     with pytest.raises(BodyError):
         parse_form(KIND, body)
 
@@ -161,25 +161,25 @@ def test_a_form_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
 def test_fields_are_set_and_taken_out(
     set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
 ) -> None:
-    """Where they stood, or at the end; changes inside of objects do not apply."""
+    """Fields change where they stand, or at the end; changes inside of objects do not apply."""
     assert change_form(KIND, body, model="q", set_=set_, strip=strip) == expected
 
 
 def test_without_anything_to_do_nothing_is_copied() -> None:
-    """The very same object comes back."""
+    """Without changes the very same object comes back."""
     body = form(FILE, field("model", "q"))
     assert change_form(KIND, body, model="q", set_={}, strip=("prompt",)) is body
 
 
 def test_what_is_put_in_cannot_end_the_field() -> None:
-    """A client that knows what is set might choose its boundary by it."""
+    """A value that contains the boundary is refused."""
     body = form(field("model", "w"))
     with pytest.raises(BodyError, match="boundary"):
         change_form(KIND, body, model="a\r\n--b0--", set_={}, strip=())
 
 
 def test_what_is_changed_is_there_once() -> None:
-    """Changing one of two would leave the client the other."""
+    """A duplicate field that would be changed is refused."""
     body = form(field("prompt", "a"), field("prompt", "b"))
     assert parse_form(KIND, body).model is None
     with pytest.raises(BodyError, match="prompt is there twice"):

@@ -1,4 +1,4 @@
-"""JSON bodies: what they ask for, and changes that leave every other byte alone."""
+"""JSON bodies: their model, and changes that leave every other byte as it was."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ from tests.fakes.body_parsing import change_json, parse_json
     ],
 )
 def test_the_model_is_that_of_the_top_level(body: bytes, model: str | None) -> None:
-    """Names inside of other values, and text that looks like JSON, are not it."""
+    """Names inside of other values, and text that looks like JSON, are not the model."""
     assert parse_json(body).model == model
 
 
@@ -46,7 +46,7 @@ def test_the_model_is_that_of_the_top_level(body: bytes, model: str | None) -> N
     ],
 )
 def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  # noqa: FBT001
-    """Nothing else, and nowhere else."""
+    """Only `true` at the top level asks for a stream."""
     assert parse_json(body).streams is expected
 
 
@@ -93,7 +93,7 @@ def test_a_stream_is_asked_for_with_true(body: bytes, expected: bool) -> None:  
     ids=lambda value: repr(value[:24]),
 )
 def test_what_an_engine_could_read_in_another_way_is_refused(body: bytes, message: str) -> None:
-    """With a sentence for the client, and without a parameter that would be to blame."""
+    """The refusal has a message for the client, and blames no parameter."""
     with pytest.raises(BodyError, match=message) as caught:
         parse_json(body)
     assert caught.value.param is None
@@ -113,14 +113,14 @@ def test_what_an_engine_could_read_in_another_way_is_refused(body: bytes, messag
     ],
 )
 def test_what_is_routed_by_is_there_once_and_a_string(body: bytes, param: str) -> None:
-    """Which of two an engine takes depends on the engine."""
+    """A duplicate key is refused, because engines differ in which one they take."""
     with pytest.raises(BodyError) as caught:
         parse_json(body)
     assert caught.value.param == param
 
 
 def test_other_names_may_be_there_twice() -> None:
-    """They are the engine's business."""
+    """Duplicate keys that do not matter to routing are passed on."""
     body = b'{"seed":1,"seed":2,"model":"a"}'
     assert change_json(body, model="b", set_={}, strip=()) == b'{"seed":1,"seed":2,"model":"b"}'
 
@@ -138,7 +138,7 @@ def test_other_names_may_be_there_twice() -> None:
 def test_what_is_changed_is_there_once(
     set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, param: str
 ) -> None:
-    """Changing one of two would leave the client the other."""
+    """A duplicate key that would be changed is refused."""
     with pytest.raises(BodyError, match="twice") as caught:
         change_json(body, model=None, set_=set_, strip=strip)
     assert caught.value.param == param
@@ -158,7 +158,7 @@ def test_what_is_changed_is_there_once(
     ],
 )
 def test_the_model_gets_the_name_that_the_engine_knows(body: bytes, expected: bytes) -> None:
-    """Where it stood, or in front."""
+    """The name is changed where it stood, or put in front."""
     assert change_json(body, model="q", set_={}, strip=()) == expected
 
 
@@ -200,7 +200,7 @@ def test_the_model_gets_the_name_that_the_engine_knows(body: bytes, expected: by
 def test_parameters_are_set_and_taken_out(
     set_: Mapping[str, object], strip: tuple[str, ...], body: bytes, expected: bytes
 ) -> None:
-    """Whatever the client says, with dots that reach into objects, and with the right commas."""
+    """Dots reach into objects, and commas stay right."""
     assert change_json(body, model=None, set_=set_, strip=strip) == expected
 
 
@@ -218,7 +218,7 @@ def test_parameters_are_set_and_taken_out(
 def test_without_anything_to_do_nothing_is_copied(
     model: str | None, set_: Mapping[str, object], strip: tuple[str, ...], body: bytes
 ) -> None:
-    """The very same object comes back."""
+    """Without changes the very same object comes back."""
     assert change_json(body, model=model, set_=set_, strip=strip) is body
 
 
@@ -230,7 +230,7 @@ def test_the_name_of_the_model_outranks_a_parameter_of_that_name() -> None:
 
 
 def test_a_large_body_may_not_be_made_of_small_values() -> None:
-    """Each costs a microsecond; the limit is a million."""
+    """A body with more than a million values is refused, since each costs a microsecond."""
     small = b'{"a":[' + b",".join([b"[]"] * 30_000) + b"]}"
     assert parse_json(small).model is None
     large = b'{"a":[' + b",".join([b"[]"] * 1_000_001) + b"]}"

@@ -1,4 +1,4 @@
-"""Long JSON bodies: read in steps, as the short way reads them, whatever they are made of."""
+"""Long JSON bodies: scanned in steps, with the results of the short scanner."""
 
 import json
 import tracemalloc
@@ -29,7 +29,7 @@ _VALUES = st.recursive(
 
 
 def read(body: bytes) -> tuple[LongJsonScanner, int]:
-    """What is found, and in how many steps."""
+    """Return the result, and the number of steps."""
     top = LongJsonScanner(body)
     return top, 1 + sum(1 for _ in top.steps())
 
@@ -44,7 +44,7 @@ def test_long_bodies_are_read_as_short_ones(
     ascii_: bool,  # noqa: FBT001
     indent: int | str | None,
 ) -> None:
-    """Both ways find the same members in the same places."""
+    """Both scanners find the same members in the same places."""
     body = json.dumps(document, ensure_ascii=ascii_, indent=indent).encode()
     expected = scan_object(body)
     top, _ = read(body)
@@ -115,7 +115,7 @@ def test_long_bodies_that_two_readers_could_take_differently(body: bytes, messag
     ids=lambda value: repr(value[:12]),
 )
 def test_long_bodies_take_steps_by_their_size_and_no_memory(inside: bytes) -> None:
-    """Half of a body takes half of the steps, and nothing is kept of its values."""
+    """Half of a body takes half of the steps, and no value is kept."""
     half = b'{"a":' + inside + b"}"
     whole = b'{"a":' + inside + b',"b":' + inside + b"}"
     tracemalloc.start()
@@ -147,21 +147,21 @@ def test_long_bodies_are_changed_without_a_copy() -> None:
 
 
 def test_long_bodies_with_another_model_and_nothing_else() -> None:
-    """What the profile does not change stays the very same object."""
+    """Without changes the very same object comes back."""
     body = b'{"model":"a","prompt":"%b"}' % (b"x" * LONG_BYTES)
     assert parse_json(body).apply(compile_changes(model="a", set_={}, strip=())) is body
     assert change_json(body, model="b", set_={}, strip=()) == body.replace(b'"a"', b'"b"')
 
 
 def test_short_bodies_take_no_step() -> None:
-    """Their document is there at once."""
+    """A short body is parsed without a step."""
     with pytest.raises(StopIteration) as end:
         next(parse_json_in_steps(b'{"model":"a"}'))
     assert end.value.value.model == "a"
 
 
 def test_huge_model_names_are_refused() -> None:
-    """A name is looked up and repeated in errors."""
+    """A name is refused beyond a length, because it is repeated in errors."""
     body = b'{"model":"%b"}' % (b"a" * LONG_BYTES)
     with pytest.raises(BodyError, match="too long") as caught:
         parse_json(body)
@@ -169,7 +169,7 @@ def test_huge_model_names_are_refused() -> None:
 
 
 def test_large_objects_are_not_changed_inside() -> None:
-    """What is changed inside is read at once."""
+    """A change inside of a large object is refused, because that is scanned in one go."""
     body = b'{"model":"a","extra":{"x":"%b"}}' % (b"a" * (40 << 10))
     with pytest.raises(BodyError, match="too large") as caught:
         change_json(body, model="b", set_={"extra.y": 1}, strip=())

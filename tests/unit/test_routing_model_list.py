@@ -1,4 +1,4 @@
-"""The list of models that clients are shown."""
+"""List of models."""
 
 import json
 from typing import Any
@@ -25,20 +25,20 @@ NOW = State(
 
 
 def shown(key: Key | None = None) -> dict[str, Any]:
-    """The list, read again."""
+    """Return the decoded list."""
     found = json.loads(encode_model_list(BOX, NOW, key))
     assert isinstance(found, dict)
     return found
 
 
 def test_every_name_that_can_be_asked_for_is_there_once() -> None:
-    """What serves first; patterns are no names."""
+    """Models that serve come first; patterns are not listed."""
     ids = [model["id"] for model in shown()["data"]]
     assert ids == ["genesis", "gpt-4o", "qwen", "aeon", "gemma"]
 
 
 def test_an_entry_tells_its_profile_and_state() -> None:
-    """A name that several serve stands for the one that a request would go to."""
+    """A name that several profiles serve has the state of the one that a request would go to."""
     by_id = {model["id"]: model for model in shown()["data"]}
     states = {name: (model["profile"], model["state"]) for name, model in by_id.items()}
     assert states == {
@@ -64,7 +64,7 @@ def test_the_list_has_the_form_of_both_apis() -> None:
 
 
 def test_a_key_is_shown_what_it_may_use() -> None:
-    """A name that it shares with others stands for its own profile."""
+    """A name that several profiles serve stands for the one that the key may use."""
     data = shown(Key(name="anna", profiles=("aeon",)))["data"]
     assert [(model["id"], model["profile"]) for model in data] == [
         ("aeon", "aeon"),
@@ -73,13 +73,13 @@ def test_a_key_is_shown_what_it_may_use() -> None:
 
 
 def test_an_empty_list_is_a_list() -> None:
-    """For a key that may use nothing."""
+    """A key without profiles gets an empty list."""
     found = shown(Key(name="nobody", profiles=()))
     assert (found["data"], found["first_id"], found["last_id"]) == ([], None, None)
 
 
 def test_one_entry_can_be_asked_for() -> None:
-    """By any name that a request may have, patterns too; others are refused as requests are."""
+    """An entry is found by every name that a request may have; others are refused."""
     found = encode_model("claude-opus-4", BOX, NOW)
     assert isinstance(found, bytes)
     assert json.loads(found)["profile"] == "genesis"

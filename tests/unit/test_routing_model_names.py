@@ -1,4 +1,4 @@
-"""Which profile a request is for, and whether it may go there now."""
+"""Model names: the profile of a request, and whether the request may go to it now."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def state(
     target: tuple[str, ...] = (),
     committed: tuple[str, ...] = (),
 ) -> State:
-    """What serves; everything else is down."""
+    """State in which these profiles serve or start; all others are down."""
     standings = dict.fromkeys(BOX, Standing.DOWN) | dict.fromkeys(coming, Standing.STARTING)
     return State(
         standings=standings | dict.fromkeys(serving, Standing.SERVING),
@@ -71,7 +71,7 @@ def state(
 def test_a_model_is_found_by_name_served_name_pattern_or_default(
     model: str | None, serving: str, name: str
 ) -> None:
-    """In this order, whatever serves; among equals the one that serves."""
+    """Steps are taken in this order, whatever serves; within a step the serving profile wins."""
     found = ModelDirectory(BOX).resolve(model, state(serving))
     assert isinstance(found, Routed)
     assert found.name == name
@@ -91,7 +91,7 @@ def test_a_model_is_found_by_name_served_name_pattern_or_default(
     ],
 )
 def test_of_several_the_one_that_serves_or_will_is_taken(now: State, name: str) -> None:
-    """Then a committed one, then the order of names."""
+    """After those comes a committed profile, then the order of names."""
     found = ModelDirectory(BOX).resolve("qwen", now)
     assert isinstance(found, Routed)
     assert found.name == name
@@ -99,7 +99,7 @@ def test_of_several_the_one_that_serves_or_will_is_taken(now: State, name: str) 
 
 @pytest.mark.parametrize("model", ["nothing", "gemma", "gemma34", "Genesis", "mini", "x" * 500])
 def test_an_unknown_model_is_told_what_there_is(model: str) -> None:
-    """What serves first; capitals count, and wildcards stand for what they say."""
+    """The message lists models that serve first; capitals count, and wildcards match themselves."""
     if model == "gemma":
         assert isinstance(ModelDirectory(BOX).resolve(model, state()), Routed)
         return
@@ -111,20 +111,20 @@ def test_an_unknown_model_is_told_what_there_is(model: str) -> None:
 
 
 def test_a_very_long_name_is_tried_on_no_pattern() -> None:
-    """Clients decide how long it is."""
+    """A name beyond the limit matches no pattern."""
     assert isinstance(ModelDirectory(BOX).resolve("c" * 256, state()), Routed)
     assert isinstance(ModelDirectory(BOX).resolve("c" * 257, state()), Refusal)
 
 
 def test_many_stars_are_tried_as_one() -> None:
-    """A pattern cannot be written that takes minutes to try."""
+    """Several stars in a row match like one."""
     box = {"a": routed("a", "*" * 40 + "b")}
     assert isinstance(ModelDirectory(box).resolve("c" * 256, State()), Refusal)
     assert isinstance(ModelDirectory(box).resolve("c" * 255 + "b", State()), Routed)
 
 
 def test_the_list_of_what_there_is_has_an_end() -> None:
-    """Twenty names help, two hundred do not."""
+    """The message lists twenty names at most."""
     box = {f"p{n:03}": routed(f"p{n:03}") for n in range(21)}
     found = ModelDirectory(box).resolve("x", State())
     assert isinstance(found, Refusal)
@@ -150,12 +150,12 @@ def test_the_list_of_what_there_is_has_an_end() -> None:
     ],
 )
 def test_the_default_serves_or_comes_or_is_committed(now: State, name: str | None) -> None:
-    """In this order; those that own no device come last."""
+    """The default is chosen in this order; profiles without a device come last."""
     assert default_profile(BOX, now) == name
 
 
 def test_without_anything_to_serve_clients_come_back_later() -> None:
-    """A request that names no model is not wrong: nothing serves."""
+    """A request that names no model gets 503 with `Retry-After` when nothing serves."""
     found = ModelDirectory(BOX).resolve(None, state())
     assert isinstance(found, Refusal)
     assert (found.status, found.code) == (503, "no_model")
@@ -163,7 +163,7 @@ def test_without_anything_to_serve_clients_come_back_later() -> None:
 
 
 def test_default_may_be_the_name_of_something() -> None:
-    """Whoever names a profile so has decided."""
+    """A profile that serves the name ``default`` gets its requests."""
     box = {"a": routed("a"), "b": routed("b", "default")}
     found = ModelDirectory(box).resolve("default", State(standings={"a": Standing.SERVING}))
     assert isinstance(found, Routed)
@@ -171,7 +171,7 @@ def test_default_may_be_the_name_of_something() -> None:
 
 
 class TestKeys:
-    """What a key may use is all that it sees."""
+    """A key sees only the profiles that it may use."""
 
     KEY = Key(name="anna", profiles=("genesis", "helper"))
 
@@ -179,7 +179,7 @@ class TestKeys:
         ("model", "name"), [("qwen", "genesis"), ("claude-x", "genesis"), (None, "genesis")]
     )
     def test_only_its_profiles_are_candidates(self, model: str | None, name: str) -> None:
-        """Also where another one serves."""
+        """A profile that the key may not use is no candidate, even if it serves."""
         now = state("aeon", "helper", committed=("aeon", "genesis"))
         found = ModelDirectory(BOX).resolve(model, now, self.KEY)
         assert isinstance(found, Routed)
@@ -187,20 +187,20 @@ class TestKeys:
 
     @pytest.mark.parametrize("model", ["aeon", "gpt-4o", "chat"])
     def test_others_are_refused_as_such(self, model: str) -> None:
-        """Not as unknown: the person behind it should know whom to ask."""
+        """A profile that the key may not use is refused as not allowed, not as unknown."""
         found = ModelDirectory(BOX).resolve(model, state("aeon"), self.KEY)
         assert isinstance(found, Refusal)
         assert (found.status, found.code) == (403, "model_not_allowed")
         assert "anna" in found.message
 
     def test_an_unknown_model_lists_only_its_own(self) -> None:
-        """Others' profiles are none of its business."""
+        """The message lists only profiles that the key may use."""
         found = ModelDirectory(BOX).resolve("x", state("aeon"), self.KEY)
         assert isinstance(found, Refusal)
         assert found.message.endswith("there are: genesis, helper")
 
     def test_a_key_without_a_list_may_use_everything(self) -> None:
-        """None is no list, an empty one is."""
+        """A key without a list may use every profile, one with an empty list none."""
         assert isinstance(ModelDirectory(BOX).resolve("aeon", state(), Key(name="all")), Routed)
         assert isinstance(
             ModelDirectory(BOX).resolve("aeon", state(), Key(name="none", profiles=())), Refusal
@@ -218,7 +218,7 @@ class TestKeys:
     ],
 )
 def test_a_request_goes_or_waits(now: State, may_switch: bool, answer: bool) -> None:  # noqa: FBT001
-    """It waits while its profile is held or comes, and where it may have the box switched."""
+    """A request waits while its profile is held or starts, and where it may cause a switch."""
     assert readiness(BOX["genesis"], now, may_switch=may_switch) is answer
 
 
@@ -226,7 +226,7 @@ def test_a_request_goes_or_waits(now: State, may_switch: bool, answer: bool) -> 
     ("name", "may_switch"), [("genesis", False), ("aeon", True), ("aeon", False)]
 )
 def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> None:  # noqa: FBT001
-    """With the command that changes it, and a status that clients do not repeat requests on."""
+    """The refusal names the active model and the command; clients do not retry its status."""
     found = readiness(
         BOX[name], state("gemma", "helper", committed=("helper",)), may_switch=may_switch
     )
@@ -237,14 +237,14 @@ def test_otherwise_it_is_told_what_is_active(name: str, may_switch: bool) -> Non
 
 
 def test_with_nothing_active_it_is_told_so() -> None:
-    """The command is the same."""
+    """The refusal names the command also when nothing is active."""
     found = readiness(BOX["aeon"], state())
     assert isinstance(found, Refusal)
     assert "nothing is active" in found.message
 
 
 def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
-    """It failed, or people hold the box: it is meant to serve."""
+    """A committed profile that is down gets 503 with `Retry-After`."""
     found = readiness(BOX["aeon"], state(committed=("aeon",)))
     assert isinstance(found, Refusal)
     assert (found.status, found.code) == (503, "model_unavailable")
@@ -252,7 +252,7 @@ def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
 
 
 def test_a_served_name_twice_in_one_profile_counts_once() -> None:
-    """Also one that is its own name."""
+    """A duplicate served name counts once, also one that is the profile's own name."""
     directory = ModelDirectory({"a": routed("a", "a", "x", "x")})
     assert directory.names == {"a": ("a",), "x": ("a",)}
 
@@ -260,7 +260,7 @@ def test_a_served_name_twice_in_one_profile_counts_once() -> None:
 @pytest.mark.parametrize("served", ["*-*-*-*-*-*x", "-*-*-*-*-*-?x", "**-***-**-**-*-*x"])
 @pytest.mark.parametrize("model", ["-" * 256, "-" * 255 + "y", "--x" * 85 + "-"])
 def test_many_stars_are_tried_in_a_moment(served: str, model: str) -> None:
-    """A name that almost fits is not tried with every star at every place."""
+    """A pattern with many stars takes linear time on a name that almost matches."""
     found = ModelDirectory({"m": routed("m", served)}).resolve(model, State())
     assert isinstance(found, Refusal)
     assert found.code == "model_not_found"

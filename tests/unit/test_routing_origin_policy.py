@@ -1,4 +1,4 @@
-"""Who may ask on this machine without a key: programs and its own pages, not pages of anybody's."""
+"""Origin policy: programs and own pages need no key on this machine, other pages do."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ STRICT = OriginPolicy.of([], [])
     ],
 )
 def test_names_of_this_machine(host: bytes | None) -> None:
-    """Nobody elsewhere can have a page under them."""
+    """No web page can be under a host name that is accepted."""
     assert VISITORS.refusal(host, None, None) is None
 
 
@@ -46,7 +46,7 @@ def test_names_of_this_machine(host: bytes | None) -> None:
     ],
 )
 def test_names_that_anybody_can_have_mean_this_machine(host: bytes) -> None:
-    """A page under such a name sends its requests here; the header says which name it used."""
+    """A foreign name that resolves to this machine is refused by the header Host."""
     assert VISITORS.refusal(host, None, None) is HOST_REFUSED
     assert VISITORS.refusal(host, b"http://127.0.0.1:8010", b"same-origin") is HOST_REFUSED
 
@@ -65,7 +65,7 @@ def test_names_that_anybody_can_have_mean_this_machine(host: bytes) -> None:
     ],
 )
 def test_pages_that_are_welcome(origin: bytes) -> None:
-    """Those of this machine, of programs installed on it, and those that are listed."""
+    """Pages of this machine, of programs installed on it, and listed ones need no key."""
     assert VISITORS.refusal(HERE, origin, b"cross-site") is None
 
 
@@ -82,7 +82,7 @@ def test_pages_that_are_welcome(origin: bytes) -> None:
     ],
 )
 def test_pages_from_elsewhere(origin: bytes) -> None:
-    """Whatever they ask for, and to whatever name of ours."""
+    """A page from another origin needs a key."""
     assert STRICT.refusal(HERE, origin, None) is ORIGIN_REFUSED
 
 
@@ -97,11 +97,11 @@ def test_pages_from_elsewhere(origin: bytes) -> None:
     ],
 )
 def test_a_picture_in_a_page_has_no_origin(site: bytes, refused: bool) -> None:  # noqa: FBT001
-    """Browsers still say that it is a page from elsewhere that asks."""
+    """A cross-site request without an origin is refused by `Sec-Fetch-Site`."""
     assert (STRICT.refusal(HERE, None, site) is ORIGIN_REFUSED) is refused
 
 
 @given(st.none() | st.binary(), st.none() | st.binary(), st.none() | st.binary())
 def test_anything_is_judged(host: bytes | None, origin: bytes | None, site: bytes | None) -> None:
-    """Whatever a client says, it is served or refused."""
+    """Any bytes in the headers lead to a refusal or to none."""
     assert STRICT.refusal(host, origin, site) in {None, HOST_REFUSED, ORIGIN_REFUSED}

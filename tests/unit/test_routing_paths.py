@@ -37,7 +37,7 @@ from appliance.planning.routing.refusals import path_not_exposed
     ],
 )
 def test_a_path_tells_its_api(path: str, api: Api) -> None:
-    """With or without a version; everything else passes as it is."""
+    """The API is found with or without a version; every other path has none."""
     assert classify_path("POST", path) == PathClass(api=api)
 
 
@@ -70,7 +70,7 @@ def test_a_path_tells_its_api(path: str, api: Api) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
 def test_paths_that_govern_an_engine_are_known(method: str, path: str) -> None:
-    """Those of llama-server, vLLM and SGLang, whatever the method."""
+    """Admin paths of llama-server, vLLM and SGLang are found, whatever the method."""
     assert classify_path(method, path).is_admin
 
 
@@ -101,7 +101,7 @@ def test_paths_that_govern_an_engine_are_known(method: str, path: str) -> None:
     ],
 )
 def test_a_governing_path_cannot_be_disguised(path: str) -> None:
-    """Judged is the plainest form that anything could make of it."""
+    """The plainest form of a path is classified."""
     assert classify_path("GET", path).is_admin
 
 
@@ -120,7 +120,7 @@ def test_a_governing_path_cannot_be_disguised(path: str) -> None:
     ],
 )
 def test_writing_is_for_admins_where_reading_is_not(method: str, path: str, is_admin: bool) -> None:  # noqa: FBT001
-    """Properties, and the list of models of an engine that loads several."""
+    """Writing properties, and the list of models of an engine that loads several, is for admins."""
     assert classify_path(method, path).is_admin is is_admin
 
 
@@ -160,19 +160,19 @@ def test_the_list_of_models_is_told_from_an_entry(path: str, model: str | None) 
     ],
 )
 def test_a_path_that_no_honest_client_sends_is_refused(path: str) -> None:
-    """Rather than guessed at."""
+    """A path whose meaning engines could disagree about is refused."""
     with pytest.raises(PathError):
         classify_path("GET", path)
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings%25x", "/v1/caf\u00e9", "/%c3%a9", "/%ff"])
 def test_odd_but_honest_paths_pass(path: str) -> None:
-    """Percent signs, other alphabets and bytes that are no text."""
+    """Percent signs, other alphabets and bytes that are no UTF-8 pass."""
     assert classify_path("GET", path) == PathClass()
 
 
 def test_the_refusal_of_an_admin_path_names_it() -> None:
-    """Shortened: clients decide how long it is."""
+    """The message contains the beginning of the path."""
     refusal = path_not_exposed("/slots" + "x" * 1000)
     assert refusal.status == 403
     assert refusal.message.startswith("/slotsxxx")

@@ -1,4 +1,4 @@
-"""Turns of profiles that are asked for."""
+"""Scheduler of switches on request."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TURNS = SwitchPolicy(residency_s=60, patience_s=100)
 
 
 def waiting(profile: str, since_s: float) -> WaitingProfile:
-    """Requests for a profile."""
+    """Return a profile that is waited for."""
     return WaitingProfile(profile=profile, since_s=since_s)
 
 
@@ -46,12 +46,12 @@ def waiting(profile: str, since_s: float) -> WaitingProfile:
 def test_a_profile_gets_its_turn(
     now_s: float, box: BoxState, turn: SwitchTo | CheckAgain | None
 ) -> None:
-    """Requests for one have waited since the tenth second."""
+    """A profile that is waited for since second 10 is switched to when the rules allow it."""
     assert next_switch(now_s, box, [waiting("b", 10)], TURNS) == turn
 
 
 def test_nobody_waits() -> None:
-    """Then the box stays as it is."""
+    """Without a waiting profile there is no switch."""
     assert next_switch(1000, BoxState(since_s=0), [], TURNS) is None
 
 
@@ -64,13 +64,13 @@ def test_nobody_waits() -> None:
     ],
 )
 def test_who_has_waited_longest_is_next(line: list[tuple[str, float]], first: str) -> None:
-    """Names decide between equals."""
+    """Among profiles that have waited equally long the name decides."""
     turn = next_switch(1000, BoxState(since_s=0), [waiting(*entry) for entry in line], TURNS)
     assert turn == SwitchTo(profile=first)
 
 
 def test_a_profile_that_failed_keeps_nobody_from_his_turn() -> None:
-    """The one behind it is next; when all have failed, the earliest is looked at again."""
+    """After a failure the next profile has its turn; after all have failed, the earliest."""
     line = [waiting("b", 10), waiting("c", 20)]
     one = BoxState(failed_s={"b": 990.0})
     assert next_switch(1000, one, line, TURNS) == SwitchTo(profile="c")

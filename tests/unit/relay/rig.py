@@ -83,7 +83,7 @@ class OneKeyChecker:
 
 @dataclass
 class Rig:
-    """A relay with what belongs to it."""
+    """Relay with its routing table, its engine and its clients."""
 
     relay: Relay
     table: RoutingTable
@@ -98,7 +98,7 @@ class Rig:
         return caller
 
     async def ask(self, raw: bytes) -> "Answer":
-        """One request on a connection of its own."""
+        """Send one request on a connection of its own."""
         caller = await self.connect()
         try:
             caller.writer.write(raw)
@@ -107,14 +107,14 @@ class Rig:
             await caller.close()
 
     def tell(self, standing: Standing, *, held: Iterable[str] = ()) -> None:
-        """How genesis stands from now on."""
+        """Set the standing of genesis from now on."""
         state = State(standings={"genesis": standing}, committed=("genesis",), held=frozenset(held))
         self.table.take(state)
 
 
 @dataclass
 class Answer:
-    """What a client was told, as h11 reads it."""
+    """Response to a client, as h11 parses it."""
 
     status: int
     headers: dict[str, str]
@@ -125,14 +125,14 @@ class Answer:
 
     @property
     def error(self) -> dict[str, object]:
-        """Of a body in OpenAI's form."""
+        """Error object of a body in OpenAI's form."""
         found = json.loads(self.body)["error"]
         assert isinstance(found, dict)
         return found
 
 
 class Caller:
-    """A client's connection."""
+    """Connection of a client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -146,7 +146,7 @@ class Caller:
             await asyncio.sleep(0.002)
 
     async def answer(self, *, head_only: bool = False) -> Answer:
-        """The next answer."""
+        """Read the next response."""
         http = h11.Connection(h11.CLIENT)
         http.send(
             h11.Request(method="HEAD" if head_only else "GET", target="/", headers=[("host", "x")])
@@ -180,7 +180,7 @@ class Caller:
                 return
 
     async def ended(self) -> bool:
-        """Whether the relay closes this connection; says so when it has."""
+        """Tell whether the relay closes this connection; return when it has."""
         async with asyncio.timeout(10):
             try:
                 return await self.reader.read() == b""

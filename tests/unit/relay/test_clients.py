@@ -1,4 +1,4 @@
-"""Clients that are slow, hasty, rude or gone."""
+"""Clients that are slow, pipeline, send too much or hang up."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ SMALL = Limits(
 
 
 def only_client(rig: Rig) -> ClientConnection:
-    """The relay's end of the one connection there is."""
+    """Return the relay's end of the only connection."""
     (client,) = rig.relay._clients
     assert isinstance(client, ClientConnection)
     return client
@@ -49,7 +49,7 @@ async def test_pipelining() -> None:
 
 
 async def test_pipelining_of_mixed_requests() -> None:
-    """Bodies and heads that come in one packet are told apart."""
+    """Bodies and heads that come in one packet are separated."""
     async with rigged(answering(sized(b"{}"))) as rig:
         caller = await rig.connect()
         await caller.send(post() + get("/health") + b"\r\n" + post({"model": "nope"}) + post())
@@ -58,7 +58,7 @@ async def test_pipelining_of_mixed_requests() -> None:
 
 
 async def test_pipelining_after_chunks() -> None:
-    """What follows a body in chunks at once is not read: the answer says that it is the last."""
+    """A request that follows a chunked body at once is not read: the response is the last."""
     chunked = (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"2\r\n{}\r\n0\r\n\r\n"
@@ -74,7 +74,7 @@ async def test_pipelining_after_chunks() -> None:
 
 
 async def test_a_client_that_does_not_stop_sending() -> None:
-    """What a client sends ahead is not read beyond a bound."""
+    """Bytes that a client sends ahead are not read beyond a bound."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -91,7 +91,7 @@ async def test_a_client_that_does_not_stop_sending() -> None:
 
 
 async def test_100_continue() -> None:
-    """A client that waits for a word before its body gets it; one that does not wait does not."""
+    """A client that expects 100 Continue gets it; one that does not wait gets none."""
     request = post(headers="Expect: 100-continue\r\n")
     head, body = (
         request[: request.index(b"\r\n\r\n") + 4],
@@ -110,7 +110,7 @@ async def test_100_continue() -> None:
 
 
 async def test_100_continue_that_is_refused() -> None:
-    """Nobody is asked for a body that would be refused."""
+    """No 100 Continue is sent for a body that would be refused."""
     async with rigged(answering(), loopback=False) as rig:
         caller = await rig.connect()
         request = post(headers="Expect: 100-continue\r\n")
@@ -150,7 +150,7 @@ async def test_100_continue_that_is_refused() -> None:
     ],
 )
 async def test_too_much(request_: bytes, status: int) -> None:
-    """Beyond a limit a client is told so at once, and the connection is closed."""
+    """A request beyond a limit is refused at once, and the connection is closed."""
     async with rigged(answering(), limits=SMALL) as rig:
         caller = await rig.connect()
         await caller.send(request_)
@@ -162,7 +162,7 @@ async def test_too_much(request_: bytes, status: int) -> None:
 
 
 async def test_a_large_refused_body() -> None:
-    """A client that goes on sending what was refused still gets to see why."""
+    """A client that goes on sending a refused body still receives the refusal."""
     async with rigged(answering(), limits=SMALL) as rig:
         caller = await rig.connect()
         head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n"
@@ -195,7 +195,7 @@ async def test_slow_requests(pieces: list[bytes]) -> None:
 
 
 async def test_slow_bodies_with_progress() -> None:
-    """A body that makes enough progress may take longer than is waited for any."""
+    """A body that makes enough progress may take longer than one deadline."""
     limits = replace(SMALL, body_rate=1)
     async with rigged(answering(sized(b"{}")), limits=limits) as rig:
         caller = await rig.connect()
@@ -208,7 +208,7 @@ async def test_slow_bodies_with_progress() -> None:
 
 
 async def test_idle_clients() -> None:
-    """A client that asks nothing more is left without a word, one that waits for an answer is not."""
+    """An idle connection is closed without a response; one that waits for a response is not."""
     go_on = asyncio.Event()
 
     async def script(talk: Talk) -> None:
@@ -227,7 +227,7 @@ async def test_idle_clients() -> None:
 
 
 async def test_clients_that_hang_up() -> None:
-    """When a client hangs up the engine learns it at once, so that it stops to generate."""
+    """When a client hangs up the connection to the engine is closed at once: generation stops."""
     gone = asyncio.Event()
 
     async def script(talk: Talk) -> None:
@@ -248,7 +248,7 @@ async def test_clients_that_hang_up() -> None:
 
 
 def slow_reader(port: int) -> socket.socket:
-    """A client that has asked and takes little."""
+    """Send a request and read little of the response."""
     client = socket.create_connection(("127.0.0.1", port))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.sendall(post())
@@ -256,7 +256,7 @@ def slow_reader(port: int) -> socket.socket:
 
 
 async def test_clients_that_do_not_read() -> None:
-    """A client that reads slowly slows down its engine, and costs little here; then it is cut."""
+    """A client that reads slowly slows its engine down and costs little memory; then it is cut."""
     sent = 0
 
     async def script(talk: Talk) -> None:
@@ -306,7 +306,7 @@ async def test_clients_that_read_again() -> None:
 
 
 async def test_pipelining_without_reading() -> None:
-    """A client that asks on and on without reading is not read from, and gets everything later."""
+    """A client that pipelines without reading is not read from, and gets every response later."""
     limits = replace(QUICK, stuck_s=30.0)
     async with rigged(answering(sized(bytes(300_000))), limits=limits) as rig:
         caller = await rig.connect()
@@ -321,7 +321,7 @@ async def test_pipelining_without_reading() -> None:
 
 
 async def test_upgrades_that_are_passed_over() -> None:
-    """A client that offers HTTP/2 with its request is answered in HTTP/1.1, body and all."""
+    """A client that offers HTTP/2 with its request gets a response in HTTP/1.1, with its body."""
     offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
     chunked = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n{offer}Transfer-Encoding: chunked\r\n\r\n"

@@ -1,4 +1,4 @@
-"""One client that takes all there is does not shut out the others."""
+"""One client that takes all resources does not shut out the others."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ KEY = "Authorization: Bearer right\r\n"
 
 
 async def never(talk: Talk) -> None:
-    """An engine that takes requests and does not answer."""
+    """Engine that takes requests and does not respond."""
     await talk.request()
     await talk.reader.read()
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(5):
         while not holds():
             await asyncio.sleep(0.001)
@@ -36,7 +36,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"GET /", HEAD + b"1", get("/health")])
 async def test_newcomers_when_every_connection_is_taken(said: bytes) -> None:
-    """Idle and slow connections make room for a newcomer, the first of them first."""
+    """Idle and slow connections make room for a newcomer, the oldest of them first."""
     async with rigged(answering(sized(b"{}")), limits=CROWDED) as rig:
         crowd = [await rig.connect() for _ in range(4)]
         for one in crowd:
@@ -51,7 +51,7 @@ async def test_newcomers_when_every_connection_is_taken(said: bytes) -> None:
 
 
 async def test_newcomers_when_everybody_waits_for_an_answer() -> None:
-    """An owner's newcomer does not cut its own answers; another owner's cuts the newest."""
+    """An owner's newcomer does not cut its own requests; another owner's cuts the newest."""
     async with rigged(never, limits=CROWDED) as rig:
         crowd = [await rig.connect() for _ in range(4)]
         for one in crowd:
@@ -70,7 +70,7 @@ async def test_newcomers_when_everybody_waits_for_an_answer() -> None:
 
 
 async def test_refused_newcomers_are_not_kept() -> None:
-    """Those that are being told that there is no room do not fill the box either."""
+    """Connections that are being refused do not exceed the limit either."""
     async with rigged(never, limits=replace(CROWDED, connections=16)) as rig:
         crowd = [await rig.connect() for _ in range(16)]
         for one in crowd:
@@ -83,7 +83,7 @@ async def test_refused_newcomers_are_not_kept() -> None:
 
 
 async def test_large_requests_when_bodies_are_held_back() -> None:
-    """The body that has stood still makes room for one that comes."""
+    """A body that has stood still makes room for one that comes."""
     limits = replace(CROWDED, body_bytes=5000, buffered_bytes=12_000)
     async with rigged(answering(sized(b"{}")), limits=limits) as rig:
         first, second = await rig.connect(), await rig.connect()
@@ -99,7 +99,7 @@ async def test_large_requests_when_bodies_are_held_back() -> None:
 
 
 async def test_bodies_that_the_engine_has_not_taken() -> None:
-    """What is being worked on does not make room for the same owner's next request."""
+    """A request in exchange does not make room for the same owner's next request."""
     limits = replace(CROWDED, body_bytes=5000, buffered_bytes=8000)
     large = post({"model": "genesis", "prompt": "x" * 4900})
     async with rigged(never, limits=limits) as rig:
@@ -115,7 +115,7 @@ async def test_bodies_that_the_engine_has_not_taken() -> None:
 
 
 async def test_pipelined_requests_are_counted() -> None:
-    """What comes ahead of its turn is part of what all together may take."""
+    """Bytes that come ahead of their turn count as buffered bytes."""
     async with rigged(never, limits=replace(CROWDED, buffered_bytes=50_000)) as rig:
         caller = await rig.connect()
         await caller.send(post() + get("/health") * 100)
@@ -169,7 +169,7 @@ async def test_chunks_that_are_mostly_framing() -> None:
 
 
 async def test_heads_of_very_many_lines() -> None:
-    """Their lines are counted before they are parsed."""
+    """The lines of a head are counted before it is parsed."""
     async with rigged(answering()) as rig:
         answer = await rig.ask(get("/", headers="a:b\r\n" * 5000))
         assert (answer.status, answer.error["code"]) == (431, "head_too_large")
@@ -211,7 +211,7 @@ async def test_others_are_served_while_a_long_body_is_read() -> None:
 
 
 async def test_clients_that_leave_while_their_body_is_read() -> None:
-    """Nothing more is read, and nothing is sent to an engine."""
+    """A scan ends when its client hangs up, and the engine gets nothing."""
     body = b'{"model":"genesis","prompt":[' + b"[]," * 200_000 + b"1]}"
     head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
     async with rigged(answering(sized(b"{}"))) as rig:
@@ -233,7 +233,7 @@ async def test_clients_that_leave_while_their_body_is_read() -> None:
 )
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/elsewhere"])
 async def test_long_bodies_that_cannot_be_read(path: str, body: bytes) -> None:
-    """They are refused as short ones are, whatever is before their brace."""
+    """Long bodies are refused as short ones are, whatever comes before their brace."""
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
     async with rigged(answering()) as rig:
         answer = await rig.ask(head.encode() + body)
@@ -241,7 +241,7 @@ async def test_long_bodies_that_cannot_be_read(path: str, body: bytes) -> None:
 
 
 async def test_long_bodies_that_are_no_json() -> None:
-    """Where nobody reads JSON, other bodies go through as they are; so do long forms."""
+    """Long bodies on other paths that are no JSON go through unchanged; so do long forms."""
     head = "POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n{}\r\n"
     form = (
         b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\ngenesis\r\n--x\r\n'
@@ -280,7 +280,7 @@ async def test_newcomers_behind_a_crowd_of_newcomers() -> None:
 
 
 async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:
-    """However many clients have sent requests ahead, everybody else is served in between."""
+    """However many clients have sent requests ahead, other clients are served in between."""
     async with rigged(answering()) as rig:
         taken: list[int] = []
         for number in range(30):

@@ -1,4 +1,4 @@
-"""Engines that fail, at every point; nothing that was cut off passes for whole."""
+"""Engines that fail, at every point; no incomplete response passes for a complete one."""
 
 import asyncio
 import json
@@ -183,7 +183,7 @@ async def test_requests_are_sent_again_once() -> None:
 
 
 async def test_engines_that_say_too_much() -> None:
-    """What an engine says after its answer reaches nobody."""
+    """Bytes that an engine sends after its response reach no client."""
     for more in (b"x", sized(b"smuggled"), b"\r\nHTTP"):
 
         async def script(talk: Talk, more: bytes = more) -> None:
@@ -200,7 +200,7 @@ async def test_engines_that_say_too_much() -> None:
 
 
 async def test_engines_that_speak_unasked() -> None:
-    """A connection on which something came unasked is not used again."""
+    """A connection on which bytes came without a request is not used again."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -219,7 +219,7 @@ async def test_engines_that_speak_unasked() -> None:
 
 
 async def test_connections_that_are_about_to_close() -> None:
-    """A connection that is being closed is not used in the moment before it is."""
+    """A connection that is closing is not used."""
     async with rigged(answering(sized(b"1"))) as rig:
         caller = await rig.connect()
         await caller.send(post())
@@ -232,7 +232,7 @@ async def test_connections_that_are_about_to_close() -> None:
 
 @pytest.mark.parametrize("unix", [False, True])
 async def test_nobody_listens(tmp_path: Path, *, unix: bool) -> None:
-    """An engine that accepts nothing for longer than its crash takes to be told is an error."""
+    """An engine that accepts nothing for longer than the grace period is an error."""
     async with rigged(answering(), path=str(tmp_path / "e") if unix else None) as rig:
         await rig.engine.close()
         caller = await rig.connect()
@@ -243,7 +243,7 @@ async def test_nobody_listens(tmp_path: Path, *, unix: bool) -> None:
 
 
 async def test_an_engine_that_comes_back() -> None:
-    """An engine that accepts again in a moment, or is told to be coming, costs a pause."""
+    """An engine that accepts again in a moment, or whose profile starts, costs a pause."""
     async with rigged(answering(sized(b"1"))) as rig:
         port = rig.engine.port
         await rig.engine.close()
@@ -263,7 +263,7 @@ async def test_an_engine_that_comes_back() -> None:
 
 
 async def test_hanging_up_before_a_connection() -> None:
-    """A client that hangs up while its engine is looked for leaves nothing behind."""
+    """A client that hangs up before its engine is connected leaves nothing behind."""
     async with rigged(answering(sized(b"1"))) as rig:
         await rig.engine.close()
         caller = await rig.connect()

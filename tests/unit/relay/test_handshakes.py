@@ -1,4 +1,4 @@
-"""TLS clients take their share of the connections from the moment they connect."""
+"""TLS clients count as connections from the moment they connect."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ CLIENT_HELLO_START = b"\x16\x03\x01\x02\x00\x01"
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """Server side, with a certificate of its own."""
+    """TLS context of a server, with a certificate of its own."""
     found = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     found.load_cert_chain(*self_signed(tmp_path_factory.mktemp("tls")))
     return found
@@ -31,7 +31,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def encrypted(context: ssl.SSLContext) -> AsyncIterator[tuple[Rig, int]]:
-    """A relay with a TLS port, where clients need a key."""
+    """Relay with a TLS port, where clients need a key."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         listener = socket.create_server(("127.0.0.1", 0), backlog=100)
         port: int = listener.getsockname()[1]
@@ -44,7 +44,7 @@ async def encrypted(context: ssl.SSLContext) -> AsyncIterator[tuple[Rig, int]]:
 
 
 async def tls_caller(rig: Rig, port: int) -> Caller:
-    """A client that has ended its handshake."""
+    """Client that has completed its handshake."""
     trusting = ssl.create_default_context()
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
@@ -55,7 +55,7 @@ async def tls_caller(rig: Rig, port: int) -> Caller:
 
 @pytest.fixture
 def silent() -> Iterator[list[socket.socket]]:
-    """Clients that never end their handshake; closed in the end."""
+    """Clients that never complete their handshake; closed in the end."""
     clients: list[socket.socket] = []
     yield clients
     for client in clients:
@@ -63,7 +63,7 @@ def silent() -> Iterator[list[socket.socket]]:
 
 
 def connect(clients: list[socket.socket], port: int, count: int, said: bytes = b"") -> None:
-    """Connect and say no more."""
+    """Connect and send nothing."""
     for _ in range(count):
         client = socket.create_connection(("127.0.0.1", port), timeout=5)
         client.sendall(said)
@@ -86,7 +86,7 @@ async def test_requests_over_tls(context: ssl.SSLContext) -> None:
 async def test_handshakes_are_counted(
     context: ssl.SSLContext, silent: list[socket.socket], said: bytes
 ) -> None:
-    """However many begin, the connections stay within their number, and a newcomer is served."""
+    """However many handshakes begin, the limit holds, and a newcomer is served."""
     async with encrypted(context) as (rig, port):
         connect(silent, port, 30, said)
         await until(lambda: len(rig.relay._clients) == 7)
@@ -110,7 +110,7 @@ async def test_handshakes_are_counted(
 async def test_failed_handshakes_are_over(
     context: ssl.SSLContext, silent: list[socket.socket]
 ) -> None:
-    """What is no TLS, and a client that hangs up, leave nothing behind."""
+    """A client that speaks no TLS, and one that hangs up, leave nothing behind."""
     async with encrypted(context) as (rig, port):
         connect(silent, port, 1, b"GET / HTTP/1.1\r\n\r\n")
         connect(silent, port, 1)
@@ -123,7 +123,7 @@ async def test_failed_handshakes_are_over(
 
 
 async def test_a_stop_ends_handshakes(context: ssl.SSLContext, silent: list[socket.socket]) -> None:
-    """They do not hold up the end of the gateway."""
+    """Handshakes do not delay a stop of the gateway."""
     async with encrypted(context) as (rig, port):
         connect(silent, port, 3)
         await until(lambda: len(rig.relay._clients) == 3)
@@ -133,7 +133,7 @@ async def test_a_stop_ends_handshakes(context: ssl.SSLContext, silent: list[sock
 
 
 async def test_a_client_that_has_gone_before_it_is_accepted() -> None:
-    """Its address cannot be asked for any more."""
+    """A client whose address can no longer be read has the unknown owner."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         with socket.socket() as unconnected:
             handshake = Handshake(unconnected, rig.relay, asyncio.Protocol)
@@ -143,7 +143,7 @@ async def test_a_client_that_has_gone_before_it_is_accepted() -> None:
 async def test_an_accept_that_fails(
     context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again after a pause, for as long as the server is there."""
+    """A failed accept is tried again after a pause, as long as the server is open."""
     async with rigged(answering(sized(b"{}")), limits=FEW) as rig:
         server = TlsServer(socket.socket(), context, rig.relay, asyncio.Protocol)
         await until(lambda: "a TLS client cannot be accepted: Invalid argument" in caplog.text)

@@ -1,4 +1,4 @@
-"""Heads of requests and answers: what is refused, what goes on, what is known again."""
+"""Heads of requests and responses: refusals, relayed heads, cached heads."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def good(text: str) -> RequestHead:
     ],
 )
 def test_malformed_heads(head: str, status: int) -> None:
-    """What two readers could take differently, or no engine of ours understands, is refused."""
+    """A head that two parsers could take differently, or that no engine understands, is refused."""
     refused = read(head)
     assert isinstance(refused, Refusal)
     assert refused.status == status
@@ -119,7 +119,7 @@ def test_malformed_heads(head: str, status: int) -> None:
     ],
 )
 def test_a_second_look(raw: bytes) -> None:
-    """What a parser should have refused is refused also when it has not."""
+    """A head that httptools should have refused is refused also when it was not."""
     refused = request_head.check_request_head(b"GET", b"/", [(b"Host", b"a")], raw)
     assert isinstance(refused, Refusal)
     assert refused.status == 400
@@ -145,7 +145,7 @@ def test_targets(head: str, target: bytes) -> None:
 
 
 def test_what_a_head_says() -> None:
-    """Of a good head everything is told that decides what happens to the request."""
+    """A checked head has every fact that the routing of the request depends on."""
     head = good(
         "POST /v1/messages?beta HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
         "Content-Length:  12 \r\nExpect: 100-Continue\r\nAuthorization: Bearer x\r\n"
@@ -163,7 +163,7 @@ def test_a_body_in_chunks() -> None:
 
 
 def test_http_1_0() -> None:
-    """HTTP/1.0 ends with its answer, waits for no word, and becomes no websocket."""
+    """HTTP/1.0 closes after the response, expects no 100 Continue, and becomes no websocket."""
     head = good(
         "GET / HTTP/1.0\r\nConnection: keep-alive, upgrade\r\nUpgrade: websocket\r\nExpect: x\r\n"
     )
@@ -182,7 +182,7 @@ def test_http_1_0() -> None:
     ],
 )
 def test_upgrades(upgrade: str, websocket: bool) -> None:  # noqa: FBT001
-    """Only a websocket changes the protocol; other offers are passed over."""
+    """Only a websocket changes the protocol; other offers are ignored."""
     head = good(START + upgrade)
     assert head.websocket is websocket
     sent = request_head.build_engine_head(head, 0, b"Host: e\r\n")
@@ -191,7 +191,7 @@ def test_upgrades(upgrade: str, websocket: bool) -> None:  # noqa: FBT001
 
 
 def test_what_goes_on() -> None:
-    """Headers between two neighbours, keys, and what `Connection` names stay here."""
+    """Hop-by-hop headers, keys, and headers that `Connection` names do not go to the engine."""
     head = good(
         START + "Accept: */*\r\nX-Trace: 1\r\nConnection: x-secret, content-type, close\r\n"
         "X-Secret: 2\r\nKeep-Alive: 5\r\nTE: trailers\r\nTrailer: x\r\nProxy-Connection: a\r\n"
@@ -206,7 +206,7 @@ def test_what_goes_on() -> None:
 
 
 def test_lengths_that_go_on() -> None:
-    """The engine always gets the length of what it gets, whatever the client said."""
+    """The engine gets the length of the body that it gets, whatever the client sent."""
     chunked = good("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n")
     sent = request_head.build_engine_head(chunked, 3, b"")
     assert sent == b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
@@ -228,7 +228,7 @@ def test_lengths_that_go_on() -> None:
 def test_how_answers_end(
     status: int, headers: list[tuple[bytes, bytes]], framing: Framing | None
 ) -> None:
-    """How a body ends is read from the head; what cannot be told is not passed on."""
+    """The framing of a body is read from the head; a head without a clear framing is refused."""
     answer = response_head.check_response_head(status, b"OK", headers, new=True)
     assert (None if answer is None else answer.framing) is framing
 
@@ -264,14 +264,14 @@ def answer_of(*headers: tuple[bytes, bytes], status: int = 200) -> ResponseHead:
 def test_answers_that_go_on(
     answer: ResponseHead, *, chunks: bool, close: bool, head: bytes
 ) -> None:
-    """Of an engine's head only what concerns its own connection is changed."""
+    """Only the headers of the engine's own connection change in its head."""
     status = b"HTTP/1.1 %d Fine\r\n" % answer.status
     assert response_head.build_relayed_head(answer, chunked=chunks, close=close) == status + head
 
 
 @pytest.mark.parametrize("version", [True, False])
 def test_kept_connections(version: bool) -> None:  # noqa: FBT001
-    """An engine's connection is kept if both sides can tell where the answer ends."""
+    """A connection to an engine is kept if both sides know where the response ends."""
     sized = response_head.check_response_head(200, b"", [(b"Content-Length", b"1")], new=version)
     closing = response_head.check_response_head(
         200, b"", [(b"Content-Length", b"1"), (b"Connection", b"Close")], new=version
@@ -304,7 +304,7 @@ RAW = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nX: y\r\n\r\n"
     ],
 )
 def test_heads_that_are_known(data: bytes, fits: tuple[int, int] | None) -> None:
-    """A head is known again if nothing but the digits of its length differs."""
+    """A cached head matches if only the digits of the length differ."""
     known = CachedHead.of(RAW)
     assert known is not None
     assert known.match(data) == fits
@@ -319,12 +319,12 @@ def test_heads_that_are_known(data: bytes, fits: tuple[int, int] | None) -> None
     ],
 )
 def test_heads_that_are_not_remembered(raw: bytes) -> None:
-    """Where the length is not where it is looked for, a head is parsed each time."""
+    """A head whose length is not where it is looked for is not cached."""
     assert CachedHead.of(raw) is None
 
 
 def test_heads_without_length() -> None:
-    """A head without a length is known again by all of its bytes."""
+    """A cached head without a length matches by all of its bytes."""
     raw = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     known = CachedHead.of(raw)
     assert known is not None
@@ -345,5 +345,5 @@ def test_heads_without_length() -> None:
     ],
 )
 def test_beginnings_of_heads(raw: bytes, may: bool) -> None:  # noqa: FBT001
-    """What can never become a head is refused before its end is waited for."""
+    """Bytes that can never become a head are refused before its end has come."""
     assert request_head.may_begin_head(raw) is may

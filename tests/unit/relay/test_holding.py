@@ -16,7 +16,7 @@ EVENT = b"data: 1\n\n"
 
 
 async def asked(rig: Rig, request: bytes) -> Caller:
-    """A client whose request waits."""
+    """Return a client whose request waits."""
     caller = await rig.connect()
     before = len(rig.relay.hold_queue)
     await caller.send(request)
@@ -27,13 +27,13 @@ async def asked(rig: Rig, request: bytes) -> Caller:
 
 
 def events(answer: Answer) -> list[bytes]:
-    """What a client sees of a stream: comments are none of it."""
+    """Return the events of a stream, without its comments."""
     return [e for e in answer.body.split(b"\n\n") if e and not e.startswith(b":")]
 
 
 @pytest.mark.parametrize("held", [["genesis"], []])
 async def test_released(held: list[str]) -> None:
-    """A request during a switch is held, not refused, and answered by what serves then."""
+    """A request during a switch is held, not refused, and served by the model that is committed."""
     async with rigged(answering(sized(b"{}"))) as rig:
         rig.tell(Standing.STARTING, held=held)
         callers = [await asked(rig, post({"model": "genesis", "n": n})) for n in range(5)]
@@ -48,7 +48,7 @@ async def test_released(held: list[str]) -> None:
 
 
 async def test_released_to_another() -> None:
-    """Who asked for the default is answered by what is the default in the end."""
+    """A held request for the default goes to the profile that is the default in the end."""
     async with rigged(answering(sized(b"new"))) as rig:
         old = Routed(name="aeon", served=(), engine_name="aeon", endpoint=Endpoint(port=1))
         rig.table.adopt({"aeon": old, **rig.table.catalogue})
@@ -61,7 +61,7 @@ async def test_released_to_another() -> None:
 
 
 async def test_not_released() -> None:
-    """Who waits for a profile that is down in the end is told so."""
+    """A held request for a profile that is down in the end is refused."""
     async with rigged(answering()) as rig:
         rig.tell(Standing.STARTING)
         caller = await asked(rig, post())
@@ -71,7 +71,7 @@ async def test_not_released() -> None:
 
 
 async def test_comments() -> None:
-    """A stream that waits is given its head and comments after a while, then the answer as it is."""
+    """A held stream gets its head and comments after a while, then the response of the engine."""
     async with rigged(answering(EVENTS, chunk(EVENT), LAST)) as rig:
         rig.tell(Standing.STARTING)
         caller = await asked(rig, post(STREAM, headers="Accept-Encoding: gzip\r\n"))
@@ -89,7 +89,7 @@ async def test_comments() -> None:
 
 @pytest.mark.parametrize("old", [False, True])
 async def test_streams_that_begin_before_their_answer(*, old: bool) -> None:
-    """What follows the comments is the engine's body, also under a head that is known."""
+    """The engine's body follows the comments, also under a cached head."""
     async with rigged(answering(EVENTS + chunk(EVENT) + LAST)) as rig:
         rig.tell(Standing.STARTING)
         request = post(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0") if old else post(STREAM)
@@ -136,7 +136,7 @@ async def test_errors_after_the_head(said: bytes, message: str) -> None:
 
 
 async def test_others_get_no_comments() -> None:
-    """Who asked for no stream gets nothing before the answer: an error can still be an error."""
+    """A held request for no stream gets nothing early: an error can still be an error."""
     async with rigged(answering()) as rig:
         rig.tell(Standing.STARTING)
         caller = await asked(rig, post())
@@ -147,7 +147,7 @@ async def test_others_get_no_comments() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_waiting_too_long(*, stream: bool) -> None:
-    """Nobody waits for ever."""
+    """A held request is refused after the longest wait."""
     async with rigged(answering(), limits=replace(QUICK, wait_s=0.3)) as rig:
         rig.tell(Standing.STARTING)
         caller = await asked(rig, post({"model": "genesis", "stream": stream}))
@@ -163,7 +163,7 @@ async def test_waiting_too_long(*, stream: bool) -> None:
 
 
 async def test_too_many_wait() -> None:
-    """The queue has a bound; who hangs up makes room."""
+    """The hold queue has a bound; a client that hangs up makes room."""
     async with rigged(answering(sized(b"{}")), limits=replace(QUICK, queue=2)) as rig:
         rig.tell(Standing.STARTING)
         first = await asked(rig, post())
@@ -184,7 +184,7 @@ async def test_too_many_wait() -> None:
 
 
 async def test_wishes() -> None:
-    """That somebody waits for a profile that may be switched to is told, and the switch awaited."""
+    """A request for a profile that is down asks for a switch, and waits for it."""
     async with rigged(answering(sized(b"{}"))) as rig:
         wished: list[str] = []
         on_request = replace(rig.table.catalogue["genesis"], on_request=True)
@@ -200,7 +200,7 @@ async def test_wishes() -> None:
 
 
 async def test_changes_before_anybody_looks() -> None:
-    """A change in the very moment in which a request begins to wait is not missed."""
+    """A change in the very moment in which a request is held is not missed."""
     async with rigged(answering(sized(b"{}"))) as rig:
         rig.table.adopt({"genesis": replace(rig.table.catalogue["genesis"], on_request=True)})
         rig.tell(Standing.DOWN)
@@ -209,7 +209,7 @@ async def test_changes_before_anybody_looks() -> None:
 
 
 async def test_changes_while_somebody_looks() -> None:
-    """A change while those that wait try again is not missed either."""
+    """A change while held requests are routed anew is not missed."""
     async with rigged(answering(sized(b"{}"))) as rig:
         catalogue = {"genesis": replace(rig.table.catalogue["genesis"], on_request=True)}
         rig.table.adopt(catalogue)
@@ -223,7 +223,7 @@ async def test_changes_while_somebody_looks() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_drains_that_finish(*, streaming: bool) -> None:
-    """A drain waits for what is under way, and says how many finished."""
+    """A drain waits for requests in flight, and returns how many finished."""
     go_on = asyncio.Event()
 
     async def script(talk: Talk) -> None:
@@ -247,7 +247,7 @@ async def test_drains_that_finish(*, streaming: bool) -> None:
 
 
 async def test_drains_that_cut() -> None:
-    """What a drain cuts is told so: by an error, an error event, or a broken connection."""
+    """A request that a drain cuts ends with an error, an error event, or a broken connection."""
 
     async def script(talk: Talk) -> None:
         heard = await talk.request()
@@ -273,7 +273,7 @@ async def test_drains_that_cut() -> None:
 
 
 async def test_drains_that_are_given_up() -> None:
-    """A drain that is no longer wanted cuts nobody."""
+    """A cancelled drain cuts no request."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -290,7 +290,7 @@ async def test_drains_that_are_given_up() -> None:
 
 
 async def test_the_end() -> None:
-    """At the end what waits and what streams is told so, and every connection is closed."""
+    """A stop refuses held requests, cuts streams and closes every connection."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -314,7 +314,7 @@ async def test_the_end() -> None:
 
 
 async def test_the_end_in_peace() -> None:
-    """At the end what can finish does; its answer is the last one on its connection."""
+    """A stop lets requests finish; each response is the last one on its connection."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -332,7 +332,7 @@ async def test_the_end_in_peace() -> None:
 
 
 async def test_clients_that_go_on_at_a_hand_over() -> None:
-    """A busy client is told with its next answer; an idle one is left after a moment."""
+    """At a hand-over a busy client gets `Connection: close`; an idle one is closed."""
     async with rigged(answering(sized(b"{}"))) as rig:
         busy, idle = await rig.connect(), await rig.connect()
         for caller in (busy, idle):

@@ -1,4 +1,4 @@
-"""What is passed on: requests to the engine, answers to the client, byte for byte."""
+"""Relaying of requests to the engine and of responses to the client, byte for byte."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ from tests.unit.relay.rig import get, post, rigged
 
 
 def serving(name: str) -> State:
-    """Only that one serves."""
+    """State in which only this profile serves."""
     return State(standings={name: Standing.SERVING}, committed=(name,))
 
 
 async def test_one_after_another() -> None:
-    """Requests on one connection go over one connection to the engine, heads read once or not."""
+    """Requests on one connection share one to the engine, with cached heads and without."""
     async with rigged(answering(sized(b'{"ok": 1}', headers=b"X-Trace: 7\r\n"))) as rig:
         caller = await rig.connect()
         for number in range(5):
@@ -51,7 +51,7 @@ async def test_one_after_another() -> None:
 
 
 async def test_lengths_of_known_answers() -> None:
-    """An answer under a head that is known has its own length, also when it comes in parts."""
+    """A response under a cached head has its own length, also when it comes in parts."""
     bodies = [b"1", b"22", b"333" * 100, b"", b"4" * 100_000, b"55"]
 
     async def script(talk: Talk) -> None:
@@ -102,7 +102,7 @@ async def test_what_the_engine_gets() -> None:
 
 @pytest.mark.parametrize("headers", ["Content-Type: text/plain\r\n", ""])
 async def test_bodies_that_say_they_are_no_json(headers: str) -> None:
-    """What a profile takes out is taken out of every body that an engine would read as JSON."""
+    """Stripped parameters are taken out of every body that an engine would read as JSON."""
     profile = Routed(
         name="genesis",
         served=(),
@@ -121,7 +121,7 @@ async def test_bodies_that_say_they_are_no_json(headers: str) -> None:
 
 
 async def test_forms() -> None:
-    """The model of a form decides as that of a JSON body does, and is rewritten in it."""
+    """The model of a form routes it as that of a JSON body does, and is changed in it."""
     profile = Routed(
         name="whisper", served=("whisper-1",), engine_name="w", endpoint=Endpoint(port=1)
     )
@@ -141,7 +141,7 @@ async def test_forms() -> None:
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/files"])
 async def test_bodies_that_are_none_of_our_business(path: str) -> None:
-    """A body that no engine reads as JSON goes on as it is."""
+    """A body that no engine reads as JSON goes on unchanged."""
     async with rigged(answering(sized(b"{}"))) as rig:
         head = f"PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n".encode()
         assert (await rig.ask(head + b"\0\1[]")).status == 200
@@ -181,7 +181,7 @@ async def test_large_requests() -> None:
 
 
 async def test_request_in_chunks() -> None:
-    """A request that comes in chunks goes on with its length; trailers go no further."""
+    """A chunked request goes on with a length; trailers are dropped."""
     body = post().partition(b"\r\n\r\n")[2]
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     pieces = [head, *(b"1;x=y\r\n%c\r\n" % byte for byte in body), b"0\r\nX: y\r\n\r\n"]
@@ -197,7 +197,7 @@ async def test_request_in_chunks() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE"])
 async def test_other_methods(method: str) -> None:
-    """Requests without a body go on; the answer to HEAD has none, whatever length it tells."""
+    """Requests without a body go on; the response to HEAD has no body, whatever its length says."""
 
     async def script(talk: Talk) -> None:
         while True:
@@ -216,7 +216,7 @@ async def test_other_methods(method: str) -> None:
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_answers_without_a_body(status: bytes) -> None:
-    """Where HTTP knows no body none is waited for."""
+    """A response that HTTP defines without a body ends with its head."""
     async with rigged(answering(b"HTTP/1.1 %b\r\nETag: x\r\n\r\n" % status)) as rig:
         caller = await rig.connect()
         for _ in range(2):
@@ -228,7 +228,7 @@ async def test_answers_without_a_body(status: bytes) -> None:
 
 
 async def test_interim_answers() -> None:
-    """Interim answers of an engine go no further."""
+    """Interim responses of an engine are dropped."""
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
     async with rigged(answering(early, early + sized(b"{}"))) as rig:
         caller = await rig.connect()
@@ -246,7 +246,7 @@ async def test_interim_answers() -> None:
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_answers_that_end_with_the_connection(version: bytes) -> None:
-    """An answer that the engine ends by closing ends properly for the client, who may go on."""
+    """A response that ends with the engine's connection leaves the client's own open."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -275,7 +275,7 @@ async def test_clients_of_http_1_0() -> None:
 
 
 async def test_clients_that_want_to_close() -> None:
-    """A client that wants no second request is told so and left."""
+    """A client that sends `Connection: close` gets it back, and is closed."""
     async with rigged(answering(sized(b"{}"))) as rig:
         caller = await rig.connect()
         await caller.send(post(headers="Connection: close\r\n"))
@@ -297,7 +297,7 @@ async def test_unix_sockets(tmp_path: Path) -> None:
 
 
 async def test_engines_with_a_worker_for_each_connection() -> None:
-    """A kept connection does not keep others waiting where the engine has no worker for both."""
+    """An idle connection is closed where the engine has no worker for it and for a new one."""
     worker = asyncio.Lock()
 
     async def script(talk: Talk) -> None:
@@ -361,7 +361,7 @@ async def test_parts_of_chunks() -> None:
 
 
 async def test_tails() -> None:
-    """The observer gets the last bytes of a body, of a long one as of a short one."""
+    """The observer gets the last bytes of a body, long or short."""
     long = b"".join(b"data: %d\n\n" % number for number in range(5000))
     events = [chunk(long[at : at + 100]) for at in range(0, len(long), 100)]
 
@@ -386,7 +386,7 @@ async def test_tails() -> None:
 
 
 async def test_keys() -> None:
-    """Beyond loopback a key is needed; a wrong one helps nowhere; one is counted by its name."""
+    """Beyond loopback a key is needed; a wrong one is refused everywhere; keys count by name."""
     async with rigged(answering(sized(b"{}")), loopback=False) as rig:
         for headers, status in [
             ("", 401),
@@ -409,7 +409,7 @@ async def test_keys() -> None:
     ],
 )
 async def test_pages(headers: str, status: int) -> None:
-    """A page from elsewhere reaches no engine without a key, by whatever method."""
+    """A request from another origin reaches no engine without a key, by whatever method."""
     async with rigged(answering(sized(b"{}")), origin_policy=OriginPolicy.of(["box"], [])) as rig:
         for request in (post(headers=headers), get("/props", method="OPTIONS", headers=headers)):
             assert (await rig.ask(request)).status == status
@@ -420,14 +420,14 @@ async def test_pages(headers: str, status: int) -> None:
 
 @pytest.mark.parametrize(("headers", "status"), [("", 421), ("x-api-key: right\r\n", 200)])
 async def test_names(headers: str, status: int) -> None:
-    """Nor does one whose name was made to mean this machine."""
+    """A request with a foreign host name reaches no engine without a key."""
     async with rigged(answering(sized(b"{}")), origin_policy=OriginPolicy.of([], [])) as rig:
         assert (await rig.ask(post(headers=headers))).status == status
         assert len(rig.engine.heard) == (status == 200)
 
 
 async def test_paths_that_govern() -> None:
-    """What governs an engine is exposed only where that is allowed."""
+    """An admin path is exposed only where the settings allow it."""
     async with rigged(answering(sized(b"[]")), allowed=["/slots"]) as rig:
         assert (await rig.ask(get("/metrics"))).status == 403
         assert (await rig.ask(get("/x/../%6detrics"))).status == 403
@@ -435,7 +435,7 @@ async def test_paths_that_govern() -> None:
 
 
 async def test_models() -> None:
-    """The list of models is answered here, also to HEAD and for one entry."""
+    """The gateway itself serves the list of models, also for HEAD and for one entry."""
     async with rigged(answering()) as rig:
         answer = await rig.ask(get("/v1/models"))
         assert [entry["id"] for entry in json.loads(answer.body)["data"]] == ["genesis"]
@@ -467,7 +467,7 @@ def test_bodies_are_identical(bodies: list[bytes], cuts: list[int], *, events: b
 
 @given(body=st.binary(max_size=5000), cuts=st.lists(st.integers(0, 6000), max_size=6))
 def test_requests_are_identical(body: bytes, cuts: list[int]) -> None:
-    """However a request's packets fall, the engine gets the same, and so does who comes next."""
+    """However the packets of a request fall, the engine gets the same bytes."""
     request = (
         b"PUT /v1/files HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nX%b"
         % (len(body) + 1, body)

@@ -15,7 +15,7 @@ AGREED = (
 
 
 async def echo(talk: Talk) -> None:
-    """Agrees, greets, and says everything back."""
+    """Engine that agrees, greets, and echoes all bytes."""
     await talk.request()
     await talk.say(AGREED + b"hello")
     while data := await talk.reader.read(65536):
@@ -23,7 +23,7 @@ async def echo(talk: Talk) -> None:
 
 
 async def test_echo() -> None:
-    """Both sides speak at will once they have agreed, also ahead of it, and in any amount."""
+    """Both sides send at will after the handshake, also ahead of it, and in any amount."""
     async with rigged(echo) as rig:
         caller = await rig.connect()
         await caller.send(get("/v1/realtime", headers=OFFER) + b"early")
@@ -58,7 +58,7 @@ async def test_client_ends() -> None:
 
 
 async def test_engine_ends() -> None:
-    """When the engine ends a websocket, everything that it said arrives before the end."""
+    """When the engine ends a websocket, all of its bytes arrive before the end."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -72,7 +72,7 @@ async def test_engine_ends() -> None:
 
 
 async def test_engine_does_not_agree() -> None:
-    """An engine that does not agree gives an ordinary answer, and the client may ask on."""
+    """An engine that does not agree sends an ordinary response, and the connection stays usable."""
     async with rigged(answering(sized(b"no", b"404 Not Found"))) as rig:
         caller = await rig.connect()
         for _ in range(2):
@@ -107,7 +107,7 @@ async def test_cut() -> None:
 
 
 async def test_engine_that_does_not_read() -> None:
-    """Of what an engine does not read little is kept here; the client has to wait."""
+    """While an engine does not read, little is buffered, and the client has to wait."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
