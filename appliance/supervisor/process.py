@@ -40,7 +40,6 @@ from appliance.settings import Settings, load_settings
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.control_verbs import ControlVerbs
-from appliance.supervisor.engine_loads import EngineLoads
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import transaction_factory
@@ -48,6 +47,7 @@ from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
+from appliance.supervisor.traffic_figures import TrafficFigures
 
 _log = logging.getLogger(__name__)
 
@@ -116,13 +116,15 @@ async def run(settings: Settings) -> None:
             every_s=settings.memory.sample_every_s,
         )
         stalls = StallWatch(supervisor.last_look, units=units, gateway=gateway, clock=clock)
+        traffic = TrafficFigures(
+            supervisor.last_look, gateway=gateway, backend=backend, clock=clock
+        )
         status = BoxStatus(
             supervisor,
             ledger,
-            EngineLoads(backend=backend, clock=clock),
+            traffic,
             host=host,
             store=store,
-            gateway=gateway,
             peaks=peaks,
             units=units,
             clock=clock,
@@ -141,6 +143,7 @@ async def run(settings: Settings) -> None:
                 tasks.create_task(supervisor.run())
                 tasks.create_task(ledger.run())
                 tasks.create_task(stalls.run())
+                tasks.create_task(traffic.run())
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
                 for unit, read in _readers().items():

@@ -10,15 +10,14 @@ from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
-from appliance.planning.status.document import GatewayRow
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
-from appliance.ports import Clock, Gateway, Host, Peaks, Store, Units
-from appliance.supervisor.engine_loads import EngineLoads
+from appliance.ports import Clock, Host, Peaks, Store, Units
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_runner import Transaction
-from appliance.supervisor.ownership import Snapshot, Supervisor
+from appliance.supervisor.ownership import Supervisor
+from appliance.supervisor.traffic_figures import TrafficFigures
 
 
 class BoxStatus:
@@ -28,11 +27,10 @@ class BoxStatus:
         self,
         supervisor: Supervisor,
         ledger: MemorySampler,
-        engines: EngineLoads,
+        traffic: TrafficFigures,
         *,
         host: Host,
         store: Store,
-        gateway: Gateway,
         peaks: Peaks,
         units: Units,
         clock: Clock,
@@ -41,10 +39,9 @@ class BoxStatus:
     ) -> None:
         self._supervisor = supervisor
         self._ledger = ledger
-        self._engines = engines
+        self._traffic = traffic
         self._host = host
         self._store = store
-        self._gateway = gateway
         self._peaks = peaks
         self._units = units
         self._clock = clock
@@ -58,12 +55,12 @@ class BoxStatus:
         """The box as it is now."""
         state = await self._supervisor.state()
         now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
-        ram, ledger, refusals, marks, gateway = await asyncio.gather(
+        ram, ledger, refusals, marks, figures = await asyncio.gather(
             self._host.ram(),
             self._ledger.latest(),
             self._host.refusals(),
             self._store.marks(),
-            self._gateway_row(state),
+            self._traffic.latest(state.catalogue, state.observed.serving()),
         )
         document = build_status(
             catalogue=state.catalogue,
@@ -84,19 +81,17 @@ class BoxStatus:
             memory_of=profile_memory(
                 state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes
             ),
-            gateway=gateway,
+            gateway=gateway_row(
+                figures.stats,
+                figures.loads,
+                age_s=figures.age_s,
+                loads_age_s=figures.loads_age_s,
+            ),
             stalls=self._stalls(),
         )
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
-
-    async def _gateway_row(self, state: Snapshot) -> GatewayRow:
-        stats, loads = await asyncio.gather(
-            self._gateway.stats(),
-            self._engines.latest(state.catalogue, state.observed.serving()),
-        )
-        return gateway_row(stats, loads)
 
     def _peaks_of(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
         found = {name: self._peaks.peak(name) for name in names}

@@ -30,7 +30,6 @@ from appliance.ports import (
     Units,
 )
 from appliance.supervisor.boot_choice import BootChoice
-from appliance.supervisor.engine_loads import EngineLoads
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
@@ -41,6 +40,7 @@ from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
+from appliance.supervisor.traffic_figures import TrafficFigures
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.systemd import FakeSystemd
 
@@ -547,10 +547,14 @@ class FakeOutside:
         return BoxStatus(
             supervisor,
             ledger,
-            EngineLoads(backend=self.backend, clock=self.clock),
+            TrafficFigures(
+                supervisor.last_look,
+                gateway=self.gateway,
+                backend=self.backend,
+                clock=self.clock,
+            ),
             host=self.host,
             store=self.store,
-            gateway=self.gateway,
             peaks=self.peaks,
             units=self.units,
             clock=self.clock,

@@ -156,6 +156,7 @@ _FIGURES: Final = {
 async def _(box: StatusBox) -> None:
     box.outside.gateway.figures = {"aeon": dict(_FIGURES), "gone": {"requests": 1}}
     box.outside.backend.loads["aeon"] = EngineLoad(running=3, queued=2, kv_cache=0.25)
+    await box.supervised.document()  # engines are asked once somebody looks
 
 
 @state("gateway away")

@@ -63,7 +63,7 @@ class StatusBox:
 
     async def ask(self, kind: Kind, *names: str, **more: object) -> None:
         """Begin an operation."""
-        await self.supervisor.submit(OperationRequest(kind=kind, names=names, by="ana", **more))  # type: ignore[arg-type]
+        await self.supervisor.submit(OperationRequest(kind=kind, names=names, **more))  # type: ignore[arg-type]
         await settle()
 
     async def drive(self, seconds: float) -> None:

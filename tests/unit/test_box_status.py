@@ -1,5 +1,7 @@
 """The status document of a running supervisor, as a whole."""
 
+import asyncio
+
 import pytest
 
 from appliance.domain.gateway import EngineLoad
@@ -18,12 +20,15 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     supervisor = outside.supervisor(FakeProfiles(BOX))
     ledger = outside.memory_sampler(supervisor.last_look)
     status = outside.status(supervisor, ledger)
+    await status.document()
+    await asyncio.sleep(0.0)  # the engine's answer
     gateway = (await status.document())["gateway"]
     assert (gateway["state"], gateway["uptime_s"]) == ("up", 1.0)
     (aeon,) = gateway["profiles"]
     assert (aeon["name"], aeon["requests"]) == ("aeon", 0)
     assert aeon["engine"] == {"running": 1, "queued": 2, "kv_cache": 0.25}
     outside.gateway.away = True
+    outside.systemd.now_s += 5.0
     assert (await status.document())["gateway"]["state"] == "down"
 
 

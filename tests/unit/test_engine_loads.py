@@ -1,4 +1,4 @@
-"""What engines say about their load: asked over real HTTP, and not more often than need be."""
+"""What engines say about their load: asked over real HTTP."""
 
 import asyncio
 import json
@@ -11,13 +11,10 @@ import pytest
 from appliance.adapters.engine_http import HttpBackend
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Applied, Endpoint
-from appliance.supervisor.engine_loads import EngineLoads
-from tests.fakes.outside import FakeOutside
-from tests.fakes.profiles import applied, catalogue
+from tests.fakes.profiles import applied
 
 METRICS = b"llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n"
 SLOTS = json.dumps([{"n_ctx": 100, "is_processing": True, "n_past": 50}]).encode()
-BOX = catalogue(applied("aeon", "gpu-all"), applied("embedder"))
 
 
 @asynccontextmanager
@@ -81,39 +78,3 @@ async def test_an_engine_that_is_away_or_busy_says_nothing() -> None:
         async with asyncio.timeout(20):
             assert await HttpBackend().load(profile) is None
     assert await HttpBackend().load(profile) is None
-
-
-async def test_engines_are_asked_when_somebody_looks_and_not_again_at_once() -> None:
-    """Every look within a few seconds is answered with the same word."""
-    outside = FakeOutside(BOX)
-    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
-    outside.backend.loads["aeon"] = EngineLoad(queued=1)
-    assert await loads.latest(BOX, ()) == {}
-    assert await loads.latest(BOX, ("aeon", "gone")) == {"aeon": EngineLoad(queued=1)}
-    outside.backend.loads["aeon"] = EngineLoad(queued=2)
-    assert await loads.latest(BOX, ("aeon",)) == {"aeon": EngineLoad(queued=1)}
-    outside.systemd.now_s += 6
-    assert await loads.latest(BOX, ("aeon", "embedder")) == {
-        "aeon": EngineLoad(queued=2),
-        "embedder": None,
-    }
-
-
-async def test_one_that_began_to_serve_is_asked() -> None:
-    """Its word is not on record yet."""
-    outside = FakeOutside(BOX)
-    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
-    await loads.latest(BOX, ("aeon",))
-    outside.backend.loads["embedder"] = EngineLoad(queued=3)
-    assert (await loads.latest(BOX, ("aeon", "embedder")))["embedder"] == EngineLoad(queued=3)
-
-
-async def test_nobody_waits_for_a_busy_engine() -> None:
-    """Whoever looks gets the last word, and the new one when it is there."""
-    outside = FakeOutside(BOX)
-    loads = EngineLoads(backend=outside.backend, clock=outside.clock)
-    outside.backend.answers.clear()
-    assert await loads.latest(BOX, ("aeon",)) == {"aeon": None}
-    outside.backend.loads["aeon"] = EngineLoad(queued=1)
-    outside.backend.answers.set()
-    assert await loads.latest(BOX, ("aeon",)) == {"aeon": EngineLoad(queued=1)}

@@ -115,11 +115,14 @@ NOTHING = {
 
 def test_row_of_a_gateway_that_does_not_answer() -> None:
     """What engines say is shown all the same."""
-    row = gateway_row(None, {"aeon": EngineLoad(queued=2), "mute": None, "empty": EngineLoad()})
+    loads = {"aeon": EngineLoad(queued=2), "mute": None, "empty": EngineLoad()}
+    row = gateway_row(None, loads, age_s=1.04, loads_age_s=2.0)
     engine = {"running": None, "queued": 2, "kv_cache": None}
     assert row == {
         "state": "down",
         "uptime_s": None,
+        "sampled_age_s": 1.0,
+        "engines_age_s": 2.0,
         "profiles": [
             {**NOTHING, "name": "aeon", "engine": engine},
             {**NOTHING, "name": "empty"},
@@ -140,7 +143,7 @@ def test_row_of_a_gateway_of_another_release() -> None:
         },
         "keys": {"ana": {"requests": 2}},
     }
-    row = gateway_row(stats, {})
+    row = gateway_row(stats, {}, age_s=0.0, loads_age_s=None)
     assert (row["state"], row["uptime_s"]) == ("up", None)
     ttft = {"p50": 1.5, "p99": 2.0}
     assert row["profiles"] == [
@@ -148,4 +151,5 @@ def test_row_of_a_gateway_of_another_release() -> None:
         {**NOTHING, "name": "odd"},
     ]
     assert [(key["name"], key["requests"]) for key in row["keys"]] == [("ana", 2)]
-    assert gateway_row({"profiles": 1}, {})["profiles"] == []
+    odd = gateway_row({"profiles": 1}, {}, age_s=0.0, loads_age_s=None)
+    assert odd["profiles"] == []

@@ -117,6 +117,10 @@ class GatewayRow(TypedDict):
 
     state: Literal["up", "down"]
     uptime_s: float | None
+    sampled_age_s: float
+    """How long ago it was asked."""
+    engines_age_s: float | None
+    """How long ago the engines were asked; None: not lately."""
     profiles: list[TrafficRow]
     keys: list[TrafficRow]
 

@@ -10,19 +10,27 @@ _NOT_SAID: Final = EngineLoad()
 
 
 def gateway_row(
-    stats: Mapping[str, object] | None, loads: Mapping[str, EngineLoad | None]
+    stats: Mapping[str, object] | None,
+    loads: Mapping[str, EngineLoad | None],
+    *,
+    age_s: float,
+    loads_age_s: float | None,
 ) -> GatewayRow:
     """The row.
 
     Args:
         stats: What the gateway answered; None: nothing.
         loads: What the engines that serve say about themselves, by profile.
+        age_s: How long ago the gateway was asked.
+        loads_age_s: How long ago the engines were asked; None: not lately.
     """
     told = stats or {}
     profiles, keys = _objects(told, "profiles"), _objects(told, "keys")
     return GatewayRow(
         state="down" if stats is None else "up",
         uptime_s=_number(told, "uptime_s"),
+        sampled_age_s=round(age_s, 1),
+        engines_age_s=None if loads_age_s is None else round(loads_age_s, 1),
         profiles=[
             _traffic(name, profiles.get(name, {}), loads.get(name))
             for name in sorted({*profiles, *loads})

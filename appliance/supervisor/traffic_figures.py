@@ -1,0 +1,121 @@
+"""Figures of the gateway and of engines, read in the background: no status waits for them.
+
+===========  =============================================================================
+the gateway  every 2 s
+engines      every 5 s while the gateway has requests with one of them, and for a minute
+             after somebody has looked: an engine may log every question, and answers it
+             between two steps of its model
+===========  =============================================================================
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from appliance.domain.gateway import EngineLoad
+from appliance.domain.profile import Catalogue
+from appliance.ports import Backend, Clock, Gateway
+from appliance.supervisor.memory_sampler import LastLook
+
+_EVERY_S: Final = 2.0
+_ENGINES_EVERY_S: Final = 5.0
+_WATCHED_S: Final = 60.0
+_WORTH_SHOWING_S: Final = 30.0
+"""Older figures of engines tell nothing about now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was read last, and how long ago."""
+
+    stats: Mapping[str, object] | None
+    """What the gateway has measured; None: it did not answer."""
+    age_s: float
+    loads: Mapping[str, EngineLoad | None] = field(default_factory=dict)
+    """By profile that serves; None: it does not say, or was not asked lately."""
+    loads_age_s: float | None = None
+    """None: no engine was asked lately."""
+
+
+class TrafficFigures:
+    """Reads the figures in a loop of its own.
+
+    Args:
+        look: The supervisor's last look at the box.
+        gateway: Is asked what it has measured.
+        backend: Asks the engines.
+        clock: For ages.
+    """
+
+    def __init__(self, look: LastLook, *, gateway: Gateway, backend: Backend, clock: Clock) -> None:
+        self._look = look
+        self._gateway = gateway
+        self._backend = backend
+        self._clock = clock
+        self._stats: Mapping[str, object] | None = None
+        self._read_s = float("-inf")
+        self._watched_s = float("-inf")
+        self._loads: Mapping[str, EngineLoad | None] = {}
+        self._loads_s = float("-inf")
+        self._asked_s = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Read for ever."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(_EVERY_S)
+
+    async def turn(self) -> None:
+        """Read the gateway's figures, and begin to ask the engines if it is time."""
+        self._stats = await self._gateway.stats()
+        now_s = self._read_s = self._clock.monotonic_s()
+        catalogue, observed = self._look()
+        serving = [name for name in observed.serving() if name in catalogue]
+        if now_s - self._watched_s < _WATCHED_S or _in_flight(self._stats, serving):
+            self._ask(catalogue, serving)
+
+    async def latest(self, catalogue: Catalogue, serving: Sequence[str]) -> Figures:
+        """Return what was read last. Waits only where the loop has not begun, or is late.
+
+        Args:
+            catalogue: Every applied profile.
+            serving: Those that serve, whose engines are to be asked from now on.
+        """
+        self._watched_s = self._clock.monotonic_s()
+        if self._watched_s - self._read_s > 2 * _EVERY_S:
+            await self.turn()
+        now_s = self._clock.monotonic_s()
+        self._ask(catalogue, serving)
+        shown = now_s - self._loads_s < _WORTH_SHOWING_S
+        return Figures(
+            stats=self._stats,
+            age_s=now_s - self._read_s,
+            loads={name: self._loads.get(name) if shown else None for name in serving},
+            loads_age_s=now_s - self._loads_s if shown else None,
+        )
+
+    def _ask(self, catalogue: Catalogue, serving: Sequence[str]) -> None:
+        """Begin to ask the engines that serve, if they were not asked just now."""
+        now_s = self._clock.monotonic_s()
+        due = now_s - self._asked_s > _ENGINES_EVERY_S or not self._loads.keys() >= set(serving)
+        if serving and due and self._asking is None:
+            self._asked_s = now_s
+            self._asking = asyncio.create_task(self._ask_now(catalogue, serving))
+
+    async def _ask_now(self, catalogue: Catalogue, serving: Sequence[str]) -> None:
+        try:
+            told = await asyncio.gather(*(self._backend.load(catalogue[n]) for n in serving))
+            self._loads = dict(zip(serving, told, strict=True))
+            self._loads_s = self._clock.monotonic_s()
+        finally:
+            self._asking = None
+
+
+def _in_flight(stats: Mapping[str, object] | None, serving: Sequence[str]) -> bool:
+    """Tell whether the gateway has requests with one of these."""
+    profiles = (stats or {}).get("profiles")
+    figures = profiles if isinstance(profiles, Mapping) else {}
+    rows = (figures.get(name) for name in serving)
+    return any(isinstance(row, Mapping) and row.get("in_flight") for row in rows)

@@ -1,0 +1,122 @@
+"""Figures of gateway and engines: read in the background, and no more often than need be."""
+
+import asyncio
+from collections.abc import Mapping
+
+from appliance.domain.gateway import EngineLoad
+from appliance.supervisor.traffic_figures import TrafficFigures
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(applied("aeon", "gpu-all"), applied("embedder"))
+SERVING = ("aeon",)
+
+
+def figures_of(outside: FakeOutside) -> TrafficFigures:
+    return TrafficFigures(
+        lambda: (BOX, outside.systemd.observed(BOX)),
+        gateway=outside.gateway,
+        backend=outside.backend,
+        clock=outside.clock,
+    )
+
+
+def loaded(outside: FakeOutside, queued: int) -> None:
+    outside.backend.loads["aeon"] = EngineLoad(queued=queued)
+
+
+async def loads(figures: TrafficFigures, *serving: str) -> Mapping[str, EngineLoad | None]:
+    """What a status is told of the engines, once those that were asked have answered."""
+    shown = (await figures.latest(BOX, serving or SERVING)).loads
+    await settle()
+    return shown
+
+
+async def settle() -> None:
+    """Let engines that were asked answer."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_status_does_not_ask_the_gateway() -> None:
+    """It gets what was read last, with its age, also of a gateway that has gone since."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    await figures.turn()
+    outside.gateway.away = True
+    outside.systemd.now_s += 1.5
+    latest = await figures.latest(BOX, ())
+    assert latest.stats is not None
+    assert latest.age_s == 1.5
+    await figures.turn()
+    assert (await figures.latest(BOX, ())).stats is None
+
+
+async def test_the_first_status_waits_for_the_gateway() -> None:
+    """Nothing has been read yet; nor is anything old shown where the loop has stopped."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    assert (await figures.latest(BOX, ())).age_s == 0.0
+    outside.gateway.away = True
+    outside.systemd.now_s += 5.0
+    assert (await figures.latest(BOX, ())).stats is None
+
+
+async def test_engines_are_asked_once_somebody_looks_and_not_again_at_once() -> None:
+    """Nobody waits for an engine: who looks first sees nothing of it, who looks again does."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    loaded(outside, 1)
+    assert await loads(figures) == {"aeon": None}
+    assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
+    loaded(outside, 2)
+    assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
+    outside.systemd.now_s += 6.0
+    await loads(figures)
+    assert await loads(figures) == {"aeon": EngineLoad(queued=2)}
+
+
+async def test_an_engine_that_began_to_serve_is_asked() -> None:
+    """Its figures are not on record yet."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    await loads(figures)
+    outside.backend.loads["embedder"] = EngineLoad(queued=3)
+    assert (await loads(figures, "aeon", "embedder"))["embedder"] is None
+    assert (await loads(figures, "aeon", "embedder"))["embedder"] == EngineLoad(queued=3)
+
+
+async def test_engines_are_asked_while_they_have_requests() -> None:
+    """Then their figures are there when somebody looks; an idle engine is left alone."""
+    outside = FakeOutside(BOX)
+    outside.serve("aeon")
+    figures = figures_of(outside)
+    loaded(outside, 1)
+    await figures.turn()
+    await settle()
+    assert (await figures.latest(BOX, SERVING)).loads == {"aeon": None}
+    outside = FakeOutside(BOX)
+    outside.serve("aeon")
+    outside.gateway.figures["aeon"] = {"in_flight": 1}
+    figures = figures_of(outside)
+    loaded(outside, 1)
+    await figures.turn()
+    await settle()
+    latest = await figures.latest(BOX, SERVING)
+    assert (latest.loads, latest.loads_age_s) == ({"aeon": EngineLoad(queued=1)}, 0.0)
+
+
+async def test_figures_of_engines_are_not_shown_for_ever() -> None:
+    """What an engine said half a minute ago tells nothing about now."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    loaded(outside, 1)
+    await loads(figures)
+    outside.backend.answers.clear()
+    outside.systemd.now_s += 29.0
+    assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
+    outside.systemd.now_s += 1.0
+    latest = await figures.latest(BOX, SERVING)
+    assert (latest.loads, latest.loads_age_s) == ({"aeon": None}, None)
+    outside.backend.answers.set()
+    await loads(figures)
