@@ -1,4 +1,4 @@
-"""Keeps the ledger: samples who holds what while backends run, and records their peaks.
+"""Sampler of memory: keeps the ledger of who holds what while backends run, and records their peaks.
 
 Nothing is asked while nothing runs, but for somebody who wants to see, and once more after the
 last backend has gone. It may fail in any way without consequence for a model: what cannot be
@@ -26,15 +26,15 @@ LastLook = Callable[[], tuple[Catalogue, Observed]]
 
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
 _ABSENT_S: Final = 600.0
-"""Between two questions for a driver that is not there: each starts a program."""
+"""Pause between two readings of a driver that is not there: each starts a program."""
 _RETRY_S: Final = 60.0
-"""Between two attempts to write to a disk that takes nothing."""
+"""Pause between two attempts to write to a full disk."""
 _SETTLED_S: Final = 10.0
 """An engine may allocate more for its first requests: a first record waits that long."""
 _STALE: Final = 1.5
-"""Times the cadence: an older sample is not shown if a newer one can be had soon."""
+"""Multiple of the cadence: an older sample is replaced before it is shown, if that is quick."""
 _PATIENCE_S: Final = 0.25
-"""A status is not kept waiting longer for figures of its own."""
+"""Longest time that a status waits for a new sample."""
 
 
 class MemorySampler:
@@ -81,7 +81,7 @@ class MemorySampler:
         self._problem = ""
 
     async def run(self) -> None:
-        """Keep the ledger for ever."""
+        """Sample for ever."""
         while True:
             await self.turn()
             with contextlib.suppress(TimeoutError):
@@ -169,7 +169,7 @@ class MemorySampler:
     # --- peaks -----------------------------------------------------------------------
 
     def _forget_all_but(self, running: list[str]) -> None:
-        """A backend that is gone: the next one may be another configuration."""
+        """Forget backends that have ended: the next start may be of another configuration."""
         for memory in (self._paths, self._kept, self._highest):
             for name in memory.keys() - set(running):
                 del memory[name]
@@ -187,7 +187,7 @@ class MemorySampler:
         return self._highest.get(name, self._kept[name])
 
     async def _record(self, name: str, peak: ObservedPeak) -> None:
-        """Keep the peak of what serves: of a load that failed it would be too low."""
+        """Record the peak of a backend that serves: that of a load that failed would be too low."""
         now_s = self._clock.monotonic_s()
         if now_s < self._write_due_s or not worth_keeping(self._kept[name], peak):
             return
@@ -199,7 +199,7 @@ class MemorySampler:
             self._write_due_s = now_s + _RETRY_S
 
     async def _is_settled(self, name: str) -> bool:
-        """Whether what serves has done so for a while, and is what was last installed.
+        """Tell whether a backend has served for a while, and is what was last installed.
 
         An apply changes the profile under a running backend, which goes on as it was.
         """

@@ -63,7 +63,7 @@ class Observation:
 
     observed: Observed
     change: Change
-    """Taken before the observation."""
+    """The next change, taken before the observation."""
     at_s: float
 
     def holds(self, now_s: float) -> bool:
@@ -146,7 +146,7 @@ class Transaction:
         return self._record.text
 
     def gateway_state(self, observed: Observed) -> State:
-        """What clients meet while this runs."""
+        """Return how profiles stand for clients while this operation runs."""
         return state_of(
             self._catalogue,
             observed,
@@ -212,7 +212,7 @@ class Transaction:
                 latest = None
 
     async def _report(self, observed: Observed) -> RunReport | None:
-        """What a command that is over has left."""
+        """Return the report that a command has left; None: it runs, or left none."""
         if self.operation.kind is not Kind.RUN or not observed.run.idle:
             return None
         return await self._host.run_report()
@@ -246,7 +246,7 @@ class Transaction:
                 assert_never(never)
 
     async def _queue(self, action: Stop | Start | StartRun | StopRun) -> None:
-        """Ask systemd for a job."""
+        """Queue a job of systemd."""
         units, steps = self._units, self._steps
         match action:
             case Stop(name):
@@ -337,7 +337,7 @@ class Transaction:
         self._record.enter(phase, text)
 
     async def _released(self) -> str:
-        """What the gate waited for; empty: for nothing, or nobody knows."""
+        """Return what the gate waited for; empty: for nothing, or it is not known."""
         admissions = await self._host.admissions()
         words = {n: admissions[n] for n in sorted(self._steps.started) if n in admissions}
         several = len(self._steps.started) > 1

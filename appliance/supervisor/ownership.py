@@ -75,12 +75,12 @@ class OperationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An accepted request: the operation that does it, and the first thing to tell about it."""
+    """Accepted request: its operation, and the first event about it."""
 
     transaction: Transaction
     accepted: Accepted
     token: str = field(default="", repr=False)
-    """Of a run, for who asked for it: what its launcher wants to see. Empty: for nobody else."""
+    """Of a run, for its requester alone: what the launcher wants to see. Empty: no run, or another requester."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Supervisor:
                 await self._wait(change)
 
     async def _wait(self, change: Change) -> None:
-        """Until something changes; an operation does its own looking and tells us."""
+        """Wait for a change; while an operation runs, which looks itself, for its end."""
         if self._running is None:
             await change.wait(self._look_every_s)
         if self._running is not None:
@@ -220,7 +220,7 @@ class Supervisor:
         )
 
     async def rehearse(self, request: OperationRequest) -> tuple[Operation, Sequence[Finding]]:
-        """What `submit` would do and what speaks against it. Changes nothing.
+        """Return what `submit` would do, and every finding on it. Changes nothing.
 
         Raises:
             UnknownProfileError: A name is not applied.
@@ -232,7 +232,7 @@ class Supervisor:
         return operation, (*found, *await self._room(operation))
 
     async def _room(self, operation: Operation) -> Sequence[Finding]:
-        """A refusal if there is no room for what `operation` writes; not while another one runs."""
+        """Refuse if there is no room for what `operation` writes; not tried while another one runs."""
         await self.resumed()
         async with self._accepting:  # so that none begins, which would reserve the same files
             if self._running is not None:
@@ -243,7 +243,7 @@ class Supervisor:
             return ()
 
     def current(self) -> Running | None:
-        """The running operation, for somebody who wants to follow it."""
+        """Return the running operation, to be followed; None: none runs."""
         if self._running is None:
             return None
         operation = self._running.operation
@@ -307,7 +307,7 @@ class Supervisor:
     # --- operations ------------------------------------------------------------------
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Look whether all of these are applied. Raises `UnknownProfileError`."""
+        """Check that all of these are applied. Raises `UnknownProfileError`."""
         self._refresh()
         for name in names:
             if name not in self._catalogue:
@@ -321,7 +321,7 @@ class Supervisor:
                 )
 
     def _refresh(self) -> None:
-        """Go by what is applied: an apply may have ended before its signal is here."""
+        """Read the applied profiles again: an apply may have ended before its signal is here."""
         # A damaged manifest is the reload's to report: what was read before still holds.
         with contextlib.suppress(StoreError):
             self._catalogue = self._load()
@@ -426,7 +426,7 @@ class Supervisor:
         return self._catalogue, self._seen
 
     def _gateway_state(self, observed: Observed) -> GatewayState:
-        """What clients meet while no operation runs."""
+        """Return how profiles stand for clients while no operation runs."""
         boot_choice = self._boot_choice
         return state_of(
             self._catalogue,

@@ -1,4 +1,4 @@
-"""The supervisor's process: puts everything together and runs until it is told to end.
+"""Process of the supervisor: assembles its parts and runs them until SIGTERM.
 
 One TaskGroup: a part that dies ends the process, and systemd starts it again. Models are
 systemd's, so neither costs them a token.
@@ -52,7 +52,7 @@ from appliance.supervisor.traffic_figures import TrafficFigures
 _log = logging.getLogger(__name__)
 
 _MANIFEST_EVERY_S: Final = 1.0
-"""Between two looks at a manifest that is damaged."""
+"""Pause between two readings of a damaged manifest."""
 
 
 class _ToldToEndError(Exception):
@@ -210,7 +210,7 @@ def _reload(supervisor: Supervisor) -> None:
 
 
 async def _bus_lost(units: SystemdUnits) -> None:
-    """Without the bus nothing can be observed: end, and let systemd start us again."""
+    """End the process when the bus is lost: nothing can be observed, and systemd starts it again."""
     await units.closed()
     raise UnitError("the connection to the system bus is lost")
 

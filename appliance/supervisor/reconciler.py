@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Brings hold and committed profiles to what is kept about them."""
+    """Makes the hold and the committed profiles what their files say."""
 
     def __init__(
         self, *, units: Units, host: Host, store: Store, commitment: Commitment, clock: Clock
@@ -87,7 +87,7 @@ class Reconciler:
         catalogue: Catalogue,
         refusals: Mapping[str, str],
     ) -> tuple[str, ...]:
-        """Committed profiles that a rival has evicted in vain; the units are looked at closely."""
+        """Return the committed profiles that a rival has evicted in vain; looks at the units closely."""
         idle = [name for name in committed if observed.unit(name).idle]
         rivals = frozenset[str]().union(*(in_the_way(name, catalogue) for name in idle))
         if not any(n in refusals or observed.unit(n).active is ActiveState.FAILED for n in rivals):
@@ -117,7 +117,7 @@ class Reconciler:
             await self._units.start_hold()
 
     async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
-        """Its file is kept until what it stopped is back, whatever happens to us meanwhile."""
+        """End a hold; its file is kept until what it stopped is back, should this process die meanwhile."""
         if observed.hold_active:
             _log.info("the hold has ended")
             await self._units.stop_hold()

@@ -1,4 +1,4 @@
-"""Watches engines that serve for one that makes no progress (`planning.status.stalls`)."""
+"""Watch over engines that serve, for one that makes no progress (`planning.status.stalls`)."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ class StallWatch:
         return dict(self._stalls)
 
     async def turn(self) -> None:
-        """One look at everything that serves."""
+        """Look once at everything that serves."""
         catalogue, observed = self._look()
         serving = [name for name in observed.serving() if name in catalogue]
         stats = await self._gateway.stats() if serving else None

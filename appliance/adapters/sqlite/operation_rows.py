@@ -19,7 +19,7 @@ Row = sqlite3.Row | Mapping[str, Any]
 
 
 def to_row(operation: Operation) -> dict[str, Any]:
-    """The columns of an operation, without its id."""
+    """Return the columns of an operation, without its id."""
     return {
         "kind": operation.kind.value,
         "target": json.dumps(operation.target),
@@ -37,7 +37,7 @@ def to_row(operation: Operation) -> dict[str, Any]:
 
 
 def to_finished_row(finished: Finished) -> dict[str, Any]:
-    """Every column of an operation that is over."""
+    """Return every column of an operation that is over."""
     return {
         **to_row(finished.operation),
         "id": finished.operation.id,
@@ -51,7 +51,7 @@ def to_finished_row(finished: Finished) -> dict[str, Any]:
 
 
 def to_operation(row: Row) -> Operation:
-    """The operation of a row. Raises ValueError, KeyError or TypeError on a damaged one."""
+    """Return the operation of a row. Raises ValueError, KeyError or TypeError on a damaged one."""
     return Operation(
         id=row["id"],
         kind=Kind(row["kind"]),
@@ -70,7 +70,7 @@ def to_operation(row: Row) -> Operation:
 
 
 def to_finished(row: Row) -> Finished:
-    """The closed operation of a row. Raises like `to_operation`."""
+    """Return the closed operation of a row. Raises like `to_operation`."""
     return Finished(
         operation=to_operation(row),
         outcome=Outcome(row["outcome"]),
@@ -123,7 +123,7 @@ def from_version_1(old: Row) -> dict[str, Any]:
 
 
 def _cause_1(kind: str, reason: str) -> Cause:
-    """What the text meant: nothing else told the cause."""
+    """Return the cause that a reason of version 1 stands for."""
     if kind == Kind.RUN and reason.startswith(_COMMAND_ENDED_1):
         return Cause.COMMAND_ENDED
     return Cause.CANCELLED if reason == _CANCELLED_1 else Cause.FAILURE

@@ -64,7 +64,7 @@ class OperationSpool:
         raise newer_error(self.path, version)
 
     def _take(self, document: dict[str, Any], version: int) -> None:
-        """Go by what a file says. Raises KeyError or TypeError for a damaged one."""
+        """Take over what a file says. Raises KeyError or TypeError for a damaged one."""
         rows = [*([document["open"]] if document["open"] else []), *document["waiting"]]
         if not all(isinstance(row["id"], int) for row in rows):
             raise TypeError("an operation without a number")
@@ -103,7 +103,7 @@ class OperationSpool:
 
 
 def newer_error(path: Path, version: int) -> StoreError:
-    """The refusal of a file that a newer version of the appliance has written."""
+    """Return the error for a file that a newer version of the appliance has written."""
     return StoreError(
         f"{path} was written by a newer appliance (schema {version}, this one knows"
         f" {SCHEMA_VERSION}): install that version again"

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
-"""A full disk is full for longer; an emptied one is noticed soon enough."""
+"""Pause before a disk that took nothing is tried again: a full one is full for longer."""
 T = TypeVar("T")
 _DAMAGED: Final = (sqlite3.Error, ValueError, KeyError, TypeError)
 
@@ -235,14 +235,14 @@ class SqliteStore:
     # --- in the store's thread -------------------------------------------------------
 
     def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
-        """`_try`, after what is waiting for a disk with room."""
+        """Try a job, after writing what waits for a disk with room."""
         if self._spool.waiting and time.monotonic() >= self._offer_at_s:
             self._offer_at_s = time.monotonic() + self._retry_after_s
             self._try(self._store_waiting)
         return self._try(job)
 
     def _try(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
-        """Whether it could be done, and the result."""
+        """Try a job; returns whether it could be done, and its result."""
         if self._retry_at_s is not None and time.monotonic() >= self._retry_at_s:
             self._open()
         if self._db is None:
@@ -294,7 +294,7 @@ def _highest_id(db: sqlite3.Connection) -> int:
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
-    """Insert or replace the operation of this id, but never another one that has its id.
+    """Insert or replace the operation of this id, but never another operation with the same id.
 
     After a boot on a full disk nobody knows which numbers the database has given away. Such an
     operation gets a new number there once it has ended.

@@ -1,4 +1,4 @@
-"""The status document: what the box serves, what it should serve, and whether that is right.
+"""Status document: what the box serves, what it should serve, and the verdict on both.
 
 The supervisor builds it from what it observes; the CLI builds the same document from systemd
 alone when the supervisor does not answer. The verdict:
@@ -80,7 +80,7 @@ def build_status(
     gateway: GatewayRow | None = None,
     stalls: Mapping[str, Stall] | None = None,
 ) -> StatusDocument:
-    """The status document of one instant.
+    """Return the status document of one instant.
 
     Args:
         catalogue: The applied profiles.
@@ -163,7 +163,7 @@ def build_status(
 
 
 def profile_state(unit: ObservedUnit, *, refused: bool) -> ProfileState:
-    """What `unit` is doing; `refused`: the gate's last word on it was a refusal."""
+    """Return the state of a profile's unit; `refused`: the gate's last verdict was a refusal."""
     if unit.waits_to_restart:
         return "restarting"
     if unit.active is ActiveState.INACTIVE:
@@ -181,7 +181,7 @@ def parse_committed(text: str) -> tuple[str, ...]:
 
 
 def parse_hold(text: str) -> HoldUntil:
-    """What the hold file says: `FOREVER`, or unix seconds; None for an empty file.
+    """Parse the hold file: `FOREVER`, or unix seconds; None for an empty file.
 
     A damaged file holds, as at boot: it was written to hold.
     """
@@ -354,7 +354,7 @@ def uptime_of(unit: ObservedUnit, now_s: float) -> float | None:
 
 
 def _run_why(run: RunRow | None) -> list[str]:
-    """For who cannot see the operation that it belongs to."""
+    """Sentence on a command whose operation is not known."""
     if run is None:
         return []
     return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
@@ -426,7 +426,7 @@ def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[s
 
 
 def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
-    """What runs goes on beside a driver that hangs; nothing new can start."""
+    """Sentence on a driver that hangs: what runs goes on, and nothing can start."""
     if memory is None or memory.get("gpu_state") != GpuState.HUNG:
         return []
     return [f"{memory.get('gpu_error')}: what serves goes on, no start is admitted"]

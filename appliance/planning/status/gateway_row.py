@@ -16,7 +16,7 @@ def gateway_row(
     age_s: float,
     loads_age_s: float | None,
 ) -> GatewayRow:
-    """The row.
+    """Return the gateway's row.
 
     Args:
         stats: What the gateway answered; None: nothing.

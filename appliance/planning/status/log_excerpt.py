@@ -86,7 +86,7 @@ def _names_error(level: str, text: str) -> bool:
 
 
 def _parted(line: str) -> tuple[str, str, str]:
-    """Who speaks, at which level (empty: none is stated), and the text."""
+    """Return a line's process, its level (empty: none is stated) and its text."""
     text = _COLOUR.sub("", line).rstrip()
     speaker = level = ""
     if match := _PROCESS.match(text):

@@ -12,7 +12,7 @@ Row = Mapping[str, object]
 
 
 def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Row:
-    """The whole machine's; without a sample the GPUs are unknown, not absent."""
+    """Return the memory row of the whole machine; without a sample the GPUs are unknown, not absent."""
     gpus = None if ledger is None else ledger.gpus
     asked = gpus is not None and (gpus.devices or gpus.state is not GpuState.OK)
     return {
@@ -32,7 +32,7 @@ def profile_memory(
     peaks: Mapping[str, ObservedPeak],
     ram_total_bytes: int,
 ) -> Mapping[str, Row]:
-    """What each profile needs and, while it runs, holds; by name."""
+    """Return what each profile needs and, while it runs, holds; by name."""
     gpus = GpuMemory() if ledger is None else ledger.gpus
     return {
         name: {

@@ -31,7 +31,7 @@ _NO_FAILURE: Final = frozenset({Outcome.DONE, Outcome.SUPERSEDED, Outcome.INTERR
 
 
 def end_text(unit: ObservedUnit) -> str:
-    """How a unit ended, to follow its name: ``exited with status 3``."""
+    """Return how a unit ended, to follow its name: ``exited with status 3``."""
     status = unit.exit_status
     if unit.ended_cleanly:
         return f"ended by itself with {f'signal {status}' if status else 'status 0'}"
@@ -40,7 +40,7 @@ def end_text(unit: ObservedUnit) -> str:
 
 
 def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
-    """Why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
+    """Return why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
     said = f" ({unit.status_text})" if unit.status_text else ""
     if not unit.exit_status and not unit.ended_cleanly:
         if refusal and unit.result in _BY_GATE:
@@ -52,7 +52,7 @@ def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
 
 
 def rival_end_text(rival: ObservedUnit) -> str:
-    """How a rival was lost that had evicted another profile, to follow its name and ``which``."""
+    """Return how a rival was lost that had evicted another profile, to follow its name and ``which``."""
     return end_text(rival) if rival.active is ActiveState.FAILED else "was refused by the gate"
 
 
@@ -64,7 +64,7 @@ def stop_text(
     watched: bool,
     held: bool = False,
 ) -> str | None:
-    """Why a committed profile that nothing keeps from running is stopped; None: not known.
+    """Return why a committed profile that nothing keeps from running is stopped; None: not known.
 
     systemd forgets a stopped unit once nobody watches it, so what the last operation did to it
     and what the supervisor has seen have to be put together.

@@ -1,4 +1,4 @@
-"""Engines that owe answers and do nothing: no byte comes back and no CPU is used.
+"""Stalled engines: requests in flight, but no byte comes back and no CPU is used.
 
 An engine whose worker is frozen or deadlocked still answers its health path, so that systemd and the
 poller see nothing. Two figures together show it, and neither alone: a long prefill and a deep queue send
@@ -19,7 +19,7 @@ computes keeps a CPU busy, also to feed a GPU and to wait for it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen of one profile that serves."""
+    """One look at a profile that serves."""
 
     at_s: float
     """On the monotonic clock."""
@@ -29,7 +29,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What looks at one profile have shown."""
+    """Result of the looks at one profile so far."""
 
     last: Look
     active_s: float
@@ -56,7 +56,7 @@ def seen(before: Activity | None, look: Look) -> Activity:
 
 
 def stall(activity: Activity, figures: Mapping[str, object]) -> Stall | None:
-    """What the gateway's figures of a profile and its activity show together; None: no stall."""
+    """Return the stall that the gateway's figures of a profile and its activity show; None: none."""
     in_flight, quiet_s = figures.get("in_flight"), figures.get("quiet_s")
     if not isinstance(in_flight, int) or not isinstance(quiet_s, int | float) or in_flight <= 0:
         return None

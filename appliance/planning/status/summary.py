@@ -8,12 +8,12 @@ from appliance.planning.status.outcome_text import end_text
 
 
 def described(operation: Operation) -> str:
-    """An operation in a few words: ``switch genesis``."""
+    """Return an operation's kind and target: ``switch genesis``."""
     return f"{operation.kind} {' '.join(operation.target)}".strip()
 
 
 def summary(observed: Observed, committed: Sequence[str], operation: Operation | None) -> str:
-    """The box in one line."""
+    """Return the box in one line."""
     serving = ", ".join(observed.serving()) or "nothing"
     parts = [f"serving {serving}"]
     if operation is not None:

@@ -1,4 +1,4 @@
-"""What an operation's process can do next, and what it has done already."""
+"""Actions of an operation, and the steps that its process has taken."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from appliance.domain.operations import Cause, Outcome, Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What this process has done for the operation, in its present direction."""
+    """Steps that this process has taken for the operation, in its present direction."""
 
     checked: bool = False
     held: bool = False
@@ -20,10 +20,10 @@ class Steps:
     run_started: bool = False
     """The start of the command's unit was asked for."""
     run_stopped: bool = False
-    """Its stop was asked for."""
+    """The stop of the command's unit was asked for."""
     committed: bool = False
     failure: str = ""
-    """What the last step reported; empty: nothing."""
+    """Why the last step failed; empty: it did not."""
     cancelled: bool = False
 
 
@@ -65,12 +65,12 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Queue a stop of that unit, with everything that runs in it."""
+    """Queue a stop of the unit that runs the command, with everything in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUpModel:
-    """Ask for one real completion."""
+    """Ask a model for one real completion."""
 
     name: str
 
@@ -95,7 +95,7 @@ class BeginRollback:
     reason: str
     cause: Cause = Cause.FAILURE
     phase: Phase | None = None
-    """Where it failed, when that is further than anybody saw; None: in the present phase."""
+    """Phase that failed, when the operation got further than was observed; None: the present one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class BeginRestore:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The operation is over."""
+    """End the operation."""
 
     outcome: Outcome
     message: str

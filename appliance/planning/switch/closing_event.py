@@ -44,7 +44,7 @@ def closing_event(
 
 
 def _restored(goal: Goal) -> tuple[str, ...]:
-    """What had to be started again; the rest of what serves never stopped."""
+    """Profiles that had to be started again; the rest of what serves never stopped."""
     return tuple(n for n in goal.restore if n not in goal.kept)
 
 

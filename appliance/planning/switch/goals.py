@@ -1,4 +1,4 @@
-"""What an operation has to stop, start and commit.
+"""Goals of operations: which profiles each kind stops, starts and commits.
 
 ======== ============================== =============================== ==================
 kind     stops                          starts                          committed after
@@ -43,12 +43,12 @@ class Writes:
 
 
 def in_the_way(name: str, catalogue: Catalogue) -> frozenset[str]:
-    """Profiles that can never run together with `name`."""
+    """Return the profiles that can never run together with `name`."""
     return in_the_way_of(catalogue[name].claim, catalogue) - {name}
 
 
 def in_the_way_of(claim: Claim, catalogue: Catalogue) -> frozenset[str]:
-    """Profiles that can never run while somebody has `claim`."""
+    """Return the profiles that can never run while another process has `claim`."""
     return frozenset(n for n, applied in catalogue.items() if applied.claim.intersects(claim))
 
 
@@ -62,7 +62,7 @@ def goal_of(
     hold_until: HoldUntil = None,
     claim: Claim = NOTHING,
 ) -> Goal:
-    """The goal of an operation on `names` (all known) as the box is now.
+    """Return the goal of an operation on `names` (all known) as the box is now.
 
     Args:
         kind: What was asked for.
@@ -125,7 +125,7 @@ def writes_of(operation: Operation, committed: tuple[str, ...]) -> Writes:
 
 
 def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
-    """Those of `names` that can serve together: while one replaces another, both are busy."""
+    """Return those of `names` that can serve together: while one replaces another, both are busy."""
     chosen: set[str] = set()
     for name in sorted(names, key=lambda n: (_rank(observed.unit(n)), n)):
         if not in_the_way(name, catalogue) & chosen:
@@ -134,7 +134,7 @@ def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) ->
 
 
 def _rank(unit: ObservedUnit) -> int:
-    """What serves stays before what comes up, and that before what stops or has crashed."""
+    """Rank of a unit for a restore: serving before starting, starting before stopping or crashed."""
     if unit.serving:
         return 0
     ends = unit.active is ActiveState.DEACTIVATING or unit.waits_to_restart

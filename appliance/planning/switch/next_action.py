@@ -1,4 +1,4 @@
-"""Decide the one next action of a running operation.
+"""Decision on the one next action of a running operation.
 
 The decision needs no memory beyond the operation's row: `Steps` only says what this
 process has already done, and a process that starts anew repeats a step harmlessly
@@ -51,7 +51,7 @@ def next_action(
     *,
     report: RunReport | None = None,
 ) -> Action:
-    """The next action. Never starts a profile while one of its rivals is not idle.
+    """Return the next action. Never starts a profile while one of its rivals is not idle.
 
     Args:
         operation: The row.
@@ -134,7 +134,7 @@ def _to_start(operation: Operation) -> tuple[str, ...]:
 def _to_stop(
     operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
 ) -> tuple[str, ...]:
-    """What still has to come down: a restarted profile only until it has been down once.
+    """Return the profiles that still have to stop: a restarted one only until it has been down once.
 
     On the way back also what was evicted and is in the way of what is restored: of two that followed
     one another when the operation began, the first may still be stopping.
@@ -154,7 +154,7 @@ def _to_stop(
 
 
 def _came_back(unit: ObservedUnit) -> bool:
-    """Started by hand after our stop and before our start."""
+    """Tell whether a unit was started by hand after its stop and before its start."""
     return unit.serving and not unit.has_job
 
 
@@ -178,7 +178,7 @@ def _is_coming_up(unit: ObservedUnit) -> bool:
 
 
 def _start_phase(unit: ObservedUnit) -> Phase:
-    """Where a start stands, from what systemd runs for it."""
+    """Return the phase of a start, from what systemd runs for it."""
     if unit.sub in {"dead", "failed", "condition"} or unit.active is ActiveState.DEACTIVATING:
         return Phase.RELEASE
     return Phase.LOAD if unit.loading else Phase.START
@@ -198,7 +198,7 @@ def _failure(
     catalogue: Catalogue,
     refusals: Mapping[str, str],
 ) -> Action | None:
-    """How a failure changes the course; None: nothing failed."""
+    """Return what follows from a failure, a rival or a cancel; None: there is none of them."""
     untouched = _is_untouched(operation)
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure, Cause.FAILURE)
@@ -215,7 +215,7 @@ def _failure(
 
 
 def _after_failure(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
-    """What follows the failure of an operation that has touched something."""
+    """Return what follows the failure of an operation that has touched something."""
     if operation.rolling_back:
         way = "going back" if operation.ran else "roll-back"
         message = f"{operation.reason}; {way} failed: {reason}"
@@ -227,7 +227,7 @@ def _after_failure(operation: Operation, steps: Steps, observed: Observed, reaso
 
 
 def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
-    """The start of an engine that came and went between two looks; None: no such thing."""
+    """Phase START if an engine ran and ended between two looks; None: none did."""
     if steps.failure or _is_reached(Phase.START, operation.phase):
         return None
     units = map(observed.unit, steps.started)
@@ -258,7 +258,7 @@ def _rivals_of(names: tuple[str, ...], catalogue: Catalogue) -> frozenset[str]:
 def _rival(
     operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
 ) -> str | None:
-    """A profile that somebody else started and that is in the way of what we start."""
+    """Return a profile that was started by hand in the way of what the operation starts; None: none."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
     if operation.rolling_back:
         ours -= {
@@ -273,7 +273,7 @@ def _rival(
 
 
 def _hold(operation: Operation, steps: Steps, observed: Observed) -> str | None:
-    """A hold that no start of ours shall end: it was not there when the operation began."""
+    """Return ``a hold`` if one began after the operation, which therefore must not end it; None: none."""
     if not observed.hold_active or not _to_start(operation):
         return None
     if steps.started:  # a start ends a hold, though not within the same look

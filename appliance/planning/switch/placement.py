@@ -1,7 +1,7 @@
-"""Whether a model that answers is where its profile says: on its GPUs, locked in memory.
+"""Placement of a model that answers: on the GPUs of its profile, locked in memory.
 
 An engine that finds no GPU computes on the CPU and answers all the same; one whose mlock is
-refused says so in a log line that nobody reads, and is paged out when it matters.
+refused says so in its log alone, and its pages are evicted under pressure.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from appliance.domain.profile import Applied
 from appliance.planning.admission.preflight import BoxFacts
 
 LOCKED_SHARE: Final = 0.5
-"""Of a model's file that is resident: an engine that may lock at all locks all of it."""
+"""Share of a model's resident file that counts as locked: an engine that may lock locks all of it."""
 REFUSED_BYTES: Final = 8 << 20
 """systemd's own limit on locked memory (LimitMEMLOCK of systemd.exec(5)): what is locked in
 spite of a refusal stays below it."""

@@ -1,4 +1,4 @@
-"""Which committed profiles the supervisor brings back by itself.
+"""Repair: decision which committed profiles the supervisor starts again by itself.
 
 =========================================  ==========================================
 a committed profile that is idle           what follows
@@ -48,7 +48,7 @@ def to_repair(
     now_unix_s: float,
     left: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Committed profiles to start now, sorted. Nothing during a hold, a command or a shutdown.
+    """Return the committed profiles to start now, sorted. Nothing during a hold, a command or a shutdown.
 
     Args:
         committed: Names to serve after a boot.
@@ -80,7 +80,7 @@ def left_by_hold(
     catalogue: Catalogue,
     attempts: Mapping[str, Sequence[float]],
 ) -> tuple[str, ...]:
-    """Committed profiles that nothing but a hold until `until_unix_s`, now over, keeps down.
+    """Return the committed profiles that nothing but a hold until `until_unix_s`, now over, keeps down.
 
     Not where a rival has come up meanwhile, and not what has failed since: that has crashed.
     """
@@ -122,7 +122,7 @@ def evicted_in_vain(
 
 
 def left_by_choice(last: Finished | None, boot_id: str) -> frozenset[str]:
-    """What the last operation, one without roll-back that failed in this boot, has stopped."""
+    """Return the profiles that the last operation has stopped, if it failed in this boot without roll-back."""
     if last is None or last.outcome is not Outcome.FAILED:
         return frozenset()
     operation = last.operation

@@ -1,4 +1,4 @@
-"""The part of an operation that runs a command in place of models (launch.run).
+"""Decisions of an operation that runs a command in place of models (launch.run).
 
 ====================  ==========================================================
 appliance-run.service  what follows
@@ -38,7 +38,7 @@ def has_begun(operation: Operation, steps: Steps, observed: Observed) -> bool:
 def run_command(
     operation: Operation, steps: Steps, observed: Observed, report: RunReport | None
 ) -> Action | None:
-    """Run the command, once. After a supervisor that died before it could, it is begun again."""
+    """Start the command once, and wait for its end; a supervisor that died before the start begins it again."""
     if not is_forward(operation):
         return None
     unit = observed.run
@@ -66,7 +66,7 @@ def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -
 
 
 def end_command(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
-    """Before anything comes back, the last process of the command is gone."""
+    """Stop the command, and wait until its last process is gone, before anything is restored."""
     if operation.kind is not Kind.RUN or not operation.rolling_back or observed.run.idle:
         return None
     return Wait(Phase.STOP, "the command is ending") if steps.run_stopped else StopRun()
