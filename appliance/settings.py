@@ -42,13 +42,13 @@ from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
 from appliance.domain.value_types import Kind, shown
-from appliance.settings_gateway import GatewaySettings
+from appliance.settings_gateway import GatewaySettings, split_list
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
 _NESTED: Final = "__"
 _CLOSE: Final = 0.75
-"""Likeness, as in difflib, from which a variable is taken for a setting written wrongly."""
+"""Similarity, as in difflib, from which a variable is taken for a misspelt setting."""
 
 
 def _unit_name(text: str) -> str:
@@ -68,14 +68,9 @@ def _location(value: Any) -> Path:
     return Path(text)
 
 
-def _split(value: Any) -> Any:
-    """A variable lists units with spaces or commas between them."""
-    return value.replace(",", " ").split() if isinstance(value, str) else value
-
-
 Location = Annotated[Path, PlainValidator(_location), Kind("path")]
 UnitName = Annotated[str, AfterValidator(_unit_name), Kind("unit")]
-Units = Annotated[list[UnitName], NoDecode, BeforeValidator(_split)]
+Units = Annotated[list[UnitName], NoDecode, BeforeValidator(split_list)]
 
 
 class MemorySettings(BaseModel):
@@ -175,27 +170,27 @@ class Settings(BaseSettings):
 
     @property
     def gateway_socket(self) -> Path:
-        """Where the supervisor reaches the gateway."""
+        """Return the socket of the gateway for the supervisor."""
         return self._beside_control_socket(paths.GATEWAY_SOCKET)
 
     @property
     def request_socket(self) -> Path:
-        """Where the gateway asks the supervisor for a switch."""
+        """Return the supervisor's socket for the gateway."""
         return self._beside_control_socket(paths.REQUEST_SOCKET)
 
     @property
     def jobs_socket(self) -> Path:
-        """Where the supervisor asks for jobs."""
+        """Return the socket of the program that queues jobs."""
         return self._beside_control_socket(paths.JOBS_SOCKET)
 
     @property
     def needs_dir(self) -> Path:
-        """What the supervisor has seen each profile hold."""
+        """Return the directory of observed peaks."""
         return self.state_dir / paths.NEEDS
 
     @property
     def reserved_ports(self) -> Mapping[int, str]:
-        """Ports that no profile may use, and what to call their owner."""
+        """Return ports that no profile may use, with a phrase for their owner."""
         return {self.gateway.port: "the gateway", self.status_port: "the status API"}
 
     def _beside_control_socket(self, default: str) -> Path:
@@ -203,10 +198,10 @@ class Settings(BaseSettings):
 
 
 def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
-    """The settings of this box.
+    """Load the settings of this box.
 
     Args:
-        path: The file; None: ``APPLIANCE_SETTINGS``, else the default. A missing default file
+        path: Of the file; None: ``APPLIANCE_SETTINGS``, else the default. A missing default file
             means defaults, a missing file that was asked for is an error.
         env: The environment; None: this process's.
 
@@ -238,7 +233,7 @@ def load_settings(path: Path | None = None, env: Mapping[str, str] | None = None
 
 
 def _loader(env: Mapping[str, str]) -> type[Settings]:
-    """Settings that read `env` first, then what they are called with."""
+    """Return a class of settings that reads `env` first, then its arguments."""
 
     class LoadedSettings(Settings):
         @classmethod
@@ -264,7 +259,7 @@ def _lines(
     env: Mapping[str, str],
     reported: Collection[str],
 ) -> Iterator[str]:
-    """Complaints about variables, then those about the file in the order of its lines."""
+    """Yield faults of variables, then those of the file in the order of its lines."""
     given = {name.upper(): value for name, value in env.items()}
     in_file = []
     for fault in model_faults(error, Settings, document.table):
@@ -280,9 +275,9 @@ def _lines(
 
 
 def _unknown_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Complaints by variable: those that look like a setting written wrongly.
+    """Yield faults of unknown variables whose names resemble a setting.
 
-    Others with our prefix belong to somebody else: a script around us, or its tests.
+    Others with our prefix may belong to a script that runs the appliance, or to its tests.
     """
     known = [v.removeprefix(ENVIRONMENT_PREFIX) for v in (*_variables(Settings), FILE_VARIABLE)]
     for name in sorted(env):
@@ -294,7 +289,7 @@ def _unknown_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _variables(model: type[BaseModel], prefix: str = ENVIRONMENT_PREFIX) -> Iterator[str]:
-    """Every variable that sets something."""
+    """Yield the variable of every setting."""
     for name, field in model.model_fields.items():
         yield prefix + name.upper()  # a table as a whole, in JSON
         if inner := table_model(field.annotation):
@@ -302,5 +297,5 @@ def _variables(model: type[BaseModel], prefix: str = ENVIRONMENT_PREFIX) -> Iter
 
 
 def as_table(settings: Settings) -> Mapping[str, Any]:
-    """The settings as plain values, for `appliance config show`."""
+    """Return the settings as plain values, for `appliance config show`."""
     return settings.model_dump(mode="json")

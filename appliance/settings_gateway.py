@@ -21,13 +21,13 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}://[A-Za-z0-9._:\[\]-]{1,255
 _MOST_ADDRESSES: Final = 32
 
 
-def _split(value: Any) -> Any:
-    """A variable lists things with spaces or commas between them."""
+def split_list(value: Any) -> Any:
+    """Split the value of a variable, which lists items with spaces or commas between them."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
 def _place(text: str) -> str:
-    """An address in its shortest form, or the name of an interface."""
+    """Return an address in its shortest form, or the name of an interface."""
     try:
         address = ip_address(text)
     except ValueError as error:
@@ -68,30 +68,30 @@ def _origin(text: str) -> str:
 Places = Annotated[
     list[Annotated[str, AfterValidator(_place), Kind("address or interface")]],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split_list),
     Field(min_length=1, max_length=_MOST_ADDRESSES),
     AfterValidator(_no_doubles),
 ]
 UrlPaths = Annotated[
     list[Annotated[str, AfterValidator(_url_path), Kind("URL path")]],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split_list),
     Field(max_length=64),
 ]
 Names = Annotated[
     list[Annotated[str, AfterValidator(_host_name), Kind("host name")]],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split_list),
     Field(max_length=64),
 ]
 Origins = Annotated[
     list[Annotated[str, AfterValidator(_origin), Kind("origin")]],
     NoDecode,
-    BeforeValidator(_split),
+    BeforeValidator(split_list),
     Field(max_length=64),
 ]
 MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 29)]
-"""As much as the unit's MemoryMax= leaves for it."""
+"""At most as much as the unit's MemoryMax= leaves."""
 
 
 class GatewaySettings(BaseModel):
@@ -174,13 +174,13 @@ class GatewaySettings(BaseModel):
     def compiled(
         self, *, state_dir: Path, request_socket: Path, log_level: str, loopback_only: bool = False
     ) -> Configuration:
-        """What the gateway reads.
+        """Return the configuration that the gateway reads.
 
         Args:
-            state_dir: Where the keys are.
-            request_socket: Where the supervisor is asked for a switch.
-            log_level: Of what it writes to the journal.
-            loopback_only: Leave out what other machines can reach.
+            state_dir: Directory of the keys.
+            request_socket: The supervisor's socket for the gateway.
+            log_level: Of the gateway's log.
+            loopback_only: Leave out addresses that other machines can reach.
         """
         addresses = tuple(text for text in self.listen if _is_address(text))
         found = Configuration(

@@ -1,4 +1,4 @@
-"""Readings of this machine: facts for a preflight, memory, verdicts of the gate, logs of a unit.
+"""Readings of this machine: its clocks, facts for a preflight, memory, verdicts of the gate, logs.
 
 Nothing here raises: facts that this unprivileged process may not see are reported as unknown.
 """
@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import socket
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,18 @@ _TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
+
+
+class SystemClock:
+    """The port `Clock`."""
+
+    def unix_s(self) -> float:
+        """Return the wall clock, seconds since the epoch."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """Return a clock that never goes back, in seconds."""
+        return time.monotonic()
 
 
 class LinuxHost:

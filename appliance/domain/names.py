@@ -21,17 +21,17 @@ SUPERVISOR_UNIT: Final = "appliance-supervisor.service"
 SUPERVISOR_SOCKET_UNIT: Final = "appliance-supervisor.socket"
 """The control socket, for operators."""
 REQUEST_SOCKET_UNIT: Final = "appliance-request.socket"
-"""What the gateway may ask the supervisor for."""
+"""The supervisor's socket for the gateway."""
 GATEWAY_UNIT: Final = "appliance-gateway.service"
 GATEWAY_SOCKET_UNIT: Final = "appliance-gateway.socket"
 GATEWAY_USER: Final = "appliance-gateway"
 BACKEND_GROUP: Final = "appliance-backend"
-"""Primary group of every engine, whoever its user is: of its sockets, and of model files that not
-everybody may read."""
+"""Primary group of every engine, whatever its user is: of its sockets, and of model files that are not
+readable for everybody."""
 SUPERVISOR_USER: Final = "appliance"
 """Every other daemon's user begins with this and a dash."""
 OPERATORS_GROUP: Final = "appliance-operators"
-"""Who may ask the supervisor for everything, and have commands run."""
+"""Group of the users who may use every verb, and have commands run."""
 _FIRST_DYNAMIC_UID: Final = 61184
 _LAST_DYNAMIC_UID: Final = 65519
 """systemd.exec(5), DynamicUser=: no person has one of these."""
@@ -40,17 +40,17 @@ _SUFFIX: Final = ".service"
 
 
 def is_profile_name(text: str) -> bool:
-    """Whether `text` may name a profile: no metacharacter of unit names or of paths."""
+    """Tell whether `text` may name a profile: no metacharacter of unit names or of paths."""
     return 0 < len(text) <= _MAX_CHARACTERS and text[0] in _FIRST and _LATER.issuperset(text)
 
 
 def unit_of(profile: str) -> str:
-    """The systemd unit that runs `profile`."""
+    """Return the systemd unit that runs `profile`."""
     return f"{_PREFIX}{profile}{_SUFFIX}"
 
 
 def profile_of(unit: str) -> str | None:
-    """The profile that `unit` runs; None when the unit is not a backend of ours."""
+    """Return the profile that `unit` runs; None: the unit is not a backend."""
     if not (unit.startswith(_PREFIX) and unit.endswith(_SUFFIX)):
         return None
     name = unit[len(_PREFIX) : -len(_SUFFIX)]
@@ -58,17 +58,17 @@ def profile_of(unit: str) -> str | None:
 
 
 def is_engine(uid: int, group: str) -> bool:
-    """Whether a process with this uid and primary group is an engine, or another made-up user's."""
+    """Tell whether a process with this uid and primary group is an engine, or has a dynamic user."""
     return group == BACKEND_GROUP or _FIRST_DYNAMIC_UID <= uid <= _LAST_DYNAMIC_UID
 
 
 def is_service(user: str, uid: int, group: str) -> bool:
-    """Whether a process with this user and primary group is a service: no person is behind it."""
+    """Tell whether a process with this user and primary group is a service, not a person's."""
     daemon = user == SUPERVISOR_USER or user.startswith(f"{SUPERVISOR_USER}-")
     return daemon or is_engine(uid, group)
 
 
 def is_lease_name(text: str) -> bool:
-    """Whether `text` names a device that can be claimed: ``cpu``, ``gpu-all`` or ``gpu-N``."""
+    """Tell whether `text` names a device that can be claimed: ``cpu``, ``gpu-all`` or ``gpu-N``."""
     gpu = text.removeprefix("gpu-")
     return text in {"cpu", "gpu-all"} or (gpu != text and gpu.isascii() and gpu.isdigit())

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: "18.6GiB", "5m", "1h30m"."""
+"""Parser of sizes and durations as people write them: "18.6GiB", "5m", "1h30m"."""
 
 import re
 from typing import Final
@@ -25,18 +25,18 @@ _PARTS_S: Final = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 
 
 def size_bytes(text: str) -> int | None:
-    """Bytes in "18.6GiB", "512 MiB", "20GB" or "0"; None: `text` is no size."""
+    """Return the bytes in "18.6GiB", "512 MiB", "20GB" or "0"; None: `text` is no size."""
     match = _SIZE.match(text)
     if match is None:
         return None
     number, unit = match.groups()
     if unit is None and float(number) != 0:
-        return None  # a bare number could be bytes or MiB: ask
+        return None  # a bare number could be bytes or MiB
     return round(float(number) * _UNITS[unit or "B"])
 
 
 def size_text(count_bytes: int) -> str:
-    """`count_bytes` as `size_bytes` reads it: exactly where a unit fits, else to a few bytes."""
+    """Return a text that `size_bytes` reads: exact where a unit fits, else to a few bytes."""
     if not count_bytes:
         return "0"
     unit = next(u for u in ("TiB", "GiB", "MiB", "KiB", "B") if not count_bytes % _UNITS[u])
@@ -45,7 +45,7 @@ def size_text(count_bytes: int) -> str:
 
 
 def duration_s(text: str) -> float | None:
-    """Seconds in "90s", "5m", "1h30m", "250ms" or "2d"; None: `text` is no duration."""
+    """Return the seconds in "90s", "5m", "1h30m", "250ms" or "2d"; None: `text` is no duration."""
     match = _DURATION.match(text)
     if match is None or not text:
         return None

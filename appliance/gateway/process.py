@@ -23,8 +23,7 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from appliance.adapters.systemd.journal_log import log_to_journal
-from appliance.adapters.systemd.notify import Notices, inherited_sockets
+from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to_journal
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles

@@ -1,4 +1,4 @@
-"""Generate what is written from the code: ``python -m appliance.install.reference``.
+"""Generator of the files that are written from the code: ``python -m appliance.install.reference``.
 
 The reference of settings and of profiles, and the administrative paths of all engines.
 """
@@ -140,7 +140,7 @@ loopback only, never root, readiness and a stop that leaves nothing behind is th
 
 
 def settings_page() -> str:
-    """The text of docs/reference/settings.md."""
+    """Return the text of docs/reference/settings.md."""
     tables = [_table(Settings, variables=ENVIRONMENT_PREFIX)]
     for name, model in _inner(Settings):
         prefix = f"{ENVIRONMENT_PREFIX}{name.upper()}__"
@@ -149,7 +149,7 @@ def settings_page() -> str:
 
 
 def profiles_page() -> str:
-    """The text of docs/reference/profiles.md."""
+    """Return the text of docs/reference/profiles.md."""
     tables = [
         f"## {_title(name, model)}\n\n{_table(model)}\n" for name, model in _inner(ProfileFile)
     ]
@@ -159,7 +159,7 @@ def profiles_page() -> str:
 
 
 def _override_rows() -> str:
-    """The keys of [unit], a row each."""
+    """Return the table of the keys of [unit]."""
     return "".join(
         f"| `{name}` | {form.text} | {'joins' if name in ADDED else ''} |\n"
         for name, form in ALLOWED.items()
@@ -167,7 +167,7 @@ def _override_rows() -> str:
 
 
 def _title(name: str, model: type[BaseModel]) -> str:
-    """``[vllm]``, or the first line of the model's docstring when it says more."""
+    """Return ``[vllm]``, or the first line of the model's docstring when that says more."""
     text = cleandoc(model.__doc__ or "").replace("``", "`").rstrip(".")
     return text if f"{name} = " in text else text.replace(f"`[{name}]`", f"[{name}]")
 
@@ -215,7 +215,7 @@ def _written(value: Any, kind: str) -> str:
 
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
-    """What may be written there, in words."""
+    """Return the kind of values of a key, in words."""
     if named := [m.name for m in metadata if isinstance(m, Kind)]:
         return named[-1]
     if shared := [m.of for m in metadata if isinstance(m, Rules)]:

@@ -8,7 +8,7 @@ _SHORT: Final = 64
 
 
 def joined(names: Sequence[str], *, nothing: str = "nothing") -> str:
-    """``a``, ``a and b``, ``a, b and c``; `nothing` for no names."""
+    """Return ``a``, ``a and b`` or ``a, b and c``; `nothing` for no names."""
     if not names:
         return nothing
     if len(names) == 1:
@@ -17,22 +17,22 @@ def joined(names: Sequence[str], *, nothing: str = "nothing") -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` was probably meant to be; None: nothing is close."""
-    # Only needed once something is already wrong, and not free to import.
+    """Return the known word that is most similar to `word`; None: none is close."""
+    # Imported late: only an error needs it.
     from difflib import get_close_matches  # noqa: PLC0415
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
 
 
 def short(text: str) -> str:
-    """What somebody typed or sent, as a message may show it: on one line, and not for ever."""
+    """Return a client's text fit for a message: cut, on one line, without control characters."""
     if len(text) > _SHORT:
         text = f"{text[:_SHORT]}…"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def no_such_profile(name: str, known: Iterable[str]) -> str:
-    """The sentence for a profile that is not applied, with a suggestion where one is close."""
+    """Return the sentence for a profile that is not applied, with a suggestion where one is close."""
     names = sorted(known)
     name = short(name)
     if not names:

@@ -1,13 +1,13 @@
-"""The supervisor's permission for one command: who may have it run, and with which claim.
+"""Ticket of the supervisor for one operator's command: its user and its claim.
 
-The supervisor answers the operator who asked with a random token, and leaves the token's hash in
-this file, in a directory that only it can write, before it starts our unit::
+The supervisor sends the operator a random token, and writes the token's hash into this file, in a
+directory that only the supervisor can write, before it starts the unit of the command::
 
     {"operation": 12, "uid": 1000, "gpus": "all", "token_sha256": "…"}
 
-The token proves to root that a caller is the one whom the supervisor answered, the kernel says
-which user that is. Whoever takes the supervisor over may so choose claims and refuse commands, but
-not have a command run as somebody who did not send it.
+The token proves to root that the caller is the one that the supervisor admitted; the kernel tells
+the caller's user. So an attacker in the supervisor can choose claims and refuse commands, but cannot
+run a command as a user who did not send it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_UID = 2**32 - 2
 
 
 class Ticket:
-    """One permission."""
+    """Permission for one command."""
 
     __slots__ = ("gpus", "operation", "token_sha256", "uid")
 
@@ -45,17 +45,17 @@ class Ticket:
         self.token_sha256 = text_of(document.get("token_sha256"), "token_sha256")
 
     def admits(self, uid: int, token: str) -> bool:
-        """Whether a caller of this user with this token is the one who was answered."""
+        """Tell whether a caller with this user and token is the one that the supervisor admitted."""
         return uid == self.uid and hmac.compare_digest(digest(token), self.token_sha256)
 
 
 def digest(token: str) -> str:
-    """What is kept of a token."""
+    """Return the hash that the file has of a token."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 
 def encoded(*, operation: int, uid: int, gpus: Iterable[int] | None, token: str) -> str:
-    """The text of the file; `gpus`: indexes, None for all."""
+    """Return the text of the file; `gpus`: indexes, None for all."""
     document = {
         "operation": operation,
         "uid": uid,
@@ -66,7 +66,7 @@ def encoded(*, operation: int, uid: int, gpus: Iterable[int] | None, token: str)
 
 
 def parse(text: str) -> Ticket:
-    """The ticket in the text of the file. Raises `BadRequest`."""
+    """Return the ticket in the text of the file. Raises `BadRequest`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -15,17 +15,15 @@ from typing import Final
 
 from appliance.adapters.applied.gateway_file import DamageWatch
 from appliance.adapters.applied.manifest import ManifestProfiles
-from appliance.adapters.clock import SystemClock
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.engine_http import HttpBackend
-from appliance.adapters.host import LinuxHost
+from appliance.adapters.host import LinuxHost, SystemClock
 from appliance.adapters.key_file import FileKeys
 from appliance.adapters.peaks import FilePeaks
 from appliance.adapters.run_tickets import TICKET, FileRunTickets
 from appliance.adapters.socket_gateway import SocketGateway
 from appliance.adapters.sqlite.store import SqliteStore
-from appliance.adapters.systemd.journal_log import log_to_journal
-from appliance.adapters.systemd.notify import Readiness, named_sockets
+from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.adapters.systemd.service_manager import SystemdUnits
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (

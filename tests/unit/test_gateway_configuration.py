@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.applied.manifest import MANIFEST, encode
-from appliance.adapters.systemd.notify import Notices
+from appliance.adapters.systemd.daemon import Notices
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made

@@ -79,7 +79,7 @@ def settled(watch: GpuWatch, words: str, *, within_s: float = 20.0) -> Obstacle:
     found: list[Obstacle] = []
 
     def look() -> bool:
-        obstacle = watch.look(0.02)
+        obstacle = watch.check(0.02)
         found[:] = [] if obstacle is None else [obstacle]
         return bool(found) and words in found[0].status
 
@@ -97,19 +97,19 @@ def test_a_stopped_reader_is_killed_and_replaced(
     settled(watch, "GiB free on GPU 0")
     stopped = child_of(watch)
     os.kill(stopped, signal.SIGSTOP)
-    assert watch.look(0.05) is not None
+    assert watch.check(0.05) is not None
     clock.skipped_s += 4.5
-    before = watch.look(0.0)
+    before = watch.check(0.0)
     assert before is not None
     assert "GiB free on GPU 0" in before.status
     clock.skipped_s += 1.0
-    hung = watch.look(0.0)
+    hung = watch.check(0.0)
     assert hung is not None
     assert "the NVIDIA driver hangs: no answer for 5 s" in hung.explain()
     assert not Path(f"/proc/{stopped}").exists()
     settled(watch, "GiB free on GPU 0")
     gpus.change({"0.free": None})
-    assert eventually(lambda: watch.look(0.05) is None)
+    assert eventually(lambda: watch.check(0.05) is None)
 
 
 def test_a_slow_driver_is_given_longer_the_next_time(
@@ -120,7 +120,7 @@ def test_a_slow_driver_is_given_longer_the_next_time(
     watch = GpuWatch(NEED, clock=clock)
     watches.append(watch)
     for seconds in (5, 10, 20, 20):
-        watch.look(0.0)  # starts the next reader
+        watch.check(0.0)  # starts the next reader
         clock.skipped_s += seconds + 0.5
         settled(watch, f"no answer for {seconds} s")
 
@@ -135,7 +135,7 @@ def test_a_killed_reader_is_replaced(gpus: Gpus, clock: Clock, watches: list[Gpu
     settled(watch, "has died")
     clock.skipped_s += 0.6
     gpus.change({"0.free": None})
-    assert eventually(lambda: watch.look(0.05) is None)
+    assert eventually(lambda: watch.check(0.05) is None)
 
 
 def test_a_reading_that_proves_nothing_alone_is_confirmed(
@@ -147,7 +147,7 @@ def test_a_reading_that_proves_nothing_alone_is_confirmed(
     watches.append(watch)
     settled(watch, "a second reading has to agree")
     agreed_s = time.monotonic()
-    assert eventually(lambda: watch.look(0.02) is None)
+    assert eventually(lambda: watch.check(0.02) is None)
     assert time.monotonic() - agreed_s > 0.03
 
 

@@ -1,15 +1,15 @@
-"""Looks at the GPUs before a start, through a child that may hang, die or be stopped.
+"""Check of the GPUs before a start, through a child that may hang, die or be stopped.
 
-Rules of one look, which never takes longer than it is told to (`appliance.planning.memory` judges):
+Rules of one check, which keeps to its time-out (`appliance.planning.memory` has the memory rule):
 
-1. The numbers are asked for; they cost the driver microseconds. Too little: wait.
-2. Numbers that are no proof by themselves have to say the same for 50 ms.
-3. Only then the process lists are asked for, in the same reading as the numbers that decide:
-   they take milliseconds and a lock of the driver's. Lists that forbid the start are asked for
-   again when the numbers change, or after a quarter of a second.
-4. A child that says nothing for 5 s is killed: the driver hangs. The next one is started when
-   the killed one is gone, and is given twice as long, should only the driver's start be slow.
-5. A child that ends has told why, or has died; the next one is started half a second later.
+1. The sizes are read; they cost the driver microseconds. Too little memory: wait.
+2. Sizes that are no proof by themselves must stay sufficient for 50 ms.
+3. Only then the process lists are read, in the same reading as the sizes that decide: the lists
+   take milliseconds and a lock of the driver's. Lists that forbid the start are read again when
+   the sizes change, or after a quarter of a second.
+4. A child without an answer for 5 s is killed: the driver hangs. The next one is started when the
+   killed one has ended, and has twice the time, in case only the driver's start is slow.
+5. After a child that ends, with an error or without, the next one is started half a second later.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _HUNG = "hung"
 
 
 class GpuWatch:
-    """Looks at the used GPUs until nothing is in the way.
+    """Watch on the used GPUs, until there is no obstacle.
 
     Args:
-        requirement: What the backend needs.
+        requirement: Of the backend.
         clock: Monotonic seconds.
     """
 
@@ -75,16 +75,16 @@ class GpuWatch:
         """Bytes in use on the used GPUs at the last reading; None: none yet."""
         self._start()
 
-    def look(self, timeout_s: float) -> Obstacle | None:
-        """What is in the way, waiting about `timeout_s` for the driver; None: nothing."""
+    def check(self, timeout_s: float) -> Obstacle | None:
+        """Return the obstacle, waiting about `timeout_s` for the driver; None: there is none."""
         self._start()
-        obstacle = self._last if self._sampler is None else self._look(timeout_s)
+        obstacle = self._last if self._sampler is None else self._check(timeout_s)
         if obstacle is not None:
             self._last = obstacle
         return obstacle
 
     def amounts(self) -> dict[int, int]:
-        """Bytes that each process has of the used GPUs together, where the driver says it."""
+        """Return each process's bytes on the used GPUs together, where the driver says them."""
         found: dict[int, int] = {}
         reading = self._lists()
         for device in used(self._requirement, reading.devices) if reading else ():
@@ -94,7 +94,7 @@ class GpuWatch:
         return found
 
     def close(self) -> None:
-        """End the child, whatever it hangs in."""
+        """End the child, also one that hangs."""
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
@@ -111,7 +111,7 @@ class GpuWatch:
             self._ask(lists=False)
 
     def _ask(self, *, lists: bool) -> None:
-        """Have one request open; one that is open already stays."""
+        """Send a request, unless one is open already."""
         if self._sampler is not None and self._asked_s is None:
             self._asked_s, self._asked_lists = self._clock(), lists
             self._sampler.ask(with_processes=lists)
@@ -123,7 +123,7 @@ class GpuWatch:
             self._silence_s = _SILENCE_S
         return reading
 
-    def _look(self, timeout_s: float) -> Obstacle | None:
+    def _check(self, timeout_s: float) -> Obstacle | None:
         self._ask(lists=False)
         reading = self._answer(timeout_s)
         if reading is None:
@@ -136,7 +136,7 @@ class GpuWatch:
         return self._crowd(reading)
 
     def _short(self, reading: Reading) -> Obstacle | None:
-        """What the numbers lack."""
+        """Return the obstacle that the sizes show; None: there is none."""
         now = read_host()
         self.held = fit.held_bytes(self._requirement, reading.devices, now)
         short = next(fit.shortfalls(self._requirement, reading.devices, now), None)
@@ -148,7 +148,7 @@ class GpuWatch:
         return late(short, partial(self._late_sentence, short))
 
     def _agreement(self, reading: Reading) -> Obstacle | None:
-        """What is left to prove where a reading is not exact."""
+        """Return the obstacle of readings that have not agreed for long enough; None: they have."""
         if fit.is_proved_at_once(self._requirement, reading.devices):
             return None
         if self._agreed_since_s is None:
@@ -159,7 +159,7 @@ class GpuWatch:
         return awaited(text, "the readings of the GPU's memory disagree")
 
     def _crowd(self, reading: Reading) -> Obstacle | None:
-        """Who is in the way although there is room."""
+        """Return the obstacle that the process lists show although memory is free; None: there is none."""
         if not self._asked_lists:
             if self._clock() < self._lists_not_before and self.held == self._lists_held:
                 return self._last
@@ -181,7 +181,7 @@ class GpuWatch:
         return late(short, explain, own=self._requirement.own)
 
     def _silent(self) -> Obstacle:
-        """No answer yet: the last obstacle stands, until the child has been silent for too long."""
+        """Return the last obstacle, or end a child that has been silent for too long."""
         asked_s = self._asked_s
         if self._sampler is None or asked_s is None or self._clock() - asked_s < self._silence_s:
             return self._last
@@ -195,7 +195,7 @@ class GpuWatch:
         return _of_driver(sentence, kind=_HUNG)
 
     def _broken(self, reading: Reading) -> Obstacle:
-        """Nothing can be read, and the child has ended."""
+        """Return the obstacle of a child that has ended with an error."""
         self.close()
         self._agreed_since_s = None
         self._not_before = self._clock() + _RESPAWN_PAUSE_S
@@ -206,12 +206,12 @@ class GpuWatch:
         )
 
     def _failing(self, short: fit.Shortfall) -> Obstacle:
-        """One used GPU does not work; the others are none of our business."""
+        """Return the obstacle of a used GPU that does not work."""
         patience_s = _patience_s(short.error_kind, otherwise_s=None)
         return _of_driver(shortfall_sentence(short), kind=short.error_kind, patience_s=patience_s)
 
     def _late_sentence(self, short: fit.Shortfall) -> str:
-        """The shortfall with every holder, and what no visible process accounts for."""
+        """Return the shortfall with every holder, and the memory without a visible owner."""
         text = shortfall_sentence(short)
         reading = self._lists()
         if reading is None or reading.error_kind:
@@ -235,7 +235,7 @@ def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None =
 
 
 def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
-    """How long to put up with an error; None: until the deadline."""
+    """Return how long an error is waited for; None: until the deadline."""
     from appliance.adapters.gpus.states import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
 
     known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None, READER: None}
@@ -247,7 +247,7 @@ def _unit(pid: int) -> str:
 
 
 def _holders(device: Device) -> str:
-    """Who holds memory of a GPU, the largest first; empty: nobody who matters."""
+    """Return the holders of a GPU's memory, the largest first; empty: none of importance."""
     processes = sorted(device.processes or [], key=lambda p: -(p.held_bytes or 0))
     named = joined(HoldingProcess(p.pid, held_bytes=p.held_bytes) for p in processes)
     sizes = [p.held_bytes for p in processes if p.held_bytes is not None]

@@ -121,7 +121,7 @@ class Release:
 
     def _late(self, timeout_s: float) -> Obstacle | None:
         if self._gpus is not None:
-            obstacle = self._gpus.look(timeout_s)
+            obstacle = self._gpus.check(timeout_s)
             self._now_held = self._gpus.held
         elif self._requirement.ram_bytes is not None or self._requirement.peak is not None:
             host = obstacles.read_host()

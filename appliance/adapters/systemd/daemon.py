@@ -1,8 +1,9 @@
-"""Messages of a daemon to systemd (sd_notify(3)), and the sockets that systemd hands to it."""
+"""Exchange of a daemon with systemd: its state (sd_notify(3)), its sockets, its log lines."""
 
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -13,6 +14,13 @@ from appliance.protocol.sd_notify import extend, notify
 
 _log = logging.getLogger(__name__)
 
+_PRIORITY: Final = (
+    (logging.ERROR, 3),
+    (logging.WARNING, 4),
+    (logging.INFO, 6),
+    (logging.NOTSET, 7),
+)
+"""syslog(3) levels by the lowest logging level they stand for."""
 _FIRST_FD: Final = 3
 _FEED_EVERY_S: Final = 1.0
 
@@ -124,3 +132,19 @@ def adopted_sockets(descriptors: Iterable[int]) -> list[socket.socket]:
     for listener in found:
         listener.set_inheritable(False)
     return found
+
+
+class JournalFormatter(logging.Formatter):
+    """``<6>text``; continuation lines carry the prefix too, else they lose their priority."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record, with a prefix on each line."""
+        priority = next(p for level, p in _PRIORITY if record.levelno >= level)
+        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
+
+
+def log_to_journal(level: str) -> None:
+    """Log from `level` on to standard error, which systemd connects to the journal."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JournalFormatter("%(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
