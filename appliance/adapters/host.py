@@ -27,6 +27,7 @@ from appliance.domain.model_headers import Fault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied
+from appliance.engines import ENGINES
 from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.memory.requirement import MARGIN_BYTES
@@ -227,7 +228,9 @@ def _file_bytes(path: str | None) -> int | None:
 
 
 def _engine_presence(applied: Applied) -> Presence:
-    if applied.engine == "xllamacpp" and importlib.util.find_spec("xllamacpp") is None:
+    engine = ENGINES.get(applied.engine)  # None: of another release
+    module = "" if engine is None else engine.needs_python_module
+    if module and importlib.util.find_spec(module) is None:
         return Presence.MISSING
     return _presence(applied.binary)
 

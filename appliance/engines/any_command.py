@@ -122,5 +122,6 @@ ENGINE: Final = Engine(
     invocation=_invocation,
     problems=_problems,
     needs_binary=False,
+    arguments_name_files=False,
     needs_model=False,
 )

@@ -78,6 +78,7 @@ ENGINE: Final = Engine(
     invocation=_invocation,
     problems=_problems,
     needs_binary=False,
+    needs_python_module="xllamacpp",
     packaged_model="smollm2",
     default_gpus=(),
     weights="gguf",

@@ -25,6 +25,7 @@ from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.errors import StoreError
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
+from appliance.engines import ENGINES
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.units.identity import Identity, identity_of
 from appliance.planning.units.specs import Reached
@@ -46,8 +47,7 @@ _LONG_SHEBANG: Final = b"'''exec' "
 
 def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> Reached:
     """Return where the paths of a launch lead to: its `words`, the model's files and `programs`."""
-    # The arguments of a program of the user's own may mean anything.
-    named = [] if applied.engine == "command" else [*_named_files(words)]
+    named = [*_named_files(words)] if ENGINES[applied.engine].arguments_name_files else []
     opened = (*_model_files(applied), *named)
     run = [
         place

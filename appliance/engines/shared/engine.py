@@ -165,6 +165,10 @@ class Engine:
     """What the engine cannot do, or must not be asked to. The values are checked for type."""
     needs_binary: bool = True
     """A profile must name the program."""
+    needs_python_module: str = ""
+    """A module that the appliance's own Python must have; empty: none."""
+    arguments_name_files: bool = True
+    """Paths among its arguments are files that it reads; False: they may be anything."""
     needs_model: bool = True
     """A profile must name a model."""
     packaged_model: str = ""
