@@ -18,7 +18,14 @@ from appliance.domain.names import APPLY_UNIT, HOLD_UNIT, RUN_UNIT, profile_of
 from appliance.domain.paths import APPLIED_DIR, APPLIED_UNITS
 from appliance.launch.job_queue import PRIVATE_SOCKET, RefusedError, queue_job
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
-from appliance.protocol.jobs import ACCESS_DENIED, FAILED, MAX_LINE_BYTES, START, STOP, Refusal
+from appliance.protocol.jobs import (
+    ACCESS_DENIED,
+    FAILED,
+    MAX_LINE_BYTES,
+    START,
+    STOP,
+    JobRefusedError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET)
     verb, _, unit = line.partition(" ")
     try:
         return f"job {_queued(verb, unit, applied, systemd)}"
-    except Refusal as error:
+    except JobRefusedError as error:
         text = " ".join(str(error).split())
         say(WARNING, f"no job for {line!r:.200}: {text}")
         return f"error {error.name} {text}"
@@ -47,15 +54,15 @@ def answer(line: str, *, applied: str = _APPLIED, systemd: str = PRIVATE_SOCKET)
 def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
     method = _METHODS.get(verb)
     if method is None:
-        raise Refusal(ACCESS_DENIED, "a job is a start or a stop")
+        raise JobRefusedError(ACCESS_DENIED, "a job is a start or a stop")
     if unit not in _STATIC and not _is_applied(unit, applied):
-        raise Refusal(ACCESS_DENIED, "the unit is not one that was applied")
+        raise JobRefusedError(ACCESS_DENIED, "the unit is not one that was applied")
     try:
         return queue_job(method, unit, path=systemd)
     except RefusedError as error:
-        raise Refusal(error.name or FAILED, str(error)) from error
+        raise JobRefusedError(error.name or FAILED, str(error)) from error
     except OSError as error:
-        raise Refusal(FAILED, f"systemd cannot be asked: {error}") from error
+        raise JobRefusedError(FAILED, f"systemd cannot be asked: {error}") from error
 
 
 def _is_applied(unit: str, directory: str) -> bool:

@@ -13,7 +13,7 @@ FAILED = "org.freedesktop.DBus.Error.Failed"
 MAX_LINE_BYTES = 4096
 
 
-class Refusal(Exception):  # noqa: N818
+class JobRefusedError(Exception):
     """There will be no job; `name` is a D-Bus error's, `str()` says why."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -22,9 +22,9 @@ class Refusal(Exception):  # noqa: N818
 
 
 def parse_answer(line: str) -> str:
-    """The job's object path in an answer. Raises `Refusal`."""
+    """The job's object path in an answer. Raises `JobRefusedError`."""
     kind, _, rest = line.rstrip("\n").partition(" ")
     if kind == "job" and rest:
         return rest
     name, _, text = rest.partition(" ")
-    raise Refusal(name or FAILED, text or "appliance-jobs.service does not answer")
+    raise JobRefusedError(name or FAILED, text or "appliance-jobs.service does not answer")

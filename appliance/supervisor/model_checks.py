@@ -8,8 +8,8 @@ from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
 from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.admission.command_findings import command_findings
 from appliance.planning.admission.preflight import Finding, findings, leaving_of
-from appliance.planning.admission.run import run_findings
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.ports import Backend, Host, Peaks, Store, Units
 
@@ -49,7 +49,7 @@ class Preflight:
             peaks=peaks,
             groups=groups,
         )
-        return (*found, *run_findings(operation.kind, goal, observed, box))
+        return (*found, *command_findings(operation.kind, goal, observed, box))
 
     async def _groups(self, leaving: Sequence[Applied]) -> Mapping[str, GroupMemory]:
         """Main memory of what leaves, by profile; those that cannot be read are absent."""

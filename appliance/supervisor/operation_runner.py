@@ -24,11 +24,11 @@ from appliance.planning.switch.actions import (
     Action,
     BeginRestore,
     BeginRollback,
-    Check,
     Commit,
     DrainRequests,
     Finish,
     HoldRequests,
+    RunPreflight,
     Start,
     StartRun,
     Steps,
@@ -53,12 +53,12 @@ _LOOK_AT_GATE_S = 0.25
 _LOOK_AT_COMMAND_S = 5.0
 """A command may run for days, and its end is signalled: the watchdog is all that looks need."""
 _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
-_CHANGES_NO_UNIT = (Check, HoldRequests, DrainRequests, WarmUpModel, Commit)
+_CHANGES_NO_UNIT = (RunPreflight, HoldRequests, DrainRequests, WarmUpModel, Commit)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class TimedObservation:
     """The units as they were observed, which holds until something changes them."""
 
     observed: Observed
@@ -73,11 +73,11 @@ class Observation:
 
 async def observe(
     units: Units, catalogue: Catalogue, clock: Clock, *, full: bool = False
-) -> Observation:
+) -> TimedObservation:
     """Look at the units of `catalogue`; `full` as in `Units.observe`. Raises `UnitError`."""
     change, at_s = units.change(), clock.monotonic_s()
     observed = await units.observe(catalogue, full=full)
-    return Observation(observed=observed, change=change, at_s=at_s)
+    return TimedObservation(observed=observed, change=change, at_s=at_s)
 
 
 class Transaction:
@@ -163,7 +163,7 @@ class Transaction:
         self._cancel.set()
         return True
 
-    async def run(self, latest: Observation | None = None) -> Finished:
+    async def run(self, latest: TimedObservation | None = None) -> Finished:
         """Run the operation to its end. Raises `UnitError` when systemd cannot be read.
 
         A look costs 2 ms, and checks, requests and files change no unit: one look serves every
@@ -219,7 +219,7 @@ class Transaction:
 
     async def _do(self, action: Action, observed: Observed) -> None:
         match action:
-            case Check():
+            case RunPreflight():
                 await self._check(observed)
             case HoldRequests():
                 await self._enter(Phase.HOLD)

@@ -37,7 +37,7 @@ from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
     NewTransaction,
-    Observation,
+    TimedObservation,
     Transaction,
     observe,
 )
@@ -373,7 +373,7 @@ class Supervisor:
         self,
         operation: Operation,
         caller: RunCaller | None = None,
-        latest: Observation | None = None,
+        latest: TimedObservation | None = None,
     ) -> Transaction:
         transaction = self._running = self._new_transaction(
             operation, self._catalogue, caller, self._look_at
@@ -384,7 +384,7 @@ class Supervisor:
         self._tasks.create_task(self._live(transaction, latest))
         return transaction
 
-    async def _live(self, transaction: Transaction, latest: Observation | None) -> None:
+    async def _live(self, transaction: Transaction, latest: TimedObservation | None) -> None:
         finished = await transaction.run(latest)
         # Not after an error: the process ends then, and until it has, nothing may begin beside this.
         self._running = None

@@ -14,7 +14,14 @@ from dbus_fast._private.unmarshaller import Unmarshaller
 
 from appliance.launch.job_queue import call
 from appliance.launch.jobs import answer
-from appliance.protocol.jobs import ACCESS_DENIED, FAILED, START, STOP, Refusal, parse_answer
+from appliance.protocol.jobs import (
+    ACCESS_DENIED,
+    FAILED,
+    START,
+    STOP,
+    JobRefusedError,
+    parse_answer,
+)
 
 UNIT = "appliance-backend-smol.service"
 JOB = "/org/freedesktop/systemd1/job/4711"
@@ -139,7 +146,7 @@ def test_names_of_any_length_are_written_as_another_library_reads_them(unit: str
 )
 def test_everything_else_is_refused(line: str, applied: str) -> None:
     """No other verb, no mode, no unit but those that were applied: systemd is not even asked."""
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(JobRefusedError) as refusal:
         parse_answer(answer(line, applied=applied, systemd="/nonexistent"))
     assert refusal.value.name == ACCESS_DENIED
 
@@ -149,7 +156,7 @@ def test_systemds_refusal_is_passed_on(applied: str) -> None:
     name = "org.freedesktop.systemd1.NoSuchUnit"
     with systemd(refused(name, "Unit not\nfound.")) as manager:
         said = answer(f"start {UNIT}", applied=applied, systemd=str(manager.path))
-    with pytest.raises(Refusal, match=r"Unit not found\.") as refusal:
+    with pytest.raises(JobRefusedError, match=r"Unit not found\.") as refusal:
         parse_answer(said)
     assert refusal.value.name == name
 
@@ -167,6 +174,6 @@ def test_a_damaged_answer_is_an_error(said: bytes, applied: str) -> None:
 
 def test_a_lost_answer_is_an_error() -> None:
     """A program that died in the middle says nothing at all."""
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(JobRefusedError) as refusal:
         parse_answer("")
     assert refusal.value.name == FAILED

@@ -19,16 +19,16 @@ from appliance.domain.operations import (
     Phase,
     RunCaller,
 )
+from appliance.planning.admission.command_findings import command_findings
 from appliance.planning.admission.preflight import BoxFacts, Level
-from appliance.planning.admission.run import run_findings
 from appliance.planning.status.summary import summary
 from appliance.planning.switch.actions import (
     Action,
     BeginRestore,
     BeginRollback,
-    Check,
     Finish,
     HoldRequests,
+    RunPreflight,
     StartRun,
     Steps,
     Stop,
@@ -119,7 +119,7 @@ BACK = Steps(held=True, drained=True)
 @pytest.mark.parametrize(
     ("phase", "steps", "seen", "report", "action"),
     [
-        (Phase.PREFLIGHT, Steps(), observed(), None, Check()),
+        (Phase.PREFLIGHT, Steps(), observed(), None, RunPreflight()),
         (Phase.PREFLIGHT, Steps(checked=True), observed(IDLE, "genesis"), None, HoldRequests()),
         (Phase.DRAIN, replace(FORWARD, stopped=frozenset()), observed(IDLE, "genesis"), None, Stop("genesis")),
         (Phase.STOP, FORWARD, observed(), None, StartRun()),
@@ -236,13 +236,13 @@ def test_preflight(
 ) -> None:
     """What is missing refuses; what others hold is told, since its caller may live with it."""
     goal = operation(claim=claim_on(gpus)).goal  # type: ignore[arg-type]
-    found = run_findings(Kind.RUN, goal, observed(run), box)
+    found = command_findings(Kind.RUN, goal, observed(run), box)
     assert [(f.level, f.text) for f in found] == expected
 
 
 def test_preflight_of_anything_else() -> None:
     """A switch has findings of its own."""
-    assert run_findings(Kind.SWITCH, Goal(), observed(RUNS), CARDS) == ()
+    assert command_findings(Kind.SWITCH, Goal(), observed(RUNS), CARDS) == ()
 
 
 def test_nothing_is_repaired_while_a_command_runs() -> None:

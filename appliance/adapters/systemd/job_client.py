@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.systemd.bus import CallError
-from appliance.protocol.jobs import FAILED, MAX_LINE_BYTES, Refusal, parse_answer
+from appliance.protocol.jobs import FAILED, MAX_LINE_BYTES, JobRefusedError, parse_answer
 
 _TIMEOUT_S: Final = 25.0
 
@@ -35,7 +35,7 @@ class JobQueue:
                 raise CallError(FAILED, text) from error
         try:
             return parse_answer(line)
-        except Refusal as error:
+        except JobRefusedError as error:
             raise CallError(error.name, str(error)) from error
 
     async def _exchange(self, line: str) -> str:

@@ -28,7 +28,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RunPreflight:
     """Look at everything that could refuse the change."""
 
 
@@ -116,7 +116,7 @@ class Finish:
 
 
 Action = (
-    Check
+    RunPreflight
     | HoldRequests
     | DrainRequests
     | Stop

@@ -23,11 +23,11 @@ from appliance.planning.status.outcome_text import start_failure_text
 from appliance.planning.switch.actions import (
     Action,
     BeginRollback,
-    Check,
     Commit,
     DrainRequests,
     Finish,
     HoldRequests,
+    RunPreflight,
     Start,
     Steps,
     Stop,
@@ -96,7 +96,7 @@ def _is_untouched(operation: Operation) -> bool:
 
 
 def _preflight(operation: Operation, steps: Steps) -> Action | None:
-    return Check() if _is_untouched(operation) and not steps.checked else None
+    return RunPreflight() if _is_untouched(operation) and not steps.checked else None
 
 
 def _come_down(

@@ -10,7 +10,9 @@ from appliance.planning.admission.findings import BoxFacts, Finding, amount_of, 
 from appliance.planning.admission.gpu_readiness import reader_failure
 
 
-def run_findings(kind: Kind, goal: Goal, observed: Observed, box: BoxFacts) -> tuple[Finding, ...]:
+def command_findings(
+    kind: Kind, goal: Goal, observed: Observed, box: BoxFacts
+) -> tuple[Finding, ...]:
     """What speaks against running a command with the claim of `goal`; none for other kinds."""
     if kind is not Kind.RUN:
         return ()
