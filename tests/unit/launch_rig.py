@@ -17,6 +17,12 @@ PATIENCE_S: Final = 20.0
 """For something that takes milliseconds on an idle machine."""
 MODEL_S: Final = 120.0
 """For a small model to load and warm up, which takes a second there."""
+DEADLINES_S: Final = (0.4, 2.0, 15.0)
+"""For a gate that refuses, which takes all of it: the next one where the GPUs were not read yet."""
+_NOT_READ_YET: Final = (
+    "the NVIDIA driver does not answer",
+    "the readings of the GPU's memory disagree",
+)
 
 # Like `python -I -m MODULE`, from this checkout instead of an installed package.
 _RUN_MODULE: Final = (
@@ -49,6 +55,26 @@ def run(
         timeout=PATIENCE_S,
         env={**os.environ, **(environment or {})},
     )
+
+
+def is_unread(refusal: str) -> bool:
+    """Tell whether a gate refused before it had read the GPUs often enough."""
+    return any(words in refusal for words in _NOT_READ_YET)
+
+
+def run_answered(
+    argv: Callable[[float], Sequence[str]], *, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a gate whose driver answers; `argv` makes its command line from a deadline in seconds.
+
+    On a busy machine the program that reads the GPUs may not even have begun at the first deadline.
+    """
+    *short_s, longest_s = DEADLINES_S
+    for deadline_s in short_s:
+        result = run(argv(deadline_s), environment=environment)
+        if not is_unread(result.stderr):
+            return result
+    return run(argv(longest_s), environment=environment)
 
 
 @contextmanager
