@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.leaks import no_child_or_socket_left, no_task_left, no_task_left_on_loop
 from tests.unit.launch_rig import Manager
+
+__all__ = ["manager", "no_child_or_socket_left", "no_task_left", "no_task_left_on_loop"]
 
 
 @pytest.fixture

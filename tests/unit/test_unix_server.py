@@ -74,11 +74,11 @@ async def test_more_connections_than_places_are_told_so(tmp_path: Path) -> None:
 
 async def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
     """The server takes twice the longest line and what one read brings, and no more."""
-    path, seen = tmp_path / "socket", asyncio.Event()
+    path, seen, over = tmp_path / "socket", asyncio.Event(), asyncio.Event()
 
     async def wait(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         seen.set()
-        await asyncio.Event().wait()
+        await over.wait()
 
     async with served(path, wait):
         with socket.socket(socket.AF_UNIX) as flood:
@@ -91,6 +91,7 @@ async def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
                     sent += flood.send(b"x" * 65536)
                 await asyncio.sleep(0)
             assert sent < 2 << 20
+        over.set()
 
 
 async def test_a_client_that_left_is_noticed(tmp_path: Path) -> None:

@@ -89,6 +89,11 @@ class HoldQueue:
             held.refuse(why)
         return len(requests)
 
+    def close(self) -> None:
+        """End the work on the queue, also where a request is still in it."""
+        if self._worker is not None:
+            self._worker.cancel()
+
     async def _work(self) -> None:
         """Route, comment and refuse until the queue is empty."""
         loop = asyncio.get_running_loop()

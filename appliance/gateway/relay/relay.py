@@ -148,6 +148,7 @@ class Relay:
             client.abort()
         for upstream in self._upstreams.values():
             upstream.pool.close()
+        self.hold_queue.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
