@@ -68,7 +68,7 @@ def test_ghost_is_named_with_its_bytes(fleet: Fleet, gpus: Gpus) -> None:
     gpus.change({"*.ghosts": 1})
     gpus.release_after(None)
     message = fleet.cli("switch", "b", "--no-rollback").result["message"]
-    assert f"a process that is gone (pid {ghost}, 12.0 GiB)" in message
+    assert f"a process that has ended (pid {ghost}, 12.0 GiB)" in message
 
 
 def test_holder_that_appears_meanwhile_is_named_and_the_old_model_restored(

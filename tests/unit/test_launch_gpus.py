@@ -78,7 +78,7 @@ PROCESSES = f"1:{2 * GIB},4194304:{GIB}"
                 "20.0 of 21.2 GiB free on GPU 1",
                 "(pid 1,",
                 "user root, 2.0 GiB)",
-                "a process that is gone (pid 4194304, 1.0 GiB)",
+                "a process that has ended (pid 4194304, 1.0 GiB)",
                 "1.0 GiB that no visible process accounts for",
             ),
         ),
