@@ -11,11 +11,10 @@ The mode of each socket says who may connect. Requesters are recorded by the ker
 never by what a client says about itself. An engine is refused also when it runs as an operator.
 """
 
-import grp
-import pwd
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.names import is_engine
 from appliance.planning.wording import short
@@ -53,7 +52,7 @@ class Requester:
 def requester_of(peer: Peer, request: ControlRequest) -> Requester:
     """Return who asks, to be recorded."""
     on_behalf = short(request.on_behalf) if isinstance(request, OnRequestSwitch) else None
-    return Requester(uid=peer.uid, pid=peer.pid, user=_user(peer.uid), on_behalf=on_behalf)
+    return Requester(uid=peer.uid, pid=peer.pid, user=user_name(peer.uid), on_behalf=on_behalf)
 
 
 def read_from_operator(verb: Verb, args: Json, peer: Peer) -> ControlRequest:
@@ -93,17 +92,6 @@ class ReadFromGateway:
 
 def _refuse_engine(peer: Peer) -> None:
     """Raises `PermissionDeniedError` for a process of a model's unit."""
-    try:
-        group = grp.getgrgid(peer.gid).gr_name
-    except KeyError:
-        group = ""
-    if is_engine(peer.uid, group):
+    if is_engine(peer.uid, group_name(peer.gid)):
         who = requester_of(peer, OnRequestSwitch(""))
         raise PermissionDeniedError(f"{who} is an engine: none may ask the supervisor")
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return "unknown"

@@ -135,6 +135,16 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
+def group_name(gid: int) -> str:
+    """Return the name of a group; the number where there is no name."""
+    import grp  # noqa: PLC0415
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 def holders_of_file(path: str) -> list[HoldingProcess]:
     """Return the processes that have the file at `path` open, this one left out.
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal, TypeVar
 
 from appliance.domain.model_headers import Safetensors
+from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.domain.problems import Problem
 from appliance.domain.profile_values import Gpus
 from appliance.domain.spec import EngineOptions, Profile
@@ -38,11 +39,11 @@ class Invocation:
 class InvocationContext:
     """What of the box an invocation depends on."""
 
-    prefix: str = "/opt/appliance/current"
+    prefix: str = PREFIX
     """The appliance's own tree, with ``bin/python``."""
-    hf_home: str = "/var/lib/huggingface"
+    hf_home: str = HF_HOME
     """The local Hugging Face cache; only read."""
-    cache_root: str = "/var/cache/appliance-backend"
+    cache_root: str = CACHE_DIR
     """Holds a directory for every profile, which its backend may write."""
     threads: int = 2
     """For an embedded engine whose profile does not say."""

@@ -12,7 +12,7 @@ import resource
 import socket
 import struct
 
-from appliance.adapters.kernel.processes import user_name
+from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.kernel.text_files import PROC, read
 from appliance.domain.names import is_service
 
@@ -54,7 +54,7 @@ class PeerCredentials:
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_GROUPS_BYTES)
         self.groups = tuple(array.array("I", listed))
         self.name = user_name(self.uid)
-        self.is_service = is_service(self.name, self.uid, _group_name(self.gid))
+        self.is_service = is_service(self.name, self.uid, group_name(self.gid))
 
     def is_in(self, gid: int) -> bool:
         """Tell whether the peer is root or in this group."""
@@ -68,15 +68,6 @@ class PeerCredentials:
         except OSError:
             return {}
         return _limits(text) if same else {}
-
-
-def _group_name(gid: int) -> str:
-    import grp  # noqa: PLC0415
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def _limits(text: str) -> dict[int, tuple[int, int]]:
