@@ -66,11 +66,11 @@ class Handover:
                 await loop.sock_sendall(self.link, f"{os.getpid()}\n".encode())
                 reply = await loop.sock_recv(self.link, _MOST_BYTES)
         except (OSError, TimeoutError) as error:
-            raise HandoverError("the process before does not answer") from error
+            raise HandoverError("the old process does not answer") from error
         finally:
             self.link.close()
         if reply != _CONFIRMED:
-            raise HandoverError("the process before goes on itself")
+            raise HandoverError("the old process goes on itself")
 
 
 def parse_handover(arguments: Sequence[str]) -> Handover | None:
@@ -125,7 +125,7 @@ class Successor:
         except (OSError, TimeoutError) as error:
             ours.close()
             _kill(child)
-            why = str(error) or "too late"
+            why = str(error) or "it took too long"
             raise HandoverError(f"the new process does not come up: {why}") from error
         except BaseException:
             ours.close()

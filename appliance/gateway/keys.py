@@ -46,7 +46,7 @@ class KeyRing:
         try:
             self._keys = {key.id.encode(errors="replace"): key for key in read_keys(self._path)}
         except StoreError as error:
-            _log.error("the keys stay as they were: %s", error)
+            _log.error("keys cannot be read, and stay as they were: %s", error)
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
         """Return the key of a request; None: it has none.

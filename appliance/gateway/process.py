@@ -281,7 +281,7 @@ def _catalogue(files: GatewayFiles) -> dict[str, Routed]:
         return files.read_catalogue()
     except StoreError as error:
         # The gateway works all the same, and the next apply repairs the file.
-        _log.error("no profile is known: %s", error)
+        _log.error("profiles cannot be read, and none is served: %s", error)
         return {}
 
 

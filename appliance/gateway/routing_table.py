@@ -173,7 +173,7 @@ class RoutingTable:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            _log.warning("%s is ignored: %s", self._file, error)
+            _log.warning("the state file %s cannot be read: %s", self._file, error)
             return None
 
     def _keep(self, state: State) -> None:
@@ -185,7 +185,7 @@ class RoutingTable:
         try:
             replace_volatile(self._file, new, json.dumps(encode_state(state)))
         except OSError as error:
-            _log.warning("the state is not kept: %s", error)
+            _log.warning("the state file %s cannot be written: %s", self._file, error)
 
 
 def _open_profiles(catalogue: Iterable[str], state: State) -> frozenset[str]:

@@ -74,5 +74,5 @@ class SupervisorCommands:
         try:
             self._reload()
         except Exception as error:
-            _log.exception("what was read before stays in force")
+            _log.exception("reload failed: keys and profiles stay as they were")
             raise ValueError(f"not read: {error}") from error

@@ -163,7 +163,7 @@ class Listeners:
         try:
             found = addresses_of(self._configuration.interfaces)
         except OSError as error:
-            _log.warning("the interfaces cannot be seen (%s): they stay as they are", error)
+            _log.warning("network interfaces cannot be read (%s): their listeners stay open", error)
             return wanted | {address for address in self._sockets if address.index}
         named = set(self._configuration.addresses)
         return wanted | {
