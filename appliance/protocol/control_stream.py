@@ -4,6 +4,8 @@ The synchronous client for the command line is `appliance.protocol.control_clien
 """
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -35,28 +37,45 @@ async def control_events(
         PermissionDeniedError: this user may not open the socket.
         RequestRefusedError: there is no common version of the protocol, or no free connection.
     """
-    reader, writer = await _connected(path, greeting_s)
+    reader, writer = await _opened(path, request, greeting_s)
     try:
-        try:
-            async with asyncio.timeout(greeting_s):
-                writer.write(encode_request(request))
-                check_greeting(await _next_event(reader))
-        except TimeoutError as error:
-            raise UnreachableError("the supervisor does not answer in time") from error
         yield _events(reader)
     finally:
         writer.close()
 
 
-async def _connected(
-    path: Path, within_s: float
+async def _opened(
+    path: Path, request: ControlRequest, within_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection on which the request was sent and the greeting has come."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with contextlib.ExitStack() as failed:
+        failed.callback(connection.close)
+        try:
+            async with asyncio.timeout(within_s):
+                await _send(connection, path, encode_request(request))
+                reader, writer = await asyncio.open_unix_connection(
+                    sock=connection, limit=MAX_LINE_BYTES
+                )
+                failed.pop_all()
+                failed.callback(writer.close)
+                check_greeting(await _next_event(reader))
+        except TimeoutError as error:
+            raise UnreachableError("the supervisor does not answer in time") from error
+        failed.pop_all()
+    return reader, writer
+
+
+async def _send(connection: socket.socket, path: Path, line: bytes) -> None:
+    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(within_s):
-            return await asyncio.open_unix_connection(path, limit=MAX_LINE_BYTES)
+        await loop.sock_connect(connection, str(path))
+        # A server that refuses the connection says why, whether it read the request or not.
+        with contextlib.suppress(BrokenPipeError):
+            await loop.sock_sendall(connection, line)
     except PermissionError as error:
         raise PermissionDeniedError(NOT_A_MEMBER) from error
-    except OSError as error:  # a timeout is one, too
+    except OSError as error:
         raise UnreachableError(NOT_RUNNING) from error
 
 
