@@ -62,6 +62,11 @@ class Units(Protocol):
         ...
 
     @property
+    def signals(self) -> int:
+        """How often anything was signalled about units that were observed, hold or run."""
+        ...
+
+    @property
     def boot_id(self) -> str:
         """Changes with every boot, also with that of a container."""
         ...

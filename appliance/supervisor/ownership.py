@@ -42,6 +42,7 @@ from appliance.supervisor.operation_runner import (
     observe,
 )
 from appliance.supervisor.reconciler import Reconciler
+from appliance.supervisor.unit_memory import UnitMemory
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class Supervisor:
     Args:
         profiles: Where the applied profiles come from.
         units: What is looked at.
+        memory: Of the units, for the status.
         store: Operations and marks.
         gateway: Routes by what serves.
         clock: For the times of operations.
@@ -119,6 +121,7 @@ class Supervisor:
         profiles: Profiles,
         *,
         units: Units,
+        memory: UnitMemory,
         store: Store,
         gateway: Gateway,
         clock: Clock,
@@ -131,6 +134,7 @@ class Supervisor:
     ) -> None:
         self._profiles = profiles
         self._units = units
+        self._memory = memory
         self._store = store
         self._gateway = gateway
         self._clock = clock
@@ -284,9 +288,9 @@ class Supervisor:
         _log.info("%s is marked %s by %s", name, mark, by)
 
     async def state(self) -> Snapshot:
-        """Look at the box closely, for the status."""
+        """Return what the status tells, of which nothing that was signalled is missing."""
         self._refresh()
-        observed = await self._units.observe(self._catalogue, full=True)
+        observed = await self._memory.latest(self._catalogue)
         return Snapshot(
             catalogue=self._catalogue,
             observed=observed,

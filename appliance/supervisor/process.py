@@ -46,6 +46,7 @@ from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.unit_memory import UnitMemory
 
 _log = logging.getLogger(__name__)
 
@@ -80,9 +81,11 @@ async def run(settings: Settings) -> None:
     async with SystemdUnits(settings.jobs_socket, settings.unit_dir) as units:
         boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
         preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
+        memory = UnitMemory(units, clock)
         supervisor = Supervisor(
             profiles,
             units=units,
+            memory=memory,
             store=store,
             gateway=gateway,
             clock=clock,
@@ -142,6 +145,12 @@ async def run(settings: Settings) -> None:
                 tasks.create_task(ledger.run())
                 tasks.create_task(stalls.run())
                 tasks.create_task(traffic.run())
+                tasks.create_task(
+                    memory.run(
+                        lambda: supervisor.last_look()[0],
+                        is_operating=lambda: supervisor.current() is not None,
+                    )
+                )
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
                 for unit, read in _readers().items():

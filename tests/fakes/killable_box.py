@@ -108,6 +108,12 @@ class WorldUnits:
         self.seen: dict[object, Observed] = {}
         """The last look of each task."""
         self.latest = self.world.observed()
+        self._questions = 0
+
+    @property
+    def signals(self) -> int:
+        self._questions += 1  # the world may have changed since the last question
+        return self._questions
 
     def look(self) -> Observed:
         """What the present task goes by: its own last look, or that of who began it."""

@@ -41,6 +41,7 @@ from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.unit_memory import UnitMemory
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.systemd import FakeSystemd
 
@@ -118,6 +119,9 @@ class FakeUnits:
         """By task."""
         self.latest = Observed(units={})
         self.looks = 0
+        self.is_quiet = False
+        """Only `version` counts signals; else every question is answered by another number."""
+        self.questions = 0
         self.rivals_at_start: list[tuple[str, str]] = []
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
@@ -127,6 +131,12 @@ class FakeUnits:
         self.looks += 1
         self.latest = self.seen[asyncio.current_task()] = self.systemd.observed(names)
         return self.latest
+
+    @property
+    def signals(self) -> int:
+        if not self.is_quiet:
+            self.questions += 1
+        return self.version + self.questions
 
     def change(self) -> FakeChange:
         return FakeChange(self, self.version)
@@ -591,6 +601,7 @@ def assemble(
     return kind(
         profiles,
         units=units,
+        memory=UnitMemory(units, clock),
         store=store,
         gateway=gateway,
         clock=clock,

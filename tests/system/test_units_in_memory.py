@@ -1,5 +1,8 @@
 """Units that systemd keeps in memory for the supervisor, and those that it does not load for it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from tests.system.fleet import Fleet
@@ -63,3 +66,26 @@ def test_the_unit_of_a_removed_profile_is_let_go(fleet: Fleet) -> None:
         fleet.apply()
         fleet.switch("a")
         fleet.switch("b")
+
+
+_SAY = """
+echo $$ >/sys/fs/cgroup$(systemctl show -P ControlGroup appliance-backend-a)/cgroup.procs
+NOTIFY_SOCKET=/run/systemd/notify systemd-notify --status='busy with it'
+"""
+
+
+def test_a_status_right_after_a_change_shows_it(fleet: Fleet) -> None:
+    """What a unit says, a stop, a start and a death by hand are in the next status."""
+    fleet.switch("a")
+
+    def row() -> Mapping[str, Any]:
+        return next(p for p in fleet.status()["profiles"] if p["name"] == "a")
+
+    first = row()
+    assert (first["state"], first["main_pid"]) == ("serving", fleet.main_pid("a"))
+    fleet.box.run("sh", "-c", _SAY)
+    assert row()["status_text"] == "busy with it"
+    fleet.box.run(f"systemctl stop {_A}")
+    assert (row()["state"], row()["main_pid"]) == ("stopped", None)
+    fleet.box.run(f"systemctl start {_A}")
+    assert row()["main_pid"] == fleet.main_pid("a") != first["main_pid"]

@@ -53,6 +53,7 @@ _TIMES: Final = (
 _SYSTEM: Final = (HOLD_UNIT, RUN_UNIT, _SHUTDOWN)
 _BACKENDS: Final = unit_of("*")
 _ABSENT: Final = "not-found"
+_AT_REST: Final = frozenset({ActiveState.INACTIVE, ActiveState.ACTIVE})
 _NOT_COUNTED: Final = (1 << 64) - 1
 _GAVE_UP: Final = "start-limit-hit"
 
@@ -77,8 +78,9 @@ class SystemdUnits:
         """Units to be pinned (True) or unpinned."""
         self._pinning: asyncio.Task[None] | None = None
         self._at_rest: dict[str, Mapping[str, Any]] = {}
-        """Details of units that were inactive when read, and have not changed since."""
+        """Details of units that ran or did nothing when they were read, and have not changed since."""
         self._changes: Counter[str] = Counter()
+        self._signals = 0
         self._known: dict[str, dict[str, object]] = {}
         self._jobs: dict[str, asyncio.Future[str]] = {}
         self._early: dict[str, str] = {}
@@ -115,6 +117,11 @@ class SystemdUnits:
     def boot_id(self) -> str:
         """Return the start time of this systemd: the kernel's boot id stays the same when a container boots."""
         return self._boot_id
+
+    @property
+    def signals(self) -> int:
+        """How often anything was signalled about units that were observed, hold or run."""
+        return self._signals
 
     def change(self) -> AwaitedChange:
         """Return a watch on the next change of any unit of ours."""
@@ -254,8 +261,8 @@ class SystemdUnits:
         _name, _text, load, active, sub, _following, path, job_id, *_ = row
         state = ActiveState(active)
         details: Mapping[str, Any] = {}
-        if full and state is ActiveState.INACTIVE and not job_id:
-            details = await self._details_at_rest(path)
+        if full and state in _AT_REST and not job_id:
+            details = await self._details_at_rest(path, runs=state is ActiveState.ACTIVE)
         elif full or state is ActiveState.FAILED:
             details = await self._details(path)
         elif sub.startswith("auto-restart"):
@@ -288,8 +295,8 @@ class SystemdUnits:
         service = await self._bus.get(path, "Service", _DETAILS)
         return service | await self._bus.get(path, "Unit", _TIMES)
 
-    async def _details_at_rest(self, path: str) -> Mapping[str, Any]:
-        """Return the details of an inactive unit, read again only once the unit has changed.
+    async def _details_at_rest(self, path: str, *, runs: bool) -> Mapping[str, Any]:
+        """Return the details of a unit that stays as it is, read again only once it has changed.
 
         No signal reports a change of its file, so that property is read each time; nor that a
         result was cleared (reset-failed), so only units without a result are remembered. Of a unit
@@ -298,7 +305,9 @@ class SystemdUnits:
         if (known := self._at_rest.get(path)) is not None:
             return {**known, **await self._bus.get(path, "Unit", (_STALE,))}
         changes = self._changes[path]
-        details: Mapping[str, Any] = await self._bus.get(path, "Unit", (_STARTED, _STALE))
+        details: Mapping[str, Any] = {_STARTED: runs}
+        if not runs:
+            details = await self._bus.get(path, "Unit", (_STARTED, _STALE))
         if details[_STARTED]:
             details = await self._details(path)
         if details.get("Result", "success") == "success" and changes == self._changes[path]:
@@ -331,6 +340,7 @@ class SystemdUnits:
 
     def _changed(self, path: str, values: Mapping[str, Any]) -> None:
         """Notify of new values only: systemd repeats values, and each notification costs an observation."""
+        self._signals += 1
         self._changes[path] += 1
         self._at_rest.pop(path, None)
         known = self._known.setdefault(path, {})
@@ -341,6 +351,7 @@ class SystemdUnits:
 
     def _job_removed(self, path: str, unit: str, result: str) -> None:
         """Resolve a job; the signal may arrive before the reply that names the job."""
+        self._signals += 1
         self._known.pop(unit_path(unit), None)
         waiting = self._jobs.get(path)
         if waiting is not None and not waiting.done():

@@ -1,0 +1,70 @@
+"""Memory of the units as a person wants to see them, so that a status need not ask systemd.
+
+What was seen holds until systemd signals anything about one of the units. What no signal tells (a
+unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
+old as the last look. Looks take at most a fiftieth of the time: with a few profiles there is one
+every 2 s, with 500 one every 8 s. While an operation runs, everything changes: then a status looks.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from appliance.domain.errors import UnitError
+from appliance.domain.observed import Observed
+from appliance.domain.profile import Catalogue
+from appliance.ports import Clock, Units
+
+_EVERY_S: Final = 2.0
+_TIMES: Final = 50.0
+"""A pause lasts this many times as long as the look before it."""
+
+
+class UnitMemory:
+    """Remembers the last close look at the units.
+
+    Args:
+        units: What is looked at.
+        clock: For the age of the look.
+    """
+
+    def __init__(self, units: Units, clock: Clock) -> None:
+        self._units = units
+        self._clock = clock
+        self._observed = Observed(units={})
+        self._names: frozenset[str] | None = None
+        """Profiles that were looked at; None: none yet."""
+        self._signals = 0
+        self._began_s = 0.0
+        self._pause_s = _EVERY_S
+
+    async def run(
+        self, catalogue: Callable[[], Catalogue], is_operating: Callable[[], bool]
+    ) -> None:
+        """Look again and again while no operation runs."""
+        while True:
+            if not is_operating():
+                with contextlib.suppress(UnitError):  # the supervisor's own look reports it
+                    await self._look(catalogue())
+            await asyncio.sleep(self._pause_s)
+
+    async def latest(self, catalogue: Catalogue) -> Observed:
+        """Return the units of `catalogue` as they are. Raises `UnitError`."""
+        return self._observed if self._holds(catalogue) else await self._look(catalogue)
+
+    def _holds(self, catalogue: Catalogue) -> bool:
+        return (
+            self._names == frozenset(catalogue)
+            and self._signals == self._units.signals
+            and self._clock.monotonic_s() - self._began_s <= 2 * self._pause_s
+        )
+
+    async def _look(self, catalogue: Catalogue) -> Observed:
+        # Counted before the look: what is signalled during it makes the next one due.
+        signals, began_s = self._units.signals, self._clock.monotonic_s()
+        observed = self._observed = await self._units.observe(catalogue, full=True)
+        self._names = frozenset(catalogue)
+        self._signals, self._began_s = signals, began_s
+        self._pause_s = max(_EVERY_S, _TIMES * (self._clock.monotonic_s() - began_s))
+        return observed

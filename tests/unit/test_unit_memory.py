@@ -1,0 +1,76 @@
+"""Memory of the units: nothing that was signalled is missing from a status."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from appliance.supervisor.unit_memory import UnitMemory
+from tests.fakes.outside import FakeOutside
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+
+
+def quiet() -> tuple[FakeOutside, UnitMemory]:
+    """A box on which aeon serves, and whose units signal every change."""
+    outside = FakeOutside(BOX)
+    outside.serve("aeon")
+    outside.units.is_quiet = True
+    return outside, UnitMemory(outside.units, outside.clock)
+
+
+async def test_a_status_looks_only_after_a_signal() -> None:
+    """What was seen is shown again until anything is signalled, and then at once as it is."""
+    outside, memory = quiet()
+    for _ in range(2):
+        assert (await memory.latest(BOX)).serving() == ("aeon",)
+    assert outside.units.looks == 1
+    outside.systemd.crash("aeon", status=3)
+    outside.units.version += 1
+    assert (await memory.latest(BOX)).serving() == ()
+    assert outside.units.looks == 2
+
+
+async def test_what_is_signalled_during_a_look_makes_another_one_due() -> None:
+    """The look may have come too early to see it."""
+    outside, memory = quiet()
+    looking = asyncio.create_task(memory.latest(BOX))
+    await asyncio.sleep(0)
+    outside.units.version += 1
+    await looking
+    await memory.latest(BOX)
+    assert outside.units.looks == 2
+
+
+async def test_what_no_signal_tells_is_seen_within_seconds() -> None:
+    """A look is not shown for longer than twice the pause between two looks."""
+    outside, memory = quiet()
+    await memory.latest(BOX)
+    outside.systemd.crash("aeon", status=3)
+    outside.systemd.now_s += 4.0
+    assert (await memory.latest(BOX)).serving() == ("aeon",)
+    outside.systemd.now_s += 0.5
+    assert (await memory.latest(BOX)).serving() == ()
+
+
+async def test_profiles_that_were_just_applied_are_looked_at() -> None:
+    """The memory holds for the profiles that were looked at, and no others."""
+    _outside, memory = quiet()
+    assert set((await memory.latest({"aeon": BOX["aeon"]})).units) == {"aeon"}
+    assert set((await memory.latest(BOX)).units) == {"aeon", "genesis"}
+
+
+@pytest.mark.parametrize(("operating", "looks"), [(False, 1), (True, 0)])
+async def test_the_loop_looks_while_no_operation_runs(operating: bool, looks: int) -> None:  # noqa: FBT001
+    """An operation does its own looking, and everything changes meanwhile."""
+    outside, memory = quiet()
+    loop = asyncio.create_task(memory.run(lambda: BOX, lambda: operating))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    loop.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await loop
+    assert outside.units.looks == looks
+    await memory.latest(BOX)
+    assert outside.units.looks == 1
