@@ -267,10 +267,10 @@ class WorldStore(FakeStore):
         await super().finish(finished)
         self._box.judge(finished)
 
-    def open(self) -> Operation | None:
-        """The operation that has not ended."""
+    def open(self) -> list[Operation]:
+        """Operations that have not ended."""
         ended = {finished.operation.id for finished in self.ended}
-        return next((o for i, o in self.rows.items() if i not in ended), None)
+        return [o for i, o in self.rows.items() if i not in ended]
 
 
 class KillableBox:
@@ -392,7 +392,7 @@ class KillableBox:
     @property
     def operation(self) -> Operation | None:
         """The operation that has not ended, whether or not a process has it in hand."""
-        return self.store.open()
+        return next(iter(self.store.open()), None)
 
     @property
     def operation_name(self) -> str:

@@ -408,7 +408,9 @@ class FakeStore:
     async def unfinished(self) -> Operation | None:
         await self.readable.wait()
         closed = {finished.operation.id for finished in self.ended}
-        return next((o for i, o in sorted(self.rows.items()) if i not in closed), None)
+        return next(
+            (o for i, o in sorted(self.rows.items(), reverse=True) if i not in closed), None
+        )
 
     async def last(self) -> Finished | None:
         return self.ended[-1] if self.ended else None

@@ -201,6 +201,10 @@ class Box(RuleBasedStateMachine):
         assert not shared, f"two owners: a command and {shared}"
 
     @invariant()
+    def one_operation_is_open(self) -> None:
+        assert len(self.box.store.open()) <= 1, self.box.store.open()
+
+    @invariant()
     def no_start_ran_out_of_memory(self) -> None:
         assert not self.world.cards.overfull, f"out of memory: {self.world.cards.overfull}"
 
@@ -263,6 +267,7 @@ class Box(RuleBasedStateMachine):
 
     def check_invariants_now(self) -> None:
         self.one_owner()
+        self.one_operation_is_open()
         self.no_start_ran_out_of_memory()
         self.nothing_was_done_that_must_not_be()
         self.committed_names_can_run_together()
