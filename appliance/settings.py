@@ -41,7 +41,7 @@ from appliance.adapters.toml.tables import Duration, Port, Size, User, wrong
 from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
-from appliance.domain.value_types import Kind, shown
+from appliance.domain.value_types import TypeName, shown
 from appliance.settings_gateway import GatewaySettings, split_list
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
@@ -68,8 +68,8 @@ def _location(value: Any) -> Path:
     return Path(text)
 
 
-Location = Annotated[Path, PlainValidator(_location), Kind("path")]
-UnitName = Annotated[str, AfterValidator(_unit_name), Kind("unit")]
+Location = Annotated[Path, PlainValidator(_location), TypeName("path")]
+UnitName = Annotated[str, AfterValidator(_unit_name), TypeName("unit")]
 Units = Annotated[list[UnitName], NoDecode, BeforeValidator(split_list)]
 
 

@@ -11,7 +11,7 @@ from pydantic_settings import NoDecode
 
 from appliance.adapters.toml.tables import AbsolutePath, Deadline, Duration, Port, Size, wrong
 from appliance.domain.gateway import Configuration, Limits
-from appliance.domain.value_types import Kind, shown
+from appliance.domain.value_types import TypeName, shown
 
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
 """As long as IFNAMSIZ of netdevice(7) allows."""
@@ -66,26 +66,26 @@ def _origin(text: str) -> str:
 
 
 Places = Annotated[
-    list[Annotated[str, AfterValidator(_place), Kind("address or interface")]],
+    list[Annotated[str, AfterValidator(_place), TypeName("address or interface")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(min_length=1, max_length=_MOST_ADDRESSES),
     AfterValidator(_no_doubles),
 ]
 UrlPaths = Annotated[
-    list[Annotated[str, AfterValidator(_url_path), Kind("URL path")]],
+    list[Annotated[str, AfterValidator(_url_path), TypeName("URL path")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(max_length=64),
 ]
 Names = Annotated[
-    list[Annotated[str, AfterValidator(_host_name), Kind("host name")]],
+    list[Annotated[str, AfterValidator(_host_name), TypeName("host name")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(max_length=64),
 ]
 Origins = Annotated[
-    list[Annotated[str, AfterValidator(_origin), Kind("origin")]],
+    list[Annotated[str, AfterValidator(_origin), TypeName("origin")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(max_length=64),

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 
 from appliance.domain.value_types import (
     Check,
-    Kind,
     Length,
-    Parser,
+    TypeName,
+    ValueParser,
     WrongValueError,
     has_control_character,
     is_index,
@@ -149,10 +149,10 @@ def _directive(item: str | float) -> str:
     return one_line(item) if isinstance(item, str) else shown(item)
 
 
-GpuChoice = Annotated[Gpus, Parser(_gpus), Kind("all or list")]
-Kv = Annotated[KvCache, Parser(_kv), Kind("word or pair")]
-ParameterValues = Annotated[Mapping[str, object], Parser(_parameters), Kind("table")]
+GpuChoice = Annotated[Gpus, ValueParser(_gpus), TypeName("all or list")]
+Kv = Annotated[KvCache, ValueParser(_kv), TypeName("word or pair")]
+ParameterValues = Annotated[Mapping[str, object], ValueParser(_parameters), TypeName("table")]
 ParameterNames = Annotated[
     tuple[Annotated[str, Check(_parameter)], ...], Length(most=_MAX_PARAMETERS), Check(no_doubles)
 ]
-UnitOverrides = Annotated[tuple[Override, ...], Parser(_overrides), Kind("table")]
+UnitOverrides = Annotated[tuple[Override, ...], ValueParser(_overrides), TypeName("table")]

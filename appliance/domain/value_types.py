@@ -42,14 +42,14 @@ class Doc:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TypeName:
     """What the reference calls a type of value."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Parser:
+class ValueParser:
     """What makes the value of whatever TOML gives, instead of a check of its Python type."""
 
     parse: Callable[[object], object]
@@ -202,18 +202,20 @@ def _at_least_a_second(seconds: float) -> float:
     return seconds
 
 
-Text = Annotated[str, Check(one_line), Kind("text")]
+Text = Annotated[str, Check(one_line), TypeName("text")]
 Line = Annotated[Text, Check(_no_final_backslash)]
 FullText = Annotated[Text, Check(_not_empty)]
-AbsolutePath = Annotated[Text, Check(_absolute), Kind("path")]
+AbsolutePath = Annotated[Text, Check(_absolute), TypeName("path")]
 SocketPath = Annotated[AbsolutePath, Check(_socket_path)]
-Word = Annotated[str, matching(_WORD, "a word of letters, digits, dots and dashes"), Kind("word")]
+Word = Annotated[
+    str, matching(_WORD, "a word of letters, digits, dots and dashes"), TypeName("word")
+]
 ServedName = Annotated[
     str,
     matching(_SERVED, "a model name or pattern: letters, digits and ._:/@+*?-"),
-    Kind("name or pattern"),
+    TypeName("name or pattern"),
 ]
-User = Annotated[str, matching(_USER, "a user's name"), Check(_not_root), Kind("name")]
+User = Annotated[str, matching(_USER, "a user's name"), Check(_not_root), TypeName("name")]
 VariableName = Annotated[str, matching(_VARIABLE, "the name of an environment variable")]
 Served = Annotated[tuple[ServedName, ...], Length(least=1, most=64), Check(no_doubles)]
 Words = Annotated[tuple[Text, ...], Length(most=256)]
@@ -225,6 +227,6 @@ Tokens = Annotated[int, Range(least=16, most=1 << 24)]
 Threads = Annotated[int, Range(least=1, most=1024)]
 Shards = Annotated[int, Range(least=1, most=64)]
 Fraction = Annotated[float, Range(above=0, most=1)]
-Size = Annotated[int, Parser(size), Kind("size")]
-Duration = Annotated[float, Parser(_duration), Kind("duration")]
+Size = Annotated[int, ValueParser(size), TypeName("size")]
+Duration = Annotated[float, ValueParser(_duration), TypeName("duration")]
 Deadline = Annotated[Duration, Check(_at_least_a_second)]

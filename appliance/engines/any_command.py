@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from appliance.domain.problems import Problem
 from appliance.domain.spec import EngineOptions, Profile
-from appliance.domain.value_types import Command, Doc, Kind, matching
+from appliance.domain.value_types import Command, Doc, TypeName, matching
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
 from appliance.engines.shared.rendering import LOOPBACK, environment
@@ -25,7 +25,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 _HealthPath = Annotated[
     str,
     matching(r"/[A-Za-z0-9._~/%?&=-]{0,255}", "a path such as /health"),
-    Kind("URL path"),
+    TypeName("URL path"),
 ]
 
 

@@ -16,11 +16,11 @@ from appliance.domain.value_types import (
     AbsolutePath,
     Count,
     Doc,
-    Kind,
     Length,
-    Parser,
     Range,
     Threads,
+    TypeName,
+    ValueParser,
     WrongValueError,
     is_index,
     shown,
@@ -115,11 +115,13 @@ def _cache_mib(value: object) -> int:
     return _NO_LIMIT_MIB if value == "unlimited" else size(value) >> 20
 
 
-_Cpus = Annotated[tuple[int, ...], Parser(_numbers), Kind("range or list")]
-_Layers = Annotated[Literal["all"] | int, Parser(_layers), Kind("all or number")]
-_Experts = Annotated[Literal["all"] | tuple[int, ...], Parser(_experts), Kind("all, range or list")]
-_OnOffAuto = Annotated[str, Parser(_on_off_auto), Kind("true, false or auto")]
-_CacheMib = Annotated[int, Parser(_cache_mib), Kind("size or unlimited")]
+_Cpus = Annotated[tuple[int, ...], ValueParser(_numbers), TypeName("range or list")]
+_Layers = Annotated[Literal["all"] | int, ValueParser(_layers), TypeName("all or number")]
+_Experts = Annotated[
+    Literal["all"] | tuple[int, ...], ValueParser(_experts), TypeName("all, range or list")
+]
+_OnOffAuto = Annotated[str, ValueParser(_on_off_auto), TypeName("true, false or auto")]
+_CacheMib = Annotated[int, ValueParser(_cache_mib), TypeName("size or unlimited")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

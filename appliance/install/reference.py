@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 from appliance.adapters.profile_files.schema import ProfileFile
 from appliance.adapters.toml.faults import table_model
 from appliance.adapters.toml.tables import Rules, validated
-from appliance.domain.value_types import Kind
+from appliance.domain.value_types import TypeName
 from appliance.engines import ENGINES
 from appliance.planning.units.overrides import ADDED, ALLOWED
 from appliance.settings import ENVIRONMENT_PREFIX, Settings
@@ -216,7 +216,7 @@ def _written(value: Any, kind: str) -> str:
 
 def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """Return the kind of values of a key, in words."""
-    if named := [m.name for m in metadata if isinstance(m, Kind)]:
+    if named := [m.name for m in metadata if isinstance(m, TypeName)]:
         return named[-1]
     if shared := [m.of for m in metadata if isinstance(m, Rules)]:
         return _kind(validated(shared[-1]))

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from appliance.domain import value_types
 from appliance.domain.quantities import size_text
-from appliance.domain.value_types import Check, Doc, Length, Parser, Range, WrongValueError
+from appliance.domain.value_types import Check, Doc, Length, Range, ValueParser, WrongValueError
 
 _UNIONS: Final = (Union, UnionType)
 
@@ -76,7 +76,7 @@ def validated(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         hint, *marks = get_args(hint)
     rules = [_rule(mark, hint) for mark in marks if not isinstance(mark, Doc)]
-    if not any(isinstance(mark, Parser) for mark in marks):
+    if not any(isinstance(mark, ValueParser) for mark in marks):
         hint, *makers = _in_file(hint)
         rules += makers
     return Annotated[(hint, *rules)] if rules else hint
@@ -85,7 +85,7 @@ def validated(hint: Any) -> Any:
 def _rule(mark: object, hint: Any) -> Any:
     """A mark as pydantic knows it."""
     match mark:
-        case Parser(parse):
+        case ValueParser(parse):
             return PlainValidator(_raising(parse))
         case Check(check):
             return AfterValidator(_raising(check))
