@@ -51,7 +51,7 @@ _HUNG = "hung"
 
 
 class GpuWatch:
-    """Watch on the used GPUs, until there is no obstacle.
+    """Watch on the used GPUs while something is in the way of a start.
 
     Args:
         requirement: Of the backend.
