@@ -33,7 +33,7 @@ class Change(Protocol):
     """A promise to notice: taken before an observation, awaited after it."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """Whether something changed since this was taken; False: `timeout_s` passed."""
+        """Tell whether something changed since this was taken; False: `timeout_s` passed."""
         ...
 
     def has_happened(self) -> bool:
@@ -54,7 +54,7 @@ class Units(Protocol):
         ...
 
     async def control_group(self, name: str) -> str:
-        """Where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
+        """Return where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
         ...
 
     async def cpu_s(self, name: str) -> float | None:
@@ -112,7 +112,7 @@ class Backend(Protocol):
         ...
 
     async def load(self, applied: Applied) -> EngineLoad | None:
-        """What it says about its own queue; None: nothing, or not within a few seconds."""
+        """Return what it says about its own queue; None: nothing, or not within a few seconds."""
         ...
 
 
@@ -143,7 +143,7 @@ class Gateway(Protocol):
         ...
 
     async def stats(self) -> Mapping[str, object] | None:
-        """What it has measured, as it says it; None: it does not answer at once."""
+        """Return what it has measured, as it says it; None: it does not answer at once."""
         ...
 
 
@@ -151,11 +151,11 @@ class Host(Protocol):
     """The machine. None of these raise: what cannot be read is said to be unknown."""
 
     async def facts(self, applied: Applied) -> ProfileFacts:
-        """What speaks for or against starting this profile."""
+        """Return what speaks for or against starting this profile."""
         ...
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
-        """How much memory there is; the GPUs are asked only when they matter."""
+        """Return how much memory there is; the GPUs are asked only when they matter."""
         ...
 
     async def ram(self) -> HostMemory:
@@ -171,19 +171,19 @@ class Host(Protocol):
         ...
 
     async def installed_unix_s(self, name: str) -> float | None:
-        """When the unit of profile `name` was last written; None: not known."""
+        """Return when the unit of profile `name` was last written; None: not known."""
         ...
 
     async def refusals(self) -> Mapping[str, str]:
-        """What the gate said when it last refused, by profile; admitted ones are absent."""
+        """Return what the gate said when it last refused, by profile; admitted ones are absent."""
         ...
 
     async def admissions(self) -> Mapping[str, str]:
-        """What the gate waited for before it last admitted a start, by profile."""
+        """Return what the gate waited for before it last admitted a start, by profile."""
         ...
 
     async def run_report(self) -> RunReport | None:
-        """What the launcher of the last command left; None: nothing, or it still runs."""
+        """Return what the launcher of the last command left; None: nothing, or it still runs."""
         ...
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
@@ -283,7 +283,7 @@ class Peaks(Protocol):
     """The most that each backend was seen to hold. Keeping it may fail, and blocks nothing."""
 
     def peak(self, name: str) -> ObservedPeak | None:
-        """What was recorded for profile `name`; None: nothing that can be used."""
+        """Return what was recorded for profile `name`; None: nothing that can be used."""
         ...
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:

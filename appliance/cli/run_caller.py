@@ -81,7 +81,7 @@ class Launched:
             self._connection.sendall(json.dumps(document).encode() + b"\n")
 
     def events(self) -> Iterator[Json]:
-        """What has come; waits for it."""
+        """Return what has come; waits for it."""
         try:
             chunk = self._connection.recv(_CHUNK)
         except OSError:

@@ -115,7 +115,7 @@ def _memory(memory: Json) -> Iterable[str]:
 
 
 def _by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
-    """What runs first, then what should, then by name; retired ones last."""
+    """Return what runs first, then what should, then by name; retired ones last."""
     return sorted(
         rows,
         key=lambda r: (
@@ -231,7 +231,7 @@ def _unread(document: StatusDocument) -> Iterable[str]:
 
 
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
-    """Who holds each GPU, by the profile to show it under: the largest that runs; else empty."""
+    """Return who holds each GPU, by the profile to show it under: the largest that runs; else empty."""
     gpus = objects_in(document["memory"] or {}, "gpus")
     shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
     lines: dict[str, list[str]] = {}

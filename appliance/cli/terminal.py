@@ -53,7 +53,7 @@ class Terminal(NamedTuple):
 
     @classmethod
     def of(cls, stream: TextIO, environment: Mapping[str, str]) -> "Terminal":
-        """What `stream` can do. NO_COLOR (no-color.org) and TERM=dumb are respected."""
+        """Return what `stream` can do. NO_COLOR (no-color.org) and TERM=dumb are respected."""
         tty = stream.isatty()
         dumb = environment.get("TERM", "dumb") == "dumb"
         return cls(

@@ -85,7 +85,7 @@ def parse_blocks(output: str) -> dict[str, Mapping[str, str]]:
 
 
 def observed_from(blocks: Blocks) -> Observed:
-    """What the blocks say about the backend units, the hold and a command."""
+    """Return what the blocks say about the backend units, the hold and a command."""
     units = {
         name: unit_from(properties)
         for unit, properties in blocks.items()

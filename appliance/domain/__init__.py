@@ -1,1 +1,1 @@
-"""Pure types: what the appliance talks about. No I/O, no clock."""
+"""Pure types of the domain. No I/O, no clock."""

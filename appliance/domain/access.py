@@ -1,11 +1,11 @@
-"""The ways to the files that an engine opens, as the file system shows them."""
+"""Paths to the files that an engine opens, with owner and mode of each node on the way."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Use(StrEnum):
-    """What an engine does with a file."""
+    """Use that an engine makes of a file."""
 
     READ = "read"
     RUN = "run"
@@ -22,26 +22,26 @@ class Node:
     owner: str
     """Name of `uid`."""
     has_acl: bool = False
-    """It has an access list (acl(5)), which `mode` does not tell."""
+    """Whether the node has an access list (acl(5)), which `mode` does not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """The way to one file, links followed."""
+    """Nodes on the path to one file, links followed."""
 
     nodes: tuple[Node, ...]
     use: Use
     arrived: bool
-    """The last node is the file; False: it is missing, or out of this process's sight."""
+    """Whether the last node is the file; False: the file is missing, or this process may not look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessFacts:
-    """An engine's identity, and the ways to everything that it opens before it serves."""
+    """Identity of an engine, and the paths to all files that it opens before it serves."""
 
     user: str
     uid: int | None
-    """None: systemd makes the user at each start, and no file is its own."""
+    """None: systemd makes the user at each start, so that no file belongs to it."""
     gids: frozenset[int]
     walks: tuple[Walk, ...]
     unit: str | None = None

@@ -1,4 +1,4 @@
-"""Which devices a profile owns while it runs.
+"""Claims: the devices that a profile owns while it runs.
 
 A claim is a set of exclusive devices. Two profiles whose claims intersect never run together.
 
@@ -40,7 +40,7 @@ class Claim:
         return frozenset(d for d in self.devices if d != CPU)
 
     def intersects(self, other: "Claim") -> bool:
-        """Whether two profiles with these claims must never run together."""
+        """Tell whether two profiles with these claims must never run together."""
         if self.devices & other.devices:
             return True
         return (ALL_GPUS in self.devices and bool(other.gpus)) or (

@@ -1,4 +1,4 @@
-"""What can go wrong, branched by what the caller can do about it.
+"""Errors, branched by what the caller can do about them.
 
 Messages state the fact, then the next command.
 """

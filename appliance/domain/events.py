@@ -1,4 +1,4 @@
-"""What an operation says while it runs. The control protocol sends these as they are."""
+"""Events of an operation. The control protocol sends these as they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from appliance.domain.operations import Cause, Kind, Outcome, Phase
 
 
 class PhaseState(StrEnum):
-    """Where one phase stands."""
+    """State of one phase."""
 
     STARTED = "started"
     PROGRESS = "progress"
@@ -19,22 +19,22 @@ class PhaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The operation runs."""
+    """Event: the operation was accepted, or the one that runs was joined."""
 
     operation: int
     kind: Kind
     target: tuple[str, ...]
     evicts: tuple[str, ...]
-    """What is stopped for it."""
+    """Profiles that are stopped for it."""
     joined: bool
-    """It ran already, with the same target."""
+    """Whether the operation ran already, with the same target."""
     usual_ms: float | None
-    """Median of earlier ones; None: there were none."""
+    """Median duration of earlier operations of the kind; None: there were none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseChanged:
-    """One phase began, moved or ended."""
+    """Event: one phase began, made progress or ended."""
 
     phase: Phase
     state: PhaseState
@@ -46,7 +46,7 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The operation is over."""
+    """Event: the operation is over."""
 
     operation: int
     kind: Kind
@@ -59,7 +59,7 @@ class Ended:
     serving: tuple[str, ...]
     committed: tuple[str, ...]
     restored: tuple[str, ...] = ()
-    """What serves again after a roll-back."""
+    """Profiles that serve again after a roll-back."""
     log: tuple[str, ...] = ()
     """The last lines of the backend that failed."""
     phases_ms: Mapping[str, float] = field(default_factory=dict)

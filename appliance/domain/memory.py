@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class GpuState(StrEnum):
-    """Whether this machine's GPUs can be read. The values are those of `appliance.launch`."""
+    """State of a GPU, or of all together; the values are those of `adapters.gpus.states`."""
 
     OK = "ok"
     NO_LIBRARY = "no-library"
@@ -24,7 +24,7 @@ class GpuState(StrEnum):
 
 
 class Quality(StrEnum):
-    """What a reading of one device's memory is worth to an admission."""
+    """Quality of a reading of one device's memory: what it proves to an admission."""
 
     EXACT = "exact"
     """One reading that proves it is enough."""
@@ -33,7 +33,7 @@ class Quality(StrEnum):
     NUMA = "numa"
     """A NUMA node that keeps pages after their process has ended: likewise."""
     OPAQUE = "opaque"
-    """The figures mean nothing, and no reading of it ever admits by itself."""
+    """The figures mean nothing: no reading admits a start by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Holder:
     held_bytes: int | None
     """None: the driver does not say."""
     comm: str
-    """Empty: the process is gone, or out of sight."""
+    """Name of its program; empty: the process has ended, or this process may not look."""
     user: str
     unit: str
     """systemd unit; empty for none."""
     compute: bool = True
-    """False: it only draws (an X server, a desktop)."""
+    """Whether the process computes; False: it only draws (an X server, a desktop)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class DeviceMemory:
     """Kept by the driver for itself, where it says so."""
     quality: Quality = Quality.EXACT
     problem: str = ""
-    """Why it is opaque, or does not work, as a phrase; empty: no problem."""
+    """Why the GPU is opaque, or does not work, as a phrase; empty: no problem."""
     state: GpuState = GpuState.OK
     """LOST or DEVICE: it does not work, and its sizes are zero."""
     holders: Sequence[Holder] | None = None
@@ -77,7 +77,7 @@ class DeviceMemory:
 
     @property
     def error_kind(self) -> str:
-        """Its state if it does not work; empty: it works."""
+        """State of a GPU that does not work; empty: the GPU works."""
         return "" if self.state is GpuState.OK else self.state
 
     @property
@@ -100,7 +100,7 @@ class GpuMemory:
     devices: Sequence[DeviceMemory] = ()
     """Also those that do not work; empty when none can be read."""
     state: GpuState = GpuState.OK
-    """The worst of what follows from it for the machine; a GPU's own is in `devices`."""
+    """The worst state that matters for the machine; each GPU's own is in `devices`."""
     reason: str | None = None
     """Why not all of them can be read, as a sentence; None: they were read."""
 
@@ -126,4 +126,4 @@ class GroupMemory:
     """Of the resident bytes, at most those that the kernel cannot drop: anonymous, shared and
     locked memory (swap aside). The rest are file pages that come back from disk."""
     pids: Sequence[int]
-    """Empty: the group is, or does not exist."""
+    """Processes of the group; empty: the group has none, or does not exist."""

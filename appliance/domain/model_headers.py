@@ -1,4 +1,4 @@
-"""What the headers of a model's files say, as the estimates read it."""
+"""Headers of a model's files, as the estimates read them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,26 +36,26 @@ class Safetensors:
     """As stored, hence quantised where they are."""
     file_bytes: int
     pools: bool = False
-    """It comes with the modules of sentence-transformers (``modules.json``)."""
+    """Whether the model comes with the modules of sentence-transformers (``modules.json``)."""
 
 
 class Fault(StrEnum):
-    """What keeps a model from being read."""
+    """Fault that keeps a model from being read."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
-    """It is there, but it cannot be whole."""
+    """The files are there and cannot be complete."""
     UNREADABLE = "unreadable"
-    """Not for this process, or not in a format known here."""
+    """This process may not read the files, or does not know their format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """No headers."""
+    """Model whose headers could not be read."""
 
     fault: Fault
     problem: str
-    """A phrase."""
+    """Why, as a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class ModelReference:
     path: str | None
     """`Applied.model_path`."""
     gguf: bool
-    """The engine wants a GGUF file where a directory holds several formats."""
+    """Whether the engine wants a GGUF file where a directory holds several formats."""
     projector: str | None = None
     """A second GGUF file that is loaded with it."""
 
@@ -81,9 +81,9 @@ class Model:
 
     @property
     def file_bytes(self) -> int:
-        """Of all its files."""
+        """Size of all its files."""
         return self.main.file_bytes + self.projector_bytes
 
 
 LookAtModel = Callable[[ModelReference], Model | Unread]
-"""Reads headers. It never raises, and never reads weights."""
+"""Reader of a model's headers; never raises, and never reads weights."""

@@ -1,4 +1,4 @@
-"""How much memory a backend takes, and how anybody knows. All sizes are in bytes.
+"""Need of memory of a backend, and the source that it is known from. All sizes are in bytes.
 
 ===============  ===========================================================================
 source           where the figure comes from, best first
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Source(StrEnum):
-    """Where a need is known from. The order of definition is the order of preference."""
+    """Source that a need is known from. The order of definition is the order of preference."""
 
     OBSERVED = "observed"
     DECLARED = "declared"
@@ -27,13 +27,13 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What the headers of a model's files say, over all GPUs together."""
+    """Estimate from the headers of a model's files, over all GPUs together."""
 
     vram_bytes: int
     """An upper bound where the architecture allows only that; see `notes`."""
     least_vram_bytes: int
     """The weights on the GPUs alone: with less than this it can never run."""
     ram_bytes: int
-    """What stays in, or goes through, main memory while it runs."""
+    """Bytes that stay in main memory, or pass through it, while the model runs."""
     notes: tuple[str, ...] = ()
     """What the figure leaves out or rounds up, a phrase each."""

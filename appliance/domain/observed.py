@@ -1,4 +1,4 @@
-"""What the box looked like at one instant."""
+"""Snapshot of the units on the box at one instant."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ class ObservedUnit:
     active: ActiveState = ActiveState.INACTIVE
     sub: str = "dead"
     has_job: bool = False
-    """A start or stop job is queued or running."""
+    """Whether a start or stop job is queued or running."""
     result: str = "success"
     """Result of the last run: success, exit-code, signal, timeout, exec-condition …"""
     status_text: str = ""
-    """What its launcher or engine says about itself, for people."""
+    """Status text of its gate, wrapper or poller, for people."""
     loading: bool = False
-    """Its launcher says that the engine's process runs and is not ready (protocol.load_status)."""
+    """Whether its poller says that the engine's process runs and is not ready (protocol.load_status)."""
     main_pid: int = 0
     """0: no main process."""
     exit_status: int = 0
@@ -43,9 +43,9 @@ class ObservedUnit:
     stopped_s: float = 0.0
     """When its last stop began, likewise; without one when its state last changed."""
     loaded: bool = True
-    """False: the unit file is missing."""
+    """Whether the unit file is there."""
     needs_reload: bool = False
-    """The unit file or its profile changed since systemd read it."""
+    """Whether the unit file or its profile changed since systemd read it."""
 
     @property
     def waits_to_restart(self) -> bool:
@@ -56,8 +56,8 @@ class ObservedUnit:
     def ended_cleanly(self) -> bool:
         """Whether its process ended by itself in a way that systemd calls clean.
 
-        systemd restarts nothing that was stopped, so that what waits for its restart was not. Clean are
-        status 0 and SIGHUP, SIGINT, SIGTERM, SIGPIPE; before READY systemd calls them "protocol".
+        systemd restarts no unit that was stopped, so a unit that waits for its restart was not. Status 0
+        and SIGHUP, SIGINT, SIGTERM, SIGPIPE are clean; before READY systemd calls them "protocol".
         """
         return self.result == "protocol" or (self.result == "success" and self.waits_to_restart)
 
@@ -74,12 +74,12 @@ class ObservedUnit:
 
     @property
     def serving(self) -> bool:
-        """Up, by its own readiness notification."""
+        """Whether the unit is up, by its own readiness notification."""
         return self.active in {ActiveState.ACTIVE, ActiveState.RELOADING}
 
     @property
     def idle(self) -> bool:
-        """Nothing runs and nothing is queued: its control group is empty."""
+        """Whether nothing runs and nothing is queued: the control group is empty."""
         return (
             self.active in {ActiveState.INACTIVE, ActiveState.FAILED}
             and self.main_pid == 0
@@ -90,10 +90,11 @@ class ObservedUnit:
 def stopped_at(
     *, active_exit_s: float, inactive_exit_s: float, main_exit_s: float, changed_s: float
 ) -> float:
-    """When the stop of a unit began, from systemd's monotonic timestamps of it.
+    """Return when the stop of a unit began, from systemd's monotonic timestamps.
 
-    A stop takes it out of the active state before its process ends, a crash after that. What was
-    stopped while it started, or in the pause before a restart, has no better time than its last change.
+    A stop takes the unit out of the active state before its process ends, a crash afterwards. Of a
+    unit that was stopped while it started, or in the pause before a restart, only the time of its
+    last change is known.
     """
     is_stop = inactive_exit_s <= active_exit_s <= main_exit_s
     return active_exit_s if is_stop and active_exit_s else changed_s
@@ -101,12 +102,12 @@ def stopped_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What the launcher of a command left when it ended."""
+    """Report that the launcher of a command left when it ended."""
 
     ran: bool
-    """False: the command was never begun."""
+    """Whether the command was begun."""
     operation: int | None = None
-    """Whose command it was; None: the launcher did not get so far."""
+    """Operation of the command; None: the launcher ended before it had read its ticket."""
     text: str
     """How it ended ("with status 0 after 12 min"), or why it was not begun."""
 
@@ -117,9 +118,9 @@ class Observed:
 
     units: Mapping[str, ObservedUnit]
     hold_active: bool = False
-    """appliance-hold.service is active."""
+    """Whether appliance-hold.service is active."""
     going_down: bool = False
-    """The system is stopping: a failure seen now says nothing about a model."""
+    """Whether the system is stopping: a failure seen then says nothing about a model."""
     run: ObservedUnit = field(default_factory=ObservedUnit)
     """appliance-run.service: active while a command runs, activating while it waits for memory."""
 

@@ -26,7 +26,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """What was asked for."""
+    """Kind of an operation: what was asked for."""
 
     SWITCH = "switch"
     START = "start"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 class Phase(StrEnum):
-    """How far an operation has come. The order of definition is the order of the phases."""
+    """Phase of an operation. The order of definition is the order of the phases."""
 
     PREFLIGHT = "preflight"
     HOLD = "hold"
@@ -74,7 +74,7 @@ class Outcome(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why an operation goes back to what served before, or ends without what was asked for."""
+    """Cause for which an operation goes back to what served before, or does not end as asked for."""
 
     FAILURE = "failure"
     CANCELLED = "cancelled"
@@ -88,13 +88,13 @@ HoldUntil = float | str | None
 
 
 def has_run_out(hold: HoldUntil, now_unix_s: float) -> bool:
-    """Whether a hold was timed and its time has passed."""
+    """Tell whether a hold was timed and its time has passed."""
     return isinstance(hold, float) and hold <= now_unix_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What the box shall look like when an operation is done."""
+    """State of the box that an operation is to reach."""
 
     stop: tuple[str, ...] = ()
     """Profiles that must not run, sorted."""
@@ -132,24 +132,24 @@ class Operation:
     """None: each profile's own deadline. 0: do not wait."""
     phase: Phase = Phase.PREFLIGHT
     cause: Cause | None = None
-    """Why it goes back to what served before; None: it does not."""
+    """Why the operation goes back to what served before; None: it does not go back."""
     reason: str = ""
-    """The same for people; empty while it does not go back."""
+    """`cause` as a sentence; empty while the operation does not go back."""
 
     @property
     def rolling_back(self) -> bool:
-        """Whether it goes back to what served before."""
+        """Whether the operation goes back to what served before."""
         return self.cause is not None
 
     @property
     def ran(self) -> bool:
-        """Whether it goes back because its command has ended, and not because it failed."""
+        """Whether the operation goes back because its command has ended, not because it failed."""
         return self.cause is Cause.COMMAND_ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
-    """The operator whose command an operation is to run, and how the launcher knows that."""
+    """Operator whose command an operation is to run, with the token that proves it to the launcher."""
 
     uid: int
     token: str = field(repr=False)
@@ -158,7 +158,7 @@ class RunCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How an operation ended: the closing part of its row."""
+    """End of an operation: the closing part of its row."""
 
     operation: Operation
     outcome: Outcome
@@ -179,7 +179,7 @@ class Finished:
         return (self.finished_unix_s - self.operation.began_unix_s) * 1000
 
     def age_s(self, *, now_s: float, now_unix_s: float, boot_id: str) -> float:
-        """Seconds since it ended: by the monotonic clock, and across a reboot by the wall clock."""
+        """Return seconds since the end: by the monotonic clock, and across a reboot by the wall clock."""
         if self.finished_s and self.operation.boot_id == boot_id:
             return now_s - self.finished_s
         return max(0.0, now_unix_s - self.finished_unix_s)

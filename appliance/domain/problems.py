@@ -1,4 +1,4 @@
-"""What is wrong with a profile, and where."""
+"""Problems of a profile, with the place of each."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What one model needs in order to run, and what it promises."""
+"""Applied profiles: what each model needs in order to run, and what it promises."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from appliance.domain.value_types import Deadline, Doc, Duration
 
 
 class Mark(StrEnum):
-    """Who is told about a profile. One store: the supervisor's; a profile gives the first value."""
+    """Mark of a profile: who is told about it. The supervisor stores it; a profile gives the first value."""
 
     LIVE = "live"
     STANDBY = "standby"
@@ -60,13 +60,13 @@ class Endpoint:
     socket: str | None = None
 
     def __str__(self) -> str:
-        """As a sentence names it: ``:8022``, or the socket's path."""
+        """Return the address as a sentence names it: ``:8022``, or the socket's path."""
         return f":{self.port}" if self.socket is None else self.socket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """What the gateway does with requests for a profile, apart from passing them on."""
+    """Handling of requests for a profile by the gateway, apart from passing them on."""
 
     set_parameters: Mapping[str, object] = field(default_factory=dict)
     """Request parameters that have these values whatever the client says; dots reach into
@@ -74,7 +74,7 @@ class Handling:
     strip_parameters: tuple[str, ...] = ()
     """Request parameters that are taken out, in the same spelling."""
     on_request: bool = False
-    """A request for it may switch to it."""
+    """Whether a request for the profile may switch to it."""
     engine_key_file: str | None = None
     """Absolute path of the file with the engine's own key, which root alone may read; None: it
     wants none."""
@@ -111,7 +111,7 @@ class Applied:
     conflicts: tuple[str, ...] = field(default=())
     """Names of the other applied profiles whose claims intersect, sorted."""
     fingerprint: str = ""
-    """Of everything that decides how much memory it takes; empty: installed by an older release."""
+    """Digest of all that decides how much memory it takes; empty: installed by an older release."""
     gpus: Literal["all"] | tuple[int, ...] = ()
     """NVML indexes of the GPUs it uses, claimed or shared; empty: none."""
     gpu_split: tuple[float, ...] = ()
@@ -128,10 +128,10 @@ class Applied:
     locks_memory: bool = False
     """Its weights must be locked in RAM (mlock)."""
     assume_free: bool = False
-    """Start it also on GPUs whose memory cannot be read."""
+    """Whether to start it also on GPUs whose memory cannot be read."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
-    """Who its engine runs as; empty: a user of its own, made at each start."""
+    """User that its engine runs as; empty: a user of its own, made at each start."""
     files: tuple[str, ...] = ()
     """Further files that the engine reads, as its arguments name them."""
     places: tuple[str, ...] = ()

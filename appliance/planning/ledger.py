@@ -66,7 +66,7 @@ class Ledger:
     """Main memory of running backends, by profile."""
 
     def vram_bytes(self, name: str) -> int | None:
-        """What profile `name` holds on the GPUs whose processes are known; None: not known."""
+        """Return what profile `name` holds on the GPUs whose processes are known; None: not known."""
         if not self.holdings:
             return None
         return _sum(h for listed in self.holdings.values() for h in listed if h.profile == name)
@@ -138,7 +138,7 @@ def grown(
 
 
 def worth_keeping(kept: ObservedPeak | None, peak: ObservedPeak) -> bool:
-    """Whether `peak` says so much more than what is `kept` that it shall be written."""
+    """Tell whether `peak` says so much more than what is `kept` that it shall be written."""
     if kept is None or kept.fingerprint != peak.fingerprint or kept.gpus.keys() != peak.gpus.keys():
         return True
     return _more(kept.ram_bytes, peak.ram_bytes) or any(

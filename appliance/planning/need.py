@@ -144,7 +144,7 @@ def resolve(
     devices: Sequence[DeviceMemory],
     ram_total_bytes: int = 0,
 ) -> BoxNeed:
-    """What `applied` needs here: observed, declared, utilisation, estimate, or unknown.
+    """Return what `applied` needs here: observed, declared, utilisation, estimate, or unknown.
 
     Args:
         applied: The profile.

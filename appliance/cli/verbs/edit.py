@@ -114,7 +114,7 @@ def _editor() -> list[str]:
 
 
 def _error(copy: Path, settings: Settings) -> str:
-    """What is wrong with the copy, other profiles regarded; empty: nothing."""
+    """Return what is wrong with the copy, other profiles regarded; empty: nothing."""
     there = settings.model_copy(update={"profiles_dir": copy.parent})
     loaded = renderable(load_specs(there), layout_of(there, Systemctl().version()))
     return loaded.errors.get(copy.stem, "")
@@ -129,7 +129,7 @@ def _show_difference(name: str, before: str, after: str, out: Terminal) -> None:
 
 
 def _agreed(question: str, streams: Streams) -> bool:
-    """Whether a person says yes; without a person to ask, the command itself was the yes."""
+    """Tell whether a person says yes; without a person to ask, the command itself was the yes."""
     if not sys.stdin.isatty():
         return True
     streams.err.write(question)

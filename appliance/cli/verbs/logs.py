@@ -47,7 +47,7 @@ def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
 
 
 def _window(command: Sequence[str], arguments: Namespace) -> tuple[str, ...]:
-    """Which of the entries that `command` selects are shown."""
+    """Return which of the entries that `command` selects are shown."""
     if arguments.since is None:
         return ("-n", str(_LINES if arguments.lines is None else arguments.lines))
     since = ("--since", _since(arguments.since))

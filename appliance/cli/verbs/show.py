@@ -68,7 +68,7 @@ def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
 
 
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
-    """What it needs, with the peak that was seen, in the memory that the supervisor knows."""
+    """Return what it needs, with the peak that was seen, in the memory that the supervisor knows."""
     memory = document["memory"] or {}
     devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)

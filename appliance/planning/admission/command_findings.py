@@ -49,7 +49,7 @@ def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
 
 
 def _foreign_findings(index: int, box: BoxFacts) -> Iterable[Finding]:
-    """Memory that no switch frees: whether the command can do without, its caller knows."""
+    """Yield warnings of memory that no switch frees: only the caller knows whether it is needed."""
     for holder in box.gpu_holders.get(index, ()):
         if profile_of(holder.unit) is None:
             yield warn(f"{amount_of(holder)} of GPU {index} stays with {named(holder)}")

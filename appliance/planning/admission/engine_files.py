@@ -1,8 +1,8 @@
-"""Whether an engine may open what it starts from: as its user, in its unit's view of the files.
+"""Check that an engine may open the files it starts from, as its user and in its unit's view.
 
 One rule for `appliance apply`, which sees everything and warns, and for the preflight, which refuses
-before it stops anything. What cannot be told for certain (a path that this process may not look
-into, an access list) never refuses.
+before it stops anything. What is not certain (a path that this process may not look into, an
+access list) never refuses.
 """
 
 import shlex
@@ -27,7 +27,7 @@ _MOST_TOLD: Final = 3
 
 
 def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Finding]:
-    """What the engine of `applied` could not open; None: nobody can tell who it runs as."""
+    """Return findings on files that the engine of `applied` could not open."""
     if facts is None:
         return ()
     view = _view(applied, facts)
@@ -40,7 +40,7 @@ def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Fin
 
 
 def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
-    """What the unit is shown; nothing where nothing of it is asked for, which is the usual case."""
+    """Return the paths that the unit is shown; empty where no path needs it, the usual case."""
     if not any(is_concealed(node.path) for walk in facts.walks for node in walk.nodes):
         return frozenset()
     return view_of(applied) if facts.unit is None else view_in(facts.unit)

@@ -1,4 +1,4 @@
-"""What a preflight looks at, and what it says."""
+"""Facts that a preflight looks at, and its findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ GIB: Final = 1 << 30
 
 
 class Level(StrEnum):
-    """How much a finding weighs."""
+    """Weight of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -22,12 +22,12 @@ class Level(StrEnum):
 
 
 class Presence(StrEnum):
-    """Whether something is there. UNKNOWN: this process may not look."""
+    """Presence of a file. UNKNOWN: this process may not look."""
 
     PRESENT = "present"
     MISSING = "missing"
     DAMAGED = "damaged"
-    """It is there, but it cannot be whole."""
+    """The file is there and cannot be complete."""
     UNKNOWN = "unknown"
 
 
@@ -38,32 +38,32 @@ class Finding:
     level: Level
     text: str
     source: Source | None = None
-    """Of the need it tells; None: it tells of something else."""
+    """Source of the need that the sentence is about; None: it is about something else."""
     wanted_bytes: int | None = None
     """That need; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFacts:
-    """What the host says about one profile."""
+    """Facts of the host about one profile."""
 
     model: Presence = Presence.PRESENT
     model_problem: str = ""
-    """What shows that it is damaged, as a phrase."""
+    """What shows that the model is damaged, as a phrase."""
     engine: Presence = Presence.PRESENT
     port_user: str | None = None
     """User whose process listens on the profile's port; None: nobody does."""
     edited: bool = False
-    """The profile's file is not the one that was applied."""
+    """Whether the profile's file is not the one that was applied."""
     model_bytes: int | None = None
     """Size of the model's file; None: it is no single file, or cannot be seen."""
     access: AccessFacts | None = None
-    """The ways to everything that the engine opens; None: its user does not exist."""
+    """The paths to all files that the engine opens; None: its user does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxFacts:
-    """What the host has."""
+    """Facts about the host: memory and GPUs."""
 
     ram_total_bytes: int
     ram_available_bytes: int | None = None
@@ -89,26 +89,26 @@ class BoxFacts:
 
 
 def refuse(text: str) -> Finding:
-    """A reason not to begin."""
+    """Return a finding that refuses the operation."""
     return Finding(level=Level.REFUSE, text=text)
 
 
 def warn(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
-    """Something to know before it goes wrong."""
+    """Return a finding that warns and refuses nothing."""
     return Finding(level=Level.WARN, text=text, source=source, wanted_bytes=wanted_bytes)
 
 
 def fine(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
-    """What speaks for it."""
+    """Return a finding that speaks for the operation."""
     return Finding(level=Level.OK, text=text, source=source, wanted_bytes=wanted_bytes)
 
 
 def named(holder: Holder) -> str:
-    """Who it is: "python3 (pid 4121, session-3.scope, user ana)"."""
+    """Return a holder in words: "python3 (pid 4121, session-3.scope, user ana)"."""
     facts = (f"pid {holder.pid}", holder.unit, f"user {holder.user or 'unknown'}")
     return f"{holder.comm or 'a process'} ({', '.join(filter(None, facts))})"
 
 
 def amount_of(holder: Holder) -> str:
-    """How much it holds: "2.0 GiB"; "memory" where the driver does not say."""
+    """Return the size that a holder has: "2.0 GiB"; "memory" where the driver does not say."""
     return "memory" if holder.held_bytes is None else f"{holder.held_bytes / GIB:.1f} GiB"

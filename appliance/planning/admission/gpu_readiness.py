@@ -1,4 +1,4 @@
-"""Whether the GPUs of a profile are there and can be read. Each trouble has its own sentence."""
+"""Check that the GPUs of a profile are there and can be read; each failure has its own sentence."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ _NOWHERE = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
 
 
 def readiness(applied: Applied, box: BoxFacts) -> tuple[Finding, ...]:
-    """What is wrong with the GPUs that `applied` uses; with a refusal no figure means anything."""
+    """Return findings on the GPUs of `applied`; after a refusal no figure means anything."""
     if box.gpu_state is GpuState.MISMATCH:
         return (refuse("driver/library mismatch after an upgrade: reboot needed"),)
     if box.gpu_state is GpuState.HUNG:
@@ -26,7 +26,7 @@ def readiness(applied: Applied, box: BoxFacts) -> tuple[Finding, ...]:
 
 
 def reader_failure(box: BoxFacts) -> str:
-    """Refusal while the program that reads the GPUs fails itself; empty: it does not."""
+    """Return the refusal while the program that reads the GPUs fails; empty: it does not fail."""
     if box.gpu_state is not GpuState.READER:
         return ""
     return f"{box.gpu_error or 'no reading of the GPUs'}; a new reading may succeed: try again"

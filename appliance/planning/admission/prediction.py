@@ -1,4 +1,4 @@
-"""What GPUs and main memory will look like once the leaving profiles have ended.
+"""Prediction of GPU and main memory after the leaving profiles have ended.
 
 =========================================  ====================================================
 what leaves                                is given back
@@ -14,7 +14,7 @@ backends with GPUs                         all main memory: what the driver pins
                                            process shows
 =========================================  ====================================================
 
-Where a row is a guess it is the larger one: the gate, which sees what really came back, decides.
+Where a row is a guess, the larger guess counts: the gate sees what really came back, and decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,10 @@ from appliance.planning.memory.requirement import NEVER_EMPTY_BYTES, usable_byte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """What ends before the start."""
+    """Profiles that end before the start."""
 
     names: AbstractSet[str] = frozenset()
-    """The profiles."""
+    """All of them."""
     running: Sequence[Applied] = ()
     """Those of them that have a unit which is not idle."""
     groups: Mapping[str, GroupMemory] = field(default_factory=dict)
@@ -49,13 +49,13 @@ class Prediction:
     host: HostMemory
 
     def unit_of(self, pid: int) -> str:
-        """The systemd unit of a process that holds memory of a GPU; empty for none."""
+        """Return the systemd unit of a process that holds memory of a GPU; empty: none."""
         holders = (h for d in self.devices for h in d.holders or ())
         return next((h.unit for h in holders if h.pid == pid), "")
 
 
 def prediction_of(box: BoxFacts, leaving: Leaving) -> Prediction:
-    """The box once `leaving` has ended."""
+    """Return the memory of the box once `leaving` has ended."""
     now = HostMemory(
         total_bytes=box.ram_total_bytes,
         available_bytes=box.ram_total_bytes
@@ -107,7 +107,7 @@ def _given_back(
 
 
 def _is_untold(applied: Applied, device: DeviceMemory, box: BoxFacts) -> bool:
-    """Whether a profile that runs uses this GPU, and no list says how much of it."""
+    """Tell whether a profile that runs uses this GPU, and no list says how much of it."""
     if not (applied.gpus == "all" or device.index in applied.gpus):
         return False
     listed = (h for d in box.devices.values() for h in d.holders or ())

@@ -48,15 +48,15 @@ def findings(
     peaks: Mapping[str, ObservedPeak] = _NO_PEAKS,
     groups: Mapping[str, GroupMemory] = _NO_GROUPS,
 ) -> tuple[Finding, ...]:
-    """Every finding on the profiles that `goal` starts; REFUSE ones stop the operation.
+    """Return every finding on the profiles that `goal` starts; one REFUSE stops the operation.
 
     Args:
         kind: Of the operation.
-        goal: What it wants.
+        goal: The state that it is to reach.
         catalogue: Every applied profile.
         observed: Their units.
-        marks: Those that were set.
-        facts: Of the started profiles.
+        marks: Marks that people have set.
+        facts: Facts about the started profiles.
         box: The host.
         peaks: The most that profiles were seen to hold.
         groups: Main memory of running profiles; those that are absent are not known.
@@ -89,7 +89,7 @@ def leaving_of(
     observed: Observed,
     groups: Mapping[str, GroupMemory] = _NO_GROUPS,
 ) -> Leaving:
-    """What ends before `goal` is started, with what is known of its main memory."""
+    """Return the profiles that end before `goal` is started, with their main memory where known."""
     running = [n for n in observed.busy() if n in {*goal.stop, *goal.start} and n in catalogue]
     return Leaving(
         names={*goal.stop, *running},
@@ -99,7 +99,7 @@ def leaving_of(
 
 
 def refusal(found: Iterable[Finding]) -> str:
-    """The refusing findings as one text, a line each; empty: admitted."""
+    """Return the refusing findings as one text, a line each; empty: admitted."""
     return "\n".join(f.text for f in found if f.level is Level.REFUSE)
 
 
@@ -110,7 +110,7 @@ def _need(applied: Applied, peak: ObservedPeak | None, box: BoxFacts) -> BoxNeed
 def _requirement(
     applied: Applied, peak: ObservedPeak | None, observed: Observed, box: BoxFacts
 ) -> MemoryRequirement:
-    """What the gate will go by. Rivals that run are told apart from their memory."""
+    """Return the requirement that the gate will have. Rivals that run have findings of their own."""
     idle = tuple(n for n in applied.conflicts if observed.unit(n).idle)
     return requirement_of(replace(applied, conflicts=idle), peak, margin_bytes=box.margin_bytes)
 
@@ -172,7 +172,7 @@ def _host_findings(
 
 
 def _freed(applied: Applied, goal: Goal, catalogue: Catalogue, observed: Observed) -> bool:
-    """Whether the listener on the port is this profile itself or one that will be stopped."""
+    """Tell whether the listener on the port is this profile or one that will be stopped."""
     if not observed.unit(applied.name).idle:
         return True
     port = applied.endpoint.port

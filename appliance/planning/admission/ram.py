@@ -1,8 +1,8 @@
-"""Whether main memory is enough for what will run together.
+"""Check that main memory is enough for all profiles that will run together.
 
-The gate looks at one backend and what is available to it. That the needs of all that run together
-must fit into the machine, estimates and the share of an engine on the CPU included, is the
-preflight's own rule: what runs may take what it has not taken yet.
+The gate compares one backend with the memory that is available. The preflight's own rule is that the
+needs of all that run together must fit into the machine, estimates and the share of an engine on the
+CPU included: a profile that runs may still take memory up to its need.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ _NOTHING: Final[Mapping[str, Shortfall]] = {}
 
 
 def staying(goal: Goal, catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
-    """Profiles that run now and that `goal` neither stops nor starts."""
+    """Return the profiles that run now and that `goal` neither stops nor starts."""
     changed = {*goal.stop, *goal.start}
     return tuple(n for n in observed.busy() if n in catalogue and n not in changed)
 
@@ -34,13 +34,13 @@ def ram_findings(
     box: BoxFacts,
     lacking: Mapping[str, Shortfall] = _NOTHING,
 ) -> Iterator[Finding]:
-    """What speaks against starting `goal` beside what stays.
+    """Return what speaks against starting `goal` beside what stays.
 
     Args:
         goal: What is to run.
         needs: Of every profile in `together`.
         together: What runs afterwards, the started ones first.
-        box: The box.
+        box: Facts about the host.
         lacking: What the gate would find missing of main memory, by started profile.
     """
     if not goal.start:

@@ -1,9 +1,9 @@
-"""Whether the GPUs have, and will have free, the memory that a profile needs.
+"""Check that the GPUs have the memory that a profile needs, and will have it free.
 
-The rule is the gate's (`planning.memory`), asked of the box as it is predicted to be: what is
-refused here would have been refused by the gate, after the old model had been stopped. One rule is
-the preflight's own: weights that are larger than their GPUs are refused also where a figure that
-was declared, or the engine's share, is small enough for the gate.
+The rule is the gate's (`planning.memory`), applied to the predicted box: what is refused here would
+have been refused by the gate, after the old model had been stopped. One rule is the preflight's own:
+weights that are larger than their GPUs are refused, even where a declared figure or the engine's
+share is small enough for the gate.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ def vram_findings(
     prediction: Prediction,
     lacking: Iterable[Shortfall],
 ) -> Iterator[Finding]:
-    """What speaks against starting `applied`, whose GPUs can be read.
+    """Yield findings on the GPU memory for `applied`, whose GPUs can be read.
 
     Args:
         applied: The profile.
@@ -87,7 +87,7 @@ def _no_cache(
     requirement: MemoryRequirement,
     ours: Sequence[DeviceMemory],
 ) -> str | None:
-    """Why the share that the engine takes may not hold the context that the profile asks for."""
+    """Return why the engine's share may not hold the context of the profile; None: it holds it."""
     if need.fraction is None or applied.estimate is None or not _is_untried(requirement, ours):
         return None
     wanted, room = applied.estimate.vram_bytes, _room(need, requirement, ours)
@@ -98,7 +98,7 @@ def _no_cache(
 
 
 def _is_untried(requirement: MemoryRequirement, ours: Sequence[DeviceMemory]) -> bool:
-    """Whether it was never seen here, on GPUs that can all be read."""
+    """Tell whether the profile was never seen on these GPUs, all of which can be read."""
     return all(map(has_sizes, ours)) and applicable_peak(requirement, ours) is None
 
 
@@ -113,7 +113,7 @@ def _too_large(
     ours: Sequence[DeviceMemory],
     short: Sequence[Shortfall],
 ) -> str | None:
-    """Why it cannot fit even where nothing else is; None: it can, or nobody knows."""
+    """Return why the profile cannot fit even on empty GPUs; None: it can, or that is unknown."""
     final = next((s for s in short if s.final), None)
     if final is not None:
         return _impossible(need, requirement, ours, final)
@@ -149,7 +149,7 @@ def _weights_alone(least_bytes: int, limit: str) -> str:
 
 
 def _room(need: BoxNeed, requirement: MemoryRequirement, ours: Sequence[DeviceMemory]) -> int:
-    """What the engine will take at most of the GPUs it spreads over."""
+    """Return the most that the engine takes of the GPUs it spreads over."""
     whole = sum(map(usable_bytes, spread_over(requirement, ours)))
     return whole if need.fraction is None else int(need.fraction * whole)
 
@@ -166,7 +166,7 @@ def _holder_findings(
     readable: Sequence[DeviceMemory],
     short: Sequence[Shortfall],
 ) -> Iterator[Finding]:
-    """Each process whose memory no operation of ours gives back, and the rest."""
+    """Yield findings on the processes whose memory no operation of ours frees, and on the rest."""
     lists = prediction.devices, prediction.unit_of
     block = short[0] if short else fit.in_the_way(requirement, *lists)
     found = [
@@ -189,7 +189,7 @@ def _of_holders(readable: Sequence[DeviceMemory], block: Shortfall | None) -> It
 
 
 def _blocks(holder: Holder, block: Shortfall) -> bool:
-    """Whether the start has to wait for this process."""
+    """Tell whether this process is in the way of the start."""
     if block.kind == fit.REMAINS:
         return holder.unit == block.unit
     if block.kind == fit.STRANGERS:
@@ -212,7 +212,7 @@ def _of_nobody(
 
 
 def _sentence(block: Shortfall) -> str:
-    """What is missing, where nobody is known to hold it."""
+    """Return a sentence on the missing memory, where no holder is known."""
     gpu = f"GPU {block.index}"
     if block.kind == fit.REMAINS:
         return f"{block.unit} still has memory on {gpu}: stop it or wait"
@@ -228,7 +228,7 @@ def _sentence(block: Shortfall) -> str:
 
 
 def _merged(readable: Sequence[DeviceMemory]) -> tuple[Holder, ...]:
-    """One entry a process, whatever number of GPUs it is on."""
+    """Return one entry for each process, however many GPUs it uses."""
     found: dict[int, Holder] = {}
     for holder in (h for device in readable for h in device.holders or ()):
         known = found.get(holder.pid)

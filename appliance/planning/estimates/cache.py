@@ -65,7 +65,7 @@ def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
 
 
 def notes(facts: GgufFacts) -> tuple[str, ...]:
-    """What makes `layer_bytes` an upper bound."""
+    """Return what makes `layer_bytes` an upper bound."""
     found = []
     if facts.number("attention.sliding_window"):
         found.append("sliding window, upper bound")

@@ -36,7 +36,7 @@ class Estimated:
 
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
-    """Where the model of a profile is; None: it names none that can be read."""
+    """Return where the model of a profile is; None: it names none that can be read."""
     known = ENGINES.get(engine)
     if known is None or known.weights is None or not model:
         return None

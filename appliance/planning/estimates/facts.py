@@ -32,7 +32,7 @@ class GgufFacts:
         self.heads: tuple[int, ...] = self.per_layer("attention.head_count")
 
     def value(self, name: str) -> Value | None:
-        """What the file says of the architecture's key `name`."""
+        """Return what the file says of the architecture's key `name`."""
         return self._metadata.get(f"{self.architecture}.{name}")
 
     def number(self, name: str, *, most: int = _MOST) -> int | None:

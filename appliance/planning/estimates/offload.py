@@ -52,7 +52,7 @@ def first_layer(layers: int, offloaded: int) -> int:
 def weights(
     tensors: Sequence[Tensor], layers: int, offloaded: int, kept: Callable[[str], bool]
 ) -> Weights:
-    """Where the weights go.
+    """Return where the weights go.
 
     Args:
         tensors: Of all files of the model.

@@ -1,6 +1,6 @@
-"""Whether readings show that a requirement is met: decisions without I/O.
+"""Fit of a requirement to readings of memory: what is missing, and what is in the way. No I/O.
 
-The gate asks this of what it reads, the preflight of what it predicts. On a GPU that shares the
+The gate passes what it reads, the preflight what it predicts. On a GPU that shares the
 host's memory one pool has to hold both needs.
 """
 
@@ -31,7 +31,7 @@ UNIFIED = "unified"
 """Qualities of a reading that decide something here (`appliance.adapters.gpus.states`)."""
 _BACKEND_UNITS = "appliance-backend-"
 
-# What a shortfall is of.
+# Kinds of a shortfall.
 MISSING = "missing"
 """A used GPU is not there."""
 BROKEN = "broken"
@@ -55,7 +55,7 @@ OWNERLESS = "ownerless"
 
 
 class Shortfall:
-    """One thing that is missing, or in the way."""
+    """Shortfall: one thing that is missing, or in the way."""
 
     __slots__ = (
         "count",
@@ -124,7 +124,7 @@ def held_bytes(
 def shortfalls(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading], host: HostReading
 ) -> Iterator[Shortfall]:
-    """What the figures say is missing; nothing: enough is free. Who holds it is `in_the_way`.
+    """Return what is missing by the figures; empty: enough is free. `in_the_way` names holders.
 
     Args:
         requirement: The need.
@@ -154,7 +154,7 @@ def shortfalls(
 def _unusable(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading], ours: Sequence[DeviceReading]
 ) -> Shortfall | None:
-    """A used GPU that is not there, does not work, or is not known to be free."""
+    """Return the shortfall of a used GPU that is absent, does not work or cannot be read; None: none."""
     missing = sorted(set(requirement.gpus or ()) - {d.index for d in devices})
     if missing or not devices:
         return Shortfall(MISSING, index=missing[0] if missing else -1, count=len(devices))
@@ -176,7 +176,7 @@ def _shortfall(
     index: int = -1,
     guessed: bool = False,
 ) -> Iterator[Shortfall]:
-    """What one place lacks: it is too small, or too little of it is free."""
+    """Return the shortfall of one place, which is too small or has too little free; None: neither."""
     certain, asked = need.certain_bytes, need.asked_bytes(most_bytes)
     if certain > most_bytes:
         yield Shortfall(
@@ -189,7 +189,7 @@ def _shortfall(
 
 
 def _too_large(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) -> Shortfall | None:
-    """Weights that the GPUs they go to cannot hold together."""
+    """Return the shortfall of weights that are larger than the GPUs they go to; None: they fit."""
     least = requirement.least_bytes
     if least is None or not all(map(has_sizes, ours)):
         return None
@@ -210,7 +210,7 @@ def _too_large(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) ->
 def _pool_shortfall(
     ours: Sequence[DeviceReading], needs: Sequence[Demand], ram: Demand | None
 ) -> Iterator[Shortfall]:
-    """Memory that GPUs and host share: every need that goes there, in one sum."""
+    """Return the shortfall of memory that GPUs and host share, for the sum of all needs there."""
     pool = [(d, n) for d, n in zip(ours, needs, strict=True) if d.quality == UNIFIED]
     if not pool:
         return
@@ -231,7 +231,7 @@ def _pool_shortfall(
 def _vram_shortfalls(
     ours: Sequence[DeviceReading], needs: Sequence[Demand], *, guessed: bool
 ) -> Iterator[Shortfall]:
-    """What GPUs with memory of their own lack; what no wait can help comes first."""
+    """Return the shortfalls of GPUs with memory of their own; those that no wait can end come first."""
     found = [
         short
         for d, n in zip(ours, needs, strict=True)
@@ -287,12 +287,12 @@ def in_the_way(
 
 
 def is_stranger(unit: str, *, compute: bool) -> bool:
-    """Tell whether a process keeps away a backend whose need is unknown."""
+    """Tell whether a process is in the way of a backend whose need is unknown."""
     return compute and not unit.startswith(_BACKEND_UNITS)
 
 
 def _ownerless(device: DeviceReading, units: Sequence[str]) -> Shortfall | None:
-    """Memory of processes that are gone, or that nobody lists: it is still being given back."""
+    """Return the shortfall of memory whose processes have ended or are not listed; None: none."""
     processes = device.processes or ()
     held = [p.held_bytes for p, unit in zip(processes, units, strict=True) if unit]
     sizes = [h for h in held if h is not None]

@@ -6,8 +6,8 @@ it::
     {"format": 1, "fingerprint": "…", "seen_unix_s": 1700000000.0,
      "peak": {"gpus": {"GPU-…": 19327352832}, "ram_bytes": 2147483648}}
 
-The gate is root and the file is a service user's. A text that is no such document, or says what
-cannot be, is as good as none. Whatever it says can at most let a start go ahead too early, or have
+The gate is root and the file is a service user's. A text that is no such document, or has
+impossible figures, counts as none. Whatever it says can at most let a start go ahead too early, or have
 it wait in vain for a GPU without a byte in use.
 """
 
@@ -85,7 +85,7 @@ def encoded(peak: ObservedPeak) -> str:
 
 
 def decoded(text: str) -> ObservedPeak | None:
-    """Return the peak in the text of a file; None: nothing that can be believed."""
+    """Return the peak in the text of a file; None: no document of this format, or impossible figures."""
     try:
         return _peak(_parsed(text))
     # Nesting without end, or digits without end, are errors of the parser's own.
@@ -94,7 +94,7 @@ def decoded(text: str) -> ObservedPeak | None:
 
 
 class _Grammar:
-    """What the interpreter's own JSON scanner wants to know of its caller."""
+    """Parameters of the interpreter's own JSON scanner."""
 
     strict = True
     object_hook = None
@@ -118,7 +118,7 @@ def _parsed(text: str) -> Any:
 
 
 def _peak(document: Any) -> ObservedPeak:
-    """Raise any of what `decoded` expects for what is no record of ours."""
+    """Return the peak of a document. Raises the errors that `decoded` catches."""
     if document["format"] != FORMAT:
         raise ValueError("another format")
     peak, seen = document["peak"], document["seen_unix_s"]

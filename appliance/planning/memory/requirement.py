@@ -1,4 +1,4 @@
-"""What must be free before a backend starts: the requirement, GPU by GPU and in main memory.
+"""Requirement of memory before a backend starts, GPU by GPU and in main memory.
 
 What a GPU is asked for, by what is known of the need, best first. All sizes are in bytes.
 
@@ -45,7 +45,7 @@ UNKNOWN = "unknown"
 
 
 class MemoryRequirement:
-    """What a backend needs, by everything that is known of it. None: not known from that source."""
+    """Requirement of one backend by all sources. None: not known from that source."""
 
     __slots__ = (
         "assume_free",
@@ -109,7 +109,7 @@ class MemoryRequirement:
 
     @property
     def uses_gpus(self) -> bool:
-        """Whether the GPUs matter at all."""
+        """Whether the backend uses GPUs."""
         return self.gpus is None or bool(self.gpus)
 
 
@@ -136,12 +136,12 @@ class Demand:
 
 
 def certain_demand(need_bytes: int, margin_bytes: int) -> Demand:
-    """A need that is no guess, with its margin."""
+    """Return a demand that is no guess, with its margin."""
     return Demand(need_bytes, margin_bytes=margin_bytes, certain_bytes=need_bytes + margin_bytes)
 
 
 def observed_demand(peak_bytes: int) -> Demand:
-    """What was seen; the allowance stands for the margin."""
+    """Return the demand of a peak that was seen; the allowance stands for the margin."""
     return Demand(with_allowance(peak_bytes), certain_bytes=peak_bytes)
 
 
@@ -224,7 +224,7 @@ def _larger(one: Demand, other: Demand) -> Demand:
 def _fractions(
     requirement: MemoryRequirement, ours: Sequence[DeviceReading], share: float
 ) -> Sequence[Demand]:
-    """What an engine that takes a fixed share asks of each GPU.
+    """Return the bytes that an engine with a fixed share asks of each GPU.
 
     It takes its share of what CUDA calls the total, which is less by what the driver reserves.
     """

@@ -240,7 +240,7 @@ def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
 
 
 def _started_from(text: str | None) -> tuple[tuple[str, str], ...]:
-    """What of a unit only a new process obeys."""
+    """Return what of a unit only a new process obeys."""
     services = (s for s in sections_of(text or "") if s.name == "Service")
     return tuple(e for s in services for e in s.entries if e[0] not in _READ_ANEW)
 

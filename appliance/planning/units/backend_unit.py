@@ -60,7 +60,7 @@ def stand_in(applied: Applied, installed_text: str) -> StandIn:
 
 
 def catalogue(specs: Iterable[UnitSpec], stand_ins: Iterable[StandIn]) -> Catalogue:
-    """What is installed once the units are: by name, with the conflicts filled in."""
+    """Return what is installed once the units are: by name, with the conflicts filled in."""
     kept = {s.applied.name: s.applied for s in stand_ins}
     wanted = {s.applied.name: s.applied for s in specs} | kept
     return {
@@ -80,7 +80,7 @@ def _rivals(applied: Applied, others: Catalogue) -> tuple[str, ...]:
 
 
 def problem(spec: UnitSpec, layout: Layout) -> str | None:
-    """Why `spec` cannot be rendered, as complete lines; None: it can."""
+    """Return why `spec` cannot be rendered, as complete lines; None: it can."""
     try:
         render([spec], [], layout)
     except ProfileError as error:
@@ -139,7 +139,7 @@ def _unit_section(spec: UnitSpec, kept: Mapping[str, StandIn], layout: Layout) -
 
 
 def _comes_first(rival: str, name: str, kept: Mapping[str, StandIn]) -> bool:
-    """Whether `name` is ordered after `rival`: exactly one of the two is after the other."""
+    """Tell whether `name` is ordered after `rival`: exactly one of the two is after the other."""
     if rival in kept:
         return unit_of(name) not in kept[rival].after
     return rival < name

@@ -109,7 +109,7 @@ def _leases(leases: Iterable[Lease]) -> Iterable[str]:
 
 
 def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
-    """Where the gate finds what was seen of this very configuration; nothing without a name for it."""
+    """Return where the gate finds what was seen of this very configuration; nothing without a name for it."""
     if not applied.fingerprint:
         return ()
     path = f"{layout.needs_dir}/{applied.name}.json"

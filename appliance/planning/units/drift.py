@@ -60,7 +60,7 @@ class Adoption:
 
 
 def comment_of(file: str) -> str:
-    """How a comment begins in `file`."""
+    """Return how a comment begins in `file`."""
     return "//" if file == RULE_FILE else "#"
 
 
@@ -117,7 +117,7 @@ def diff(before: str, after: str, file: str) -> str:
 
 
 def adoption(base: str, edited: str) -> Adoption:
-    """What turns the unit text `base` into `edited`, as overrides and environment.
+    """Return what turns the unit text `base` into `edited`, as overrides and environment.
 
     Order, comments and blank lines mean nothing.
     """
@@ -190,7 +190,7 @@ def _override(
 
 
 def _extra_values(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """What `new` adds: whole values where a line is new, else the new words of a line."""
+    """Return what `new` adds: whole values where a line is new, else the new words of a line."""
     whole = [value for value in new if value not in old]
     if len(new) - len(whole) == len(old):
         return tuple(whole)

@@ -96,7 +96,7 @@ _ROOT_SHELLS: Final = frozenset(
 
 
 def is_foreign_unit(name: str) -> bool:
-    """Whether `name` is a unit that is neither the appliance's nor one that stops the machine."""
+    """Tell whether `name` is a unit that is neither the appliance's nor one that stops the machine."""
     if name in _TARGETS | _SYSTEMD:
         return True
     if name in _ROOT_SHELLS:
@@ -129,13 +129,13 @@ _HOME: Final = re.compile(r"/home/([^/]+/)?")
 
 
 def _is_data(word: str) -> bool:
-    """Whether `word` is the path of data, in characters that need no quotes."""
+    """Tell whether `word` is the path of data, in characters that need no quotes."""
     match = _PATH.fullmatch(word)
     return match is not None and is_data_path(match[1])
 
 
 def is_data_path(path: str) -> bool:
-    """Whether an absolute path lies apart from the system's and the appliance's directories.
+    """Tell whether an absolute path lies apart from the system's and the appliance's directories.
 
     A path around one of those, a whole home, and a path with ``..`` do not.
     """
@@ -176,7 +176,7 @@ _STRANGE_SPECIFIER: Final = re.compile(r"%(?!n)")
 
 
 def _is_unprivileged_command(value: str) -> bool:
-    """Whether `value` is one command that runs as the backend's user.
+    """Tell whether `value` is one command that runs as the backend's user.
 
     systemd unquotes the first word of a command and then takes prefixes from it, so that word must
     be plain text. It reads further commands, with prefixes of their own, after a lone ``;``. A

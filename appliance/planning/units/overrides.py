@@ -169,7 +169,7 @@ def refusals(overrides: Iterable[Override]) -> tuple[str, ...]:
 
 
 def refusal(override: Override) -> str | None:
-    """Why `override` is not accepted, as one sentence; None: it is."""
+    """Return why `override` is not accepted, as one sentence; None: it is."""
     allowed = ALLOWED.get(override.name)
     if allowed is None:
         return f"{override.name}: {_misplaced(override)}"

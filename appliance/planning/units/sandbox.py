@@ -69,7 +69,7 @@ def devices(*, gpus: bool) -> Entries:
 
 
 def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Entries:
-    """Which homes and which writable places a backend sees.
+    """Return which homes and which writable places a backend sees.
 
     Homes are empty unless the profile names something in one; then only that is shown, read-only
     (systemd.exec(5): ProtectHome=tmpfs with bind mounts). What does not exist is left out of the
@@ -131,7 +131,7 @@ class Sight(StrEnum):
 
 
 def view_of(applied: Applied) -> frozenset[str]:
-    """What apply shows the unit of `applied` of places that are hidden otherwise."""
+    """Return what apply shows the unit of `applied` of places that are hidden otherwise."""
     return frozenset(_shown(opened(applied), (applied.binary, *applied.programs)))
 
 
@@ -160,12 +160,12 @@ def opened(applied: Applied) -> tuple[str, ...]:
 
 
 def is_concealed(path: str) -> bool:
-    """Whether a unit sees `path` only if it is shown it."""
+    """Tell whether a unit sees `path` only if it is shown it."""
     return _hidden(path) or any(path.startswith(f"{top}/") for top in PRIVATE)
 
 
 def sight_of(path: str, view: Iterable[str]) -> Sight:
-    """How `path` looks from inside a unit with this `view`."""
+    """Return how `path` looks from inside a unit with this `view`."""
     if not is_concealed(path):
         return Sight.SHOWN
     if any(path == shown or path.startswith(f"{shown}/") for shown in view):
@@ -176,7 +176,7 @@ def sight_of(path: str, view: Iterable[str]) -> Sight:
 
 
 def _shown(read: Iterable[str], programs: Iterable[str]) -> set[str]:
-    """What of homes must be shown so that these can be read and run."""
+    """Return what of homes must be shown so that these can be read and run."""
     shown = {p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""}
     return {p for p in shown if not any(p.startswith(f"{other}/") for other in shown)}
 
