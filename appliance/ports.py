@@ -1,4 +1,4 @@
-"""What the services need from the outside world.
+"""Ports: what the processes need from outside, each with a real side and a fake.
 
 Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
 """
@@ -18,22 +18,22 @@ from appliance.planning.switch.goals import Writes
 
 
 class Clock(Protocol):
-    """Time, so that tests can make it pass."""
+    """Clock; a fake lets tests pass time."""
 
     def unix_s(self) -> float:
-        """Wall clock, seconds since the epoch."""
+        """Return the wall clock's seconds since the epoch."""
         ...
 
     def monotonic_s(self) -> float:
-        """A clock that never goes back, in seconds."""
+        """Return the seconds of a clock that never goes back."""
         ...
 
 
 class Change(Protocol):
-    """A promise to notice: taken before an observation, awaited after it."""
+    """Next change of the observed units: taken before an observation, awaited after it."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """Tell whether something changed since this was taken; False: `timeout_s` passed."""
+        """Wait for a change since this was taken; False: `timeout_s` passed without one."""
         ...
 
     def has_happened(self) -> bool:
@@ -45,20 +45,20 @@ class Units(Protocol):
     """The systemd units of this appliance. Every method may raise `UnitError`."""
 
     async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
-        """The units of the profiles `names`, hold and run, and whether the system goes down.
+        """Observe the units of the profiles `names`, hold and run, and whether the system goes down.
 
         Args:
             names: Profiles.
-            full: Also what only a person wants to know: what it says, since when.
+            full: Also the properties that only people read: status text, time of the start.
         """
         ...
 
     async def control_group(self, name: str) -> str:
-        """Return where the processes of profile `name` are, in systemd's tree; empty: it runs none."""
+        """Return the control group of profile `name` in systemd's tree; empty: no process runs."""
         ...
 
     async def cpu_s(self, name: str) -> float | None:
-        """CPU time that the processes of profile `name` have used; None: not counted."""
+        """Return the CPU time that the processes of profile `name` have used; None: not counted."""
         ...
 
     @property
@@ -68,11 +68,11 @@ class Units(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """Changes with every boot, also with that of a container."""
+        """Return the id of this boot; a container's boots have different ones too."""
         ...
 
     def change(self) -> Change:
-        """Notices the next change of any unit of ours."""
+        """Return the next change of any unit of ours."""
         ...
 
     async def clear_start_limit(self, name: str) -> None:
@@ -105,33 +105,33 @@ class Units(Protocol):
 
 
 class Backend(Protocol):
-    """A model server that has said it is ready."""
+    """Engine that has reported that it is ready."""
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
-        """Ask for one real answer. Returns what to show; raises `BackendError`."""
+        """Ask for one real answer and return the text to show. Raises `BackendError`."""
         ...
 
     async def load(self, applied: Applied) -> EngineLoad | None:
-        """Return what it says about its own queue; None: nothing, or not within a few seconds."""
+        """Return the load that the engine reports; None: none, or not within a few seconds."""
         ...
 
 
 class Gateway(Protocol):
-    """The one address that clients keep. What it cannot be told it does without, and so do we.
+    """The gateway. A call that the gateway does not answer is skipped and raises nothing.
 
-    `hold`, `drain` and `release` return what to show; None: skipped, because nobody answers.
+    `hold`, `drain` and `release` return the text to show; None: the gateway does not answer.
     """
 
     def route(self, state: State) -> None:
-        """Serve by this from now on; does not wait. A gateway that comes later is told too."""
+        """Send the state to route by; does not wait. A gateway that starts later gets it too."""
         ...
 
     def reload(self) -> None:
-        """Let it read keys and profiles again; does not wait."""
+        """Have the gateway read keys and profiles again; does not wait."""
         ...
 
     async def hold(self, names: Sequence[str]) -> str | None:
-        """Let new requests for these profiles wait."""
+        """Hold new requests for these profiles."""
         ...
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
@@ -139,35 +139,35 @@ class Gateway(Protocol):
         ...
 
     async def release(self, state: State) -> str | None:
-        """Serve by this, and let held requests go."""
+        """Send the state to route by, and release held requests."""
         ...
 
     async def stats(self) -> Mapping[str, object] | None:
-        """Return what it has measured, as it says it; None: it does not answer at once."""
+        """Return the gateway's counters as received; None: no answer at once."""
         ...
 
 
 class Host(Protocol):
-    """The machine. None of these raise: what cannot be read is said to be unknown."""
+    """The machine. No method raises: what cannot be read is returned as unknown."""
 
     async def facts(self, applied: Applied) -> ProfileFacts:
-        """Return what speaks for or against starting this profile."""
+        """Return the facts of the host about a start of this profile."""
         ...
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
-        """Return how much memory there is; the GPUs are asked only when they matter."""
+        """Return facts about memory; the GPUs are asked only when they matter."""
         ...
 
     async def ram(self) -> HostMemory:
-        """Main memory of the whole machine."""
+        """Return main memory of the whole machine."""
         ...
 
     async def gpus(self) -> GpuMemory:
-        """The GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
+        """Return the GPUs and the holders of their memory; takes as long as the driver, at most 30 s."""
         ...
 
     async def group(self, control_group: str) -> GroupMemory | None:
-        """Main memory of the processes in a unit's control group; None: there are none."""
+        """Return main memory of the processes in a unit's control group; None: there are none."""
         ...
 
     async def installed_unix_s(self, name: str) -> float | None:
@@ -175,7 +175,7 @@ class Host(Protocol):
         ...
 
     async def refusals(self) -> Mapping[str, str]:
-        """Return what the gate said when it last refused, by profile; admitted ones are absent."""
+        """Return the gate's reasons for its last refusals, by profile; admitted ones are absent."""
         ...
 
     async def admissions(self) -> Mapping[str, str]:
@@ -183,11 +183,11 @@ class Host(Protocol):
         ...
 
     async def run_report(self) -> RunReport | None:
-        """Return what the launcher of the last command left; None: nothing, or it still runs."""
+        """Return the report on the last command; None: there is none, or the command still runs."""
         ...
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
-        """The last lines that the processes of profile `name` logged since then, oldest first."""
+        """Return the last lines that the processes of profile `name` logged since then, oldest first."""
         ...
 
 
@@ -195,23 +195,23 @@ class Commitment(Protocol):
     """The two files that a boot follows. Writes are durable when they return."""
 
     def committed(self) -> tuple[str, ...]:
-        """Names to serve after a boot, sorted."""
+        """Return the names to serve after a boot, sorted."""
         ...
 
     def hold_until(self) -> HoldUntil:
-        """The hold that a boot shall keep."""
+        """Return the hold that a boot keeps."""
         ...
 
     async def reserve(self, writes: Writes) -> None:
-        """Take now the room that `writes` needs, whatever fills the disk until they are made.
+        """Reserve the room that `writes` need, so that a disk that fills up does not stop them.
 
         Raises:
-            StoreError: there is none; nothing is kept of the attempt.
+            StoreError: there is no room; the attempt leaves nothing behind.
         """
         ...
 
     async def release(self) -> None:
-        """Give back what was reserved and not used."""
+        """Give back the room that was reserved and not used."""
         ...
 
     async def commit(self, names: Iterable[str]) -> None:
@@ -224,19 +224,19 @@ class Commitment(Protocol):
 
 
 class RunTickets(Protocol):
-    """Whose command the launcher may run."""
+    """Tickets that tell the launcher whose command it may run."""
 
     def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
         """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
         ...
 
     def revoke(self) -> None:
-        """Admit nobody any more. Never raises."""
+        """Remove the ticket, so that nobody is admitted. Never raises."""
         ...
 
 
 class Store(Protocol):
-    """Operations and marks. A broken store never blocks an operation: it forgets instead."""
+    """Operations and marks. A broken store never blocks an operation: rows are lost instead."""
 
     async def begin(self, operation: Operation) -> Operation:
         """Add a row; returns the operation with its id."""
@@ -251,27 +251,27 @@ class Store(Protocol):
         ...
 
     async def unfinished(self) -> Operation | None:
-        """The operation that an earlier process left open."""
+        """Return the operation that an earlier process left open."""
         ...
 
     async def last(self) -> Finished | None:
-        """The operation that ended last."""
+        """Return the operation that ended last."""
         ...
 
     async def finished(self, operation_id: int) -> Finished | None:
-        """One operation that is over; None: not on record, or not over."""
+        """Return one operation that is over; None: not on record, or not over."""
         ...
 
     async def usual_ms(self, operation: Operation) -> float | None:
-        """Median duration of like operations that were done; None: too few."""
+        """Return the median duration of like operations that were done; None: too few."""
         ...
 
     async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
-        """Unix seconds of repairs that began since then, by profile."""
+        """Return the Unix seconds of repairs that began since then, by profile."""
         ...
 
     async def marks(self) -> Mapping[str, Mark]:
-        """Marks set by people, by profile."""
+        """Return the marks set by people, by profile."""
         ...
 
     async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
@@ -280,14 +280,14 @@ class Store(Protocol):
 
 
 class Peaks(Protocol):
-    """The most that each backend was seen to hold. Keeping it may fail, and blocks nothing."""
+    """Observed peaks of the backends. A record that cannot be written blocks nothing."""
 
     def peak(self, name: str) -> ObservedPeak | None:
-        """Return what was recorded for profile `name`; None: nothing that can be used."""
+        """Return the peak of profile `name`; None: none, or no readable record."""
         ...
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:
-        """Replace it; False: it could not be kept."""
+        """Replace the peak; False: it could not be written."""
         ...
 
     async def forget_all_but(self, names: Collection[str]) -> None:
@@ -300,7 +300,7 @@ class Profiles(Protocol):
 
     @property
     def damage(self) -> str | None:
-        """Why `load` last read a copy of the manifest, for root; None: it read the manifest."""
+        """Return why `load` last read a copy of the manifest, for root; None: it read the manifest."""
         ...
 
     def load(self) -> Catalogue:

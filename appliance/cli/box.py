@@ -1,4 +1,4 @@
-"""What a verb can learn about the box: from the supervisor, else from systemd and the files."""
+"""Status of the box for a verb: from the supervisor, else from systemd and the files."""
 
 from argparse import Namespace
 from typing import cast
@@ -12,12 +12,12 @@ from appliance.protocol.control_requests import StatusRequest
 
 
 def places_of(arguments: Namespace) -> Places:
-    """The places of this box, with the control socket of the command line."""
+    """Return the places of this box, with the control socket of the command line."""
     return find_places(socket=arguments.socket)
 
 
 def read_status(places: Places) -> StatusDocument:
-    """The status document: the supervisor's, else as far as systemd and the files tell it.
+    """Return the status document: the supervisor's, else as far as systemd and the files tell it.
 
     Raises:
         UnitError: neither answers.
@@ -33,7 +33,7 @@ def read_status(places: Places) -> StatusDocument:
 
 
 def row_of(document: StatusDocument, name: str) -> ProfileRow:
-    """The row of profile `name`.
+    """Return the row of profile `name`.
 
     Raises:
         UnknownProfileError: there is no such profile.

@@ -10,7 +10,7 @@ from appliance.planning.wording import no_such_profile
 
 
 def catalogue_of(places: Places) -> Catalogue:
-    """The applied profiles; none while nothing was applied.
+    """Return the applied profiles; none while nothing was applied.
 
     Raises:
         StoreError: the manifest is damaged.
@@ -19,7 +19,7 @@ def catalogue_of(places: Places) -> Catalogue:
 
 
 def applied_of(places: Places, name: str) -> Applied:
-    """Profile `name` as it is applied.
+    """Return profile `name` as it is applied.
 
     Raises:
         UnknownProfileError: there is no such profile.

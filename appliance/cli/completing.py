@@ -8,7 +8,7 @@ from appliance.domain.errors import ApplianceError
 
 
 def profile_names(prefix: str, **_: object) -> Iterable[str]:
-    """Names of applied profiles that begin with `prefix`; none when that cannot be known."""
+    """Return the applied profiles that begin with `prefix`; none when the manifest cannot be read."""
     try:
         catalogue = catalogue_of(find_places())
     except ApplianceError:

@@ -1,4 +1,4 @@
-"""How a request ended, in sentences and as an exit status."""
+"""Conclusion of a request, in sentences and as an exit status."""
 
 import time
 from typing import Final
@@ -24,7 +24,7 @@ def exit_status(event: ClosingEvent) -> int:
 
 
 def conclude(event: ClosingEvent, streams: Streams) -> int:
-    """Say how a request ended and return the exit status."""
+    """Print how a request ended and return the exit status."""
     status = exit_status(event)
     ended = event if isinstance(event, EndedEvent) else None
     message = event.message or ("" if isinstance(event, ErrorEvent) else event.outcome)

@@ -22,7 +22,7 @@ class CliError(ApplianceError):
 
 
 class TimedOutError(CliError):
-    """The waiting is over; the operation continues."""
+    """`--timeout` has passed; the operation continues."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.TIMEOUT)

@@ -16,17 +16,17 @@ from appliance.protocol.control import MARKS, Exit
 PROGRAM: Final = "appliance"
 _MODULES: Final = "appliance.cli.verbs"
 _COLUMNS: Final = 80
-"""Where the width is unknown."""
+"""Width of help where the terminal's is unknown."""
 _SOCKET_HELP: Final = (
     "the supervisor's control socket (default: $APPLIANCE_CONTROL_SOCKET, else the settings)"
 )
 
 Completer = Callable[..., Iterable[str]]
-"""What argcomplete calls with keyword arguments while the shell asks."""
+"""Function that argcomplete calls with keyword arguments while the shell asks."""
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Finds out the width by itself: argparse imports shutil for it, once an argument is added."""
+    """Formatter that finds the width by itself: argparse imports shutil for it."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
@@ -78,10 +78,10 @@ class Verb(NamedTuple):
 
 
 def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Parser:
-    """The grammar.
+    """Return the grammar.
 
     Args:
-        argv: What will be parsed. Where it begins with a verb, only that one's arguments are
+        argv: The arguments to parse. Where they begin with a verb, only that one's arguments are
             built: all of them take 10 ms.
         names: Completes profile names for a shell.
     """
@@ -97,7 +97,7 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
     )
     parser.add_argument("--socket", metavar="PATH", default=None, help=_SOCKET_HELP)
     verbs = parser.add_subparsers(
-        # Named, lest argparse formats a usage line to find out.
+        # Named, so that argparse does not format a usage line to find out.
         prog=PROGRAM,
         dest="verb",
         metavar="VERB",
@@ -293,7 +293,7 @@ def _completion(parser: Parser) -> None:
 
 
 def _nothing(_: Parser) -> None:
-    """A verb without arguments of its own."""
+    """Add no arguments."""
 
 
 VERBS: Final = (

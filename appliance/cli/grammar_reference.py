@@ -57,7 +57,7 @@ _EVERYWHERE: Final = frozenset({"--json", "--socket", "--help"})
 
 
 def reference() -> str:
-    """The text of docs/reference/cli.md."""
+    """Return the text of docs/reference/cli.md."""
     return "".join(
         [_HEAD, *(_section(verb, parser, help_text) for verb, parser, help_text in _verbs())]
     )

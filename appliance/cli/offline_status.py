@@ -1,6 +1,6 @@
 """The status document without the supervisor: manifest, systemd and the state files.
 
-What only the supervisor knows (marks, operations) is unknown here, and said to be.
+Marks and operations, which only the supervisor knows, are unknown in it.
 """
 
 import socket
@@ -22,10 +22,10 @@ from appliance.planning.status.document import StatusDocument, SupervisorRow
 
 
 def status_without(places: Places, reason: ApplianceError) -> StatusDocument:
-    """The status document as far as systemd and the files tell it.
+    """Return the status document as far as systemd and the files tell it.
 
     Args:
-        places: Of this box.
+        places: Paths of this box.
         reason: Why the supervisor could not be asked.
 
     Raises:
@@ -73,7 +73,7 @@ def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
 
 
 def _host_memory() -> dict[str, object]:
-    """Host RAM; the GPUs are the supervisor's to ask."""
+    """Return host RAM; only the supervisor asks the GPUs."""
     total, available = meminfo()
     return {
         "ram_total_bytes": total,

@@ -26,19 +26,19 @@ from appliance.protocol.control_events import (
 from appliance.protocol.control_requests import AttachRequest
 
 _PATIENCE_S: Final = 15.0
-"""For systemd to start the supervisor again."""
+"""Time for systemd to start the supervisor again."""
 _PAUSE_S: Final = 0.1
 _HOW_TO_GO_ON: Final = "appliance wait follows it, appliance cancel ends it"
 
 
 class OperationFollower:
-    """Shows the events of one operation as they come.
+    """Follower that shows the events of one operation as they come.
 
     Args:
         conversation: The request for the operation.
         path: The control socket, to find the operation again on.
         progress: Shows the events.
-        raw: Where every event goes as it came, tickets excepted; None: nowhere.
+        raw: Output for every event as it came, tickets excepted; None: none.
         timeout_s: How long `follow` waits in all; None: for ever.
     """
 
@@ -56,9 +56,9 @@ class OperationFollower:
         self.closing: ClosingEvent | None = None
         """The last event; None: not yet."""
         self.releasing = False
-        """What was in the way has ended."""
+        """Whether everything in the way has ended."""
         self.token = ""
-        """Of a run: permission for its launcher, shown to nobody."""
+        """Token of a run for its launcher; never shown."""
         self.progress = progress
         self.raw = raw
         self._conversation = conversation

@@ -1,4 +1,4 @@
-"""Where this box keeps things, found without importing pydantic, or pathlib (3 ms).
+"""Paths of this box, found without importing pydantic, or pathlib (3 ms).
 
 The order of `appliance.settings`, for the few paths that a quick verb may need: the environment,
 then the settings file, then the default.
@@ -36,12 +36,12 @@ class Places(NamedTuple):
 
 
 def settings_path() -> str:
-    """The settings file."""
+    """Return the path of the settings file."""
     return os.environ.get("APPLIANCE_SETTINGS") or paths.SETTINGS_FILE
 
 
 def find_places(*, socket: str | None = None) -> Places:
-    """The places of this box; `socket`: the control socket given on the command line.
+    """Return the places of this box; `socket`: the control socket given on the command line.
 
     Raises:
         SettingsError: the settings file is there but is not TOML.

@@ -36,18 +36,18 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 class Progress(Protocol):
-    """Something that shows events while they come."""
+    """Display of events while they come."""
 
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Show one event that is not the closing one."""
         ...
 
     def tick(self) -> None:
-        """Time has passed without an event."""
+        """Redraw after some time without an event."""
         ...
 
     def end(self) -> None:
-        """Leave the terminal as a program should."""
+        """Restore the terminal's line and cursor."""
         ...
 
 
@@ -79,7 +79,7 @@ def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
 
 
 class LineProgress:
-    """For logs and pipes: a line when a phase has ended."""
+    """Progress for logs and pipes: a line when a phase has ended."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -99,7 +99,7 @@ class LineProgress:
 
 
 class LiveProgress:
-    """For a terminal: the running phase is redrawn until it ends."""
+    """Progress for a terminal: the running phase is redrawn until it ends."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -125,7 +125,7 @@ class LiveProgress:
             self._draw(self._running)
 
     def end(self) -> None:
-        """Take a half-drawn line away."""
+        """Clear a half-drawn line."""
         if self._running is not None:
             self._wipe()
             self._running = None
@@ -149,7 +149,7 @@ class LiveProgress:
 
 
 class SilentProgress:
-    """For --json, where the events themselves are the output, and for --no-wait."""
+    """No progress: for --json, where the events are the output, and for --no-wait."""
 
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Show nothing."""

@@ -1,4 +1,4 @@
-"""The other end of the program that runs a command (`appliance.launch.run`): its caller's."""
+"""Caller of the program that runs a command (`appliance.launch.run`)."""
 
 import contextlib
 import json
@@ -21,21 +21,21 @@ _PASSED_ON: Final = ("INT", "QUIT", "TERM", "HUP", "WINCH", "USR1", "USR2", "TST
 
 
 class HungUp(BaseException):
-    """The terminal is gone, or somebody wants us to believe so."""
+    """SIGHUP has come: the terminal has closed, or another process sent it."""
 
 
 class Launched:
-    """A connection to the launcher; None from `connect` while it does not listen yet."""
+    """Connection to the launcher; None from `connect` while the launcher does not listen."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.gone = False
-        """It has ended: nothing more will come."""
+        """Whether the launcher has closed the connection."""
         self._connection = connection
         self._buffer = b""
 
     @classmethod
     def connect(cls, path: str) -> Self | None:
-        """A new connection; None: nobody listens, or not yet for us."""
+        """Return a new connection; None: no launcher listens, or not for this user."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(_PATIENCE_S)
         try:
@@ -46,15 +46,15 @@ class Launched:
         return cls(connection)
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the descriptor for select."""
         return self._connection.fileno()
 
     def close(self) -> None:
-        """Let go: the command, if there is one, is told to end."""
+        """Close the connection: the launcher ends the command, if there is one."""
         self._connection.close()
 
     def ask(self, command: Sequence[str], gpus: str | Sequence[int], token: str) -> None:
-        """Hand over what is to be run, with our own surroundings and the supervisor's token."""
+        """Send the command, with our environment and descriptors and the supervisor's token."""
         document = {
             "argv": list(command),
             "env": dict(os.environ),
@@ -73,7 +73,7 @@ class Launched:
         self._say({"go": True})
 
     def pass_on(self, name: str) -> None:
-        """Give the command a signal that we got."""
+        """Pass a signal of ours on to the command."""
         self._say({"signal": name})
 
     def _say(self, document: Mapping[str, object]) -> None:
@@ -81,7 +81,7 @@ class Launched:
             self._connection.sendall(json.dumps(document).encode() + b"\n")
 
     def events(self) -> Iterator[Json]:
-        """Return what has come; waits for it."""
+        """Wait for events of the launcher, and return them."""
         try:
             chunk = self._connection.recv(_CHUNK)
         except OSError:
@@ -95,7 +95,7 @@ class Launched:
 
 @contextlib.contextmanager
 def passing_on(launched: Launched) -> Iterator[None]:
-    """While this lasts, signals are the command's; those that we were born to ignore stay so."""
+    """Pass signals on to the command meanwhile; those ignored at our start stay ignored."""
 
     def take(number: int, _frame: FrameType | None) -> None:
         launched.pass_on(signal.Signals(number).name.removeprefix("SIG"))
@@ -118,7 +118,7 @@ def passing_on(launched: Launched) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_stdio() -> Iterator[Sequence[int]]:
-    """Standard input, output and error; the null device for one that is closed."""
+    """Return standard input, output and error; the null device for one that is closed."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         yield [n if _is_open(n) else null for n in _STDIO]
@@ -142,7 +142,7 @@ def _cwd() -> str:
 
 
 def _umask() -> int:
-    """The kernel tells it only to who sets it."""
+    """Return the umask, which the kernel tells only when it is set."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

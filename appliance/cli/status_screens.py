@@ -1,4 +1,4 @@
-"""The status document as people read it."""
+"""Screens of the status document."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -36,18 +36,18 @@ _VERDICT_STYLES: Final = {
 }
 _INDENT: Final = "    "
 _SHORT: Final = frozenset({"stopped"})
-"""States that one line says everything about."""
+"""States for which one line is enough."""
 _GIB: Final = 1 << 30
 _MOST_HOLDERS: Final = 4
-"""By name; a desktop has a dozen small ones."""
+"""Holders shown by name; a desktop has a dozen small ones."""
 _WORTH_SAYING_BYTES: Final = 512 << 20
-"""What a driver keeps for contexts and displays is in no process's account."""
+"""Less is not shown: a driver's memory for contexts and displays belongs to no process."""
 _OLD_S: Final = 30.0
-"""Older figures are said to be."""
+"""Figures older than this are marked as old."""
 
 
 def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> None:
-    """The whole screen of `appliance status`."""
+    """Print the whole screen of `appliance status`."""
     terminal.line(header(document))
     terminal.line()
     rows = _by_interest(document["profiles"])
@@ -74,12 +74,12 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
 
 
 def show_one(row: ProfileRow, terminal: Terminal, *, now: float) -> None:
-    """The part of the screen about one profile."""
+    """Print the part of the screen about one profile."""
     _show_profile(row, terminal, _widths([row]), now=now)
 
 
 def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
-    """One line a profile: `appliance list`."""
+    """Print one line for each profile: `appliance list`."""
     widths = _widths(rows)
     for row in rows:
         committed = "committed" if row["committed"] else ""
@@ -87,7 +87,7 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
 
 
 def header(document: StatusDocument) -> str:
-    """Host, hardware and supervisor in one line."""
+    """Return host, hardware and supervisor in one line."""
     parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
     return " · ".join(parts)
 
@@ -115,7 +115,7 @@ def _memory(memory: Json) -> Iterable[str]:
 
 
 def _by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
-    """Return what runs first, then what should, then by name; retired ones last."""
+    """Return rows that run, then committed ones, then the others by name; retired ones last."""
     return sorted(
         rows,
         key=lambda r: (
@@ -217,7 +217,7 @@ def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
 
 
 def _unread(document: StatusDocument) -> Iterable[str]:
-    """GPUs that the supervisor could not read, or not lately; without one nobody asked them."""
+    """Return a line on GPUs that the supervisor could not read, or not lately."""
     memory = document["memory"] or {}
     if document["supervisor"]["state"] != "up":
         return
@@ -231,7 +231,7 @@ def _unread(document: StatusDocument) -> Iterable[str]:
 
 
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
-    """Return who holds each GPU, by the profile to show it under: the largest that runs; else empty."""
+    """Return the holders of each GPU, by the profile to show them under; else by the empty name."""
     gpus = objects_in(document["memory"] or {}, "gpus")
     shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
     lines: dict[str, list[str]] = {}
@@ -253,7 +253,7 @@ def _vram(gpu: Json, holders: Sequence[Json]) -> str:
 
 
 def _shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
-    """GiB by holder, the largest first: a profile once, foreign processes with their pid."""
+    """Return GiB by holder, the largest first: a profile once, foreign processes with their pid."""
     held: dict[str, float | None] = {}
     for holder in holders:
         comm = text_in(holder, "comm") or "a process that is gone"

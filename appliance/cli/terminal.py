@@ -1,4 +1,4 @@
-"""Where text goes: colour, width, and what a terminal that knows no UTF-8 gets instead.
+"""Output streams: colour, width, and substitutes for a terminal without UTF-8.
 
 Named tuples: importing dataclasses would double the time that a quick verb takes to start.
 """
@@ -28,7 +28,7 @@ _ASCII: Final = str.maketrans(
     }
 )
 _WIDTH: Final = 80
-"""Where the width is unknown."""
+"""Width where the terminal's is unknown."""
 
 
 class Style(StrEnum):
@@ -49,11 +49,11 @@ class Terminal(NamedTuple):
     colour: bool = False
     unicode: bool = True
     interactive: bool = False
-    """A person watches, and a line may be redrawn."""
+    """Whether the stream is a terminal, on which a line may be redrawn."""
 
     @classmethod
     def of(cls, stream: TextIO, environment: Mapping[str, str]) -> "Terminal":
-        """Return what `stream` can do. NO_COLOR (no-color.org) and TERM=dumb are respected."""
+        """Return the abilities of `stream`. NO_COLOR (no-color.org) and TERM=dumb are respected."""
         tty = stream.isatty()
         dumb = environment.get("TERM", "dumb") == "dumb"
         return cls(
@@ -64,7 +64,7 @@ class Terminal(NamedTuple):
         )
 
     def paint(self, text: str, style: Style) -> str:
-        """`text` in `style`, where there is colour."""
+        """Return `text` in `style`, where there is colour."""
         if not self.colour or style is Style.PLAIN or not text:
             return text
         return f"\x1b[{style}m{text}\x1b[0m"
@@ -79,7 +79,7 @@ class Terminal(NamedTuple):
         self.write(f"{text.rstrip()}\n")
 
     def width(self) -> int:
-        """Columns of the terminal, now."""
+        """Return the terminal's present width in columns."""
         try:
             return os.get_terminal_size(self.stream.fileno()).columns or _WIDTH
         except (OSError, ValueError):
@@ -95,12 +95,12 @@ def _knows_unicode(stream: TextIO) -> bool:
 
 
 class Streams(NamedTuple):
-    """Data on one, progress and errors on the other."""
+    """Streams of a command: data on stdout, progress and errors on stderr."""
 
     out: Terminal
     err: Terminal
 
 
 def standard_streams() -> Streams:
-    """This process's streams."""
+    """Return this process's streams."""
     return Streams(out=Terminal.of(sys.stdout, os.environ), err=Terminal.of(sys.stderr, os.environ))

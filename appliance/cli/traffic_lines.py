@@ -1,4 +1,4 @@
-"""What goes through the gateway, in one line a profile."""
+"""Traffic through the gateway, in one line for each profile."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from appliance.protocol.json_fields import Json, number_in, object_in, objects_i
 
 
 def traffic(document: StatusDocument, name: str) -> str:
-    """The line of profile `name`; empty: there is nothing to say."""
+    """Return the line of profile `name`; empty: no traffic."""
     rows = objects_in(_gateway(document), "profiles")
     row = next((r for r in rows if text_in(r, "name") == name), {})
     parts = [_requests(row), *_speeds(row), *_engine(object_in(row, "engine"))]
@@ -16,7 +16,7 @@ def traffic(document: StatusDocument, name: str) -> str:
 
 
 def no_gateway(document: StatusDocument) -> Iterable[str]:
-    """That the gateway is down: backends still answer on their own ports."""
+    """Return the line that the gateway is down: backends still answer on their own ports."""
     if document["supervisor"]["state"] == "up" and text_in(_gateway(document), "state") == "down":
         yield "no gateway: sudo systemctl start appliance-gateway.socket"
 

@@ -1,4 +1,4 @@
-"""Units as `systemctl show` tells them: how the CLI sees the box while the supervisor is down."""
+"""Units as `systemctl show` tells them, for the CLI while the supervisor is down."""
 
 import os
 import subprocess
@@ -36,14 +36,14 @@ Blocks = Mapping[str, Mapping[str, str]]
 
 
 def show_units(names: Iterable[str], unit_dir: str) -> Blocks:
-    """The units of the profiles `names`, hold, run and the supervisor's, in one call.
+    """Read the units of the profiles `names`, hold, run and the supervisor, in one call.
 
-    Of profiles only what systemd has in memory is asked for: it loads a unit with all that the
-    unit conflicts with, and forgets them at once, so that hundreds asked by name take minutes.
+    Only units that systemd has in memory are asked for: systemd loads a unit with all units that it
+    conflicts with, and unloads them at once, so that hundreds asked by name take minutes.
 
     Args:
         names: Profiles.
-        unit_dir: Where a unit lies that systemd does not have in memory.
+        unit_dir: Directory of the units that systemd does not have in memory.
 
     Raises:
         UnitError: systemd does not answer, or does not run here.
@@ -75,7 +75,7 @@ def _unloaded(unit: str, unit_dir: str) -> Mapping[str, str]:
 
 
 def parse_blocks(output: str) -> dict[str, Mapping[str, str]]:
-    """The blocks of ``systemctl show`` on several units, which empty lines separate."""
+    """Return the blocks of ``systemctl show`` on several units, which empty lines separate."""
     blocks: dict[str, Mapping[str, str]] = {}
     for block in _paragraphs(output):
         properties = dict(line.partition("=")[::2] for line in block)
@@ -85,7 +85,7 @@ def parse_blocks(output: str) -> dict[str, Mapping[str, str]]:
 
 
 def observed_from(blocks: Blocks) -> Observed:
-    """Return what the blocks say about the backend units, the hold and a command."""
+    """Return the backend units, the hold and the run, as the blocks tell them."""
     units = {
         name: unit_from(properties)
         for unit, properties in blocks.items()
@@ -100,7 +100,7 @@ def observed_from(blocks: Blocks) -> Observed:
 
 
 def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
-    """One unit. States that a later systemd may add count as maintenance."""
+    """Return one unit. States of a later systemd count as maintenance."""
     active = properties.get("ActiveState", "inactive")
     return ObservedUnit(
         active=ActiveState(active) if active in _STATES else ActiveState.MAINTENANCE,

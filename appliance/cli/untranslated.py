@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 def import_argparse() -> None:
-    """Import argparse with texts as they are; anybody else still gets the real gettext."""
+    """Import argparse with untranslated texts; other modules still get the real gettext."""
     if "argparse" in sys.modules or "gettext" in sys.modules:
         return
     plain = ModuleType("gettext")

@@ -1,4 +1,4 @@
-"""Who holds what, and the most that each backend was seen to hold.
+"""Ledger of memory: holders of each GPU, and the peak of each backend.
 
 A sample becomes part of a peak only where it is sure to be the backend's own:
 
@@ -43,7 +43,7 @@ class Holding:
     """Memory of one GPU that one process holds."""
 
     profile: str | None
-    """Whose backend the process belongs to; None: it is foreign."""
+    """Profile whose backend the process belongs to; None: the process is foreign."""
     unit: str
     user: str
     comm: str
@@ -54,7 +54,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Who held what at one instant."""
+    """Ledger of all holders at one instant."""
 
     taken_unix_s: float
     taken_s: float
@@ -66,7 +66,7 @@ class Ledger:
     """Main memory of running backends, by profile."""
 
     def vram_bytes(self, name: str) -> int | None:
-        """Return what profile `name` holds on the GPUs whose processes are known; None: not known."""
+        """Return the bytes that profile `name` holds on GPUs with known processes; None: not known."""
         if not self.holdings:
             return None
         return _sum(h for listed in self.holdings.values() for h in listed if h.profile == name)
@@ -101,7 +101,7 @@ def _holdings(device: DeviceMemory) -> tuple[Holding, ...]:
 
 
 def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
-    """The GPUs that a profile uses; empty when it uses none, or one of them is not there."""
+    """Return the GPUs that a profile uses; empty when it uses none, or one of them is not there."""
     if applied.gpus == "all":
         return tuple(gpus.devices)
     found = tuple(d for d in gpus.devices if d.index in applied.gpus)
@@ -111,7 +111,7 @@ def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
 def grown(
     peak: ObservedPeak | None, applied: Applied, ledger: Ledger, *, ram_total_bytes: int
 ) -> ObservedPeak | None:
-    """The peak after one more sample of a running backend; the same object: nothing new.
+    """Return the peak after one more sample of a running backend; the same object: nothing new.
 
     Args:
         peak: The one so far, of whatever configuration; None: none.
@@ -138,7 +138,7 @@ def grown(
 
 
 def worth_keeping(kept: ObservedPeak | None, peak: ObservedPeak) -> bool:
-    """Tell whether `peak` says so much more than what is `kept` that it shall be written."""
+    """Tell whether `peak` exceeds what is `kept` by enough to be written."""
     if kept is None or kept.fingerprint != peak.fingerprint or kept.gpus.keys() != peak.gpus.keys():
         return True
     return _more(kept.ram_bytes, peak.ram_bytes) or any(
@@ -157,7 +157,7 @@ def _larger(one: int | None, other: int | None) -> int | None:
 
 
 def _vram(applied: Applied, ledger: Ledger) -> Mapping[str, int] | None:
-    """Bytes by the UUID of each GPU that the profile uses; None: the sample tells nothing."""
+    """Return bytes by the UUID of each GPU that the profile uses; None: the sample tells nothing."""
     if not applied.gpus:
         return {}
     used = used_devices(applied, ledger.gpus)

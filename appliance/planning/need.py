@@ -1,6 +1,6 @@
-"""What a profile needs on this box: the best that is known, GPU by GPU, and where it is from.
+"""Need of a profile on this box by the best source, GPU by GPU.
 
-`requirement_of` is what gate and preflight go by; `resolve` is the same for people to read.
+`requirement_of` is for gate and preflight, `resolve` for people.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class BoxNeed:
     """Memory that the gate asks for, in bytes, the margin left out."""
 
     source: Source | None
-    """Of the VRAM; None: it uses no GPU."""
+    """Of the VRAM; None: the profile uses no GPU."""
     gpus: Mapping[int, int] = field(default_factory=dict)
     """Wanted on each GPU by NVML index; empty: unknown, or the GPUs are."""
     least_gpus: Mapping[int, int] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class BoxNeed:
     notes: tuple[str, ...] = ()
     """What the source leaves out or rounds up."""
     problem: str = ""
-    """Why it is unknown, as a phrase."""
+    """Why the need is unknown, as a phrase."""
     fraction: float | None = None
-    """Of each GPU, where that is the need."""
+    """Share of each GPU, where the need is a share."""
 
     @property
     def amount(self) -> str:
@@ -88,7 +88,7 @@ def _percent(fraction: float) -> str:
 
 
 def need_row(need: BoxNeed) -> Mapping[str, object]:
-    """`need` as JSON can say it."""
+    """Return `need` as JSON values."""
     return {
         "vram": {
             "source": None if need.source is None else str(need.source),
@@ -103,7 +103,7 @@ def need_row(need: BoxNeed) -> Mapping[str, object]:
 
 
 def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:
-    """Indexes of the GPUs that a profile uses, in its order."""
+    """Return the indexes of the GPUs that a profile uses, in its order."""
     return tuple(sorted(present)) if applied.gpus == "all" else applied.gpus
 
 
@@ -144,7 +144,7 @@ def resolve(
     devices: Sequence[DeviceMemory],
     ram_total_bytes: int = 0,
 ) -> BoxNeed:
-    """Return what `applied` needs here: observed, declared, utilisation, estimate, or unknown.
+    """Return the need of `applied` here: observed, declared, utilisation, estimate, or unknown.
 
     Args:
         applied: The profile.
@@ -182,7 +182,7 @@ def _vram(
     requirement: MemoryRequirement, devices: Sequence[DeviceMemory], ours: Sequence[DeviceMemory]
 ) -> tuple[Source, int | None, Mapping[int, int]]:
     if not devices and requirement.peak is not None and requirement.peak.gpus:
-        # Nobody can tell which GPUs there are: it is only shown.
+        # Without a list of GPUs the need is only shown.
         return Source.OBSERVED, sum(map(with_allowance, requirement.peak.gpus.values())), {}
     source, needs = Source(source_of(requirement, ours)), gpu_demands(requirement, ours) or ()
     if source in {Source.OBSERVED, Source.UTILISATION}:

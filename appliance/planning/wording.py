@@ -1,4 +1,4 @@
-"""Names, lists and suggestions as they are written for people."""
+"""Wording of names, lists and suggestions for people."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -39,7 +39,7 @@ class Requester:
     uid: int
     pid: int
     user: str
-    """Name of `uid`, for people."""
+    """Name of the user with `uid`, for people."""
     on_behalf: str | None = None
     """Of a switch on request: whose request it was; None: the requester's own."""
 
@@ -50,7 +50,7 @@ class Requester:
 
 
 def requester_of(peer: Peer, request: ControlRequest) -> Requester:
-    """Return who asks, to be recorded."""
+    """Return the requester, to be recorded."""
     on_behalf = short(request.on_behalf) if isinstance(request, OnRequestSwitch) else None
     return Requester(uid=peer.uid, pid=peer.pid, user=user_name(peer.uid), on_behalf=on_behalf)
 

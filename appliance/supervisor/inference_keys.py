@@ -1,6 +1,6 @@
-"""The control verb `key`: inference keys are made, listed and taken away here.
+"""The control verb `key`: make, list and remove inference keys.
 
-The text of a key is in one answer, to whoever has it made, and nowhere else.
+The text of a key is in one answer, to the operator who makes it, and nowhere else.
 """
 
 import logging
@@ -30,30 +30,30 @@ _MOST_KEYS: Final = 1000
 
 
 class NoSuchKeyError(ApplianceError):
-    """There is no key with this name or id."""
+    """No key has this name or id."""
 
 
 class Keys(Protocol):
-    """Where keys are kept."""
+    """Store of the keys."""
 
     def all(self) -> Sequence[StoredKey]:
-        """Every key. Raises `StoreError`."""
+        """Return every key. Raises `StoreError`."""
         ...
 
     def add(self, key: Key, now_unix_s: float) -> tuple[str, StoredKey]:
-        """Make one; returns its text. Raises `StoreError`."""
+        """Make a key; returns its text. Raises `StoreError`."""
         ...
 
     def remove(self, name: str) -> Sequence[StoredKey]:
-        """Take away those with this name or id; returns them. Raises `StoreError`."""
+        """Remove the keys with this name or id; returns them. Raises `StoreError`."""
         ...
 
 
 class KeyDesk:
-    """Answers requests about keys.
+    """Handler of requests about keys.
 
     Args:
-        keys: Where they are kept.
+        keys: The store of the keys.
         check_profiles: Raises for a name that is no profile's.
         now_unix_s: The wall clock.
     """
@@ -72,7 +72,7 @@ class KeyDesk:
         """Return the answer to one request.
 
         Raises:
-            BadRequestError: it makes no sense.
+            BadRequestError: the request makes no sense.
             NoSuchKeyError: the key to remove does not exist.
             StoreError: the keys cannot be read or written.
             UnknownProfileError: a profile is not applied.

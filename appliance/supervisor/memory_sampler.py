@@ -22,7 +22,7 @@ from appliance.ports import Clock, Host, Peaks, Units
 _log = logging.getLogger(__name__)
 
 LastLook = Callable[[], tuple[Catalogue, Observed]]
-"""The applied profiles, and their units when the supervisor last looked."""
+"""The applied profiles, and their units at the supervisor's last observation."""
 
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
 _ABSENT_S: Final = 600.0
@@ -30,7 +30,7 @@ _ABSENT_S: Final = 600.0
 _RETRY_S: Final = 60.0
 """Pause between two attempts to write to a full disk."""
 _SETTLED_S: Final = 10.0
-"""An engine may allocate more for its first requests: a first record waits that long."""
+"""Time that a backend has to serve before its first record: first requests allocate more memory."""
 _STALE: Final = 1.5
 """Multiple of the cadence: an older sample is replaced before it is shown, if that is quick."""
 _PATIENCE_S: Final = 0.25
@@ -38,7 +38,7 @@ _PATIENCE_S: Final = 0.25
 
 
 class MemorySampler:
-    """Samples memory in a loop of its own.
+    """Sampler of memory, in a loop of its own.
 
     Args:
         look: The supervisor's last look at the box.
@@ -89,9 +89,9 @@ class MemorySampler:
                     await self._wanted.wait()
 
     async def latest(self) -> Ledger | None:
-        """The last sample; a new one where that one is old and the machine answers at once.
+        """Return the last sample; a new one where that one is old and the machine answers at once.
 
-        None: there is none yet.
+        None: no sample was taken.
         """
         if self._clock.monotonic_s() - self._taken_s > self._every_s * _STALE:
             self._sampled.clear()
@@ -102,7 +102,7 @@ class MemorySampler:
         return self._ledger
 
     async def turn(self) -> None:
-        """One round: a sample if there is a reason for one. Raises nothing that is expected."""
+        """Take a sample if there is a reason for one, and record peaks. Expected errors are logged."""
         catalogue, observed = self._look()
         await self._forget_removed(catalogue)
         running = [name for name in observed.busy() if name in catalogue]
@@ -201,7 +201,7 @@ class MemorySampler:
     async def _is_settled(self, name: str) -> bool:
         """Tell whether a backend has served for a while, and is what was last installed.
 
-        An apply changes the profile under a running backend, which goes on as it was.
+        A backend that runs during an apply keeps its old form.
         """
         unit = (await self._units.observe((name,), full=True)).unit(name)
         installed_s = await self._host.installed_unix_s(name)

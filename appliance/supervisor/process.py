@@ -1,7 +1,7 @@
 """Process of the supervisor: assembles its parts and runs them until SIGTERM.
 
-One TaskGroup: a part that dies ends the process, and systemd starts it again. Models are
-systemd's, so neither costs them a token.
+One TaskGroup: a part that dies ends the process, and systemd starts the process again. Models are
+units of systemd, so neither costs them a token.
 """
 
 import asyncio
@@ -167,7 +167,7 @@ async def run(settings: Settings) -> None:
 
 
 def _readers() -> Mapping[str, ReadRequest]:
-    """Return what may be asked for on each socket, by the name of its unit."""
+    """Return the reader of requests for each socket, by the name of its unit."""
     readers: dict[str, ReadRequest] = {SUPERVISOR_SOCKET_UNIT: read_from_operator}
     try:
         readers[REQUEST_SOCKET_UNIT] = ReadFromGateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
@@ -179,8 +179,8 @@ def _readers() -> Mapping[str, ReadRequest]:
 async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:
     """Wait while neither the manifest nor its copy can be read.
 
-    Without them nothing may be decided, and an end would only be a start over and over. Models and
-    gateway go on as they are; a signal ends the process, as always.
+    Without a manifest nothing may be decided, and systemd would only restart a process that ended.
+    Models and gateway go on as they are; a signal ends the process, as always.
     """
     said = ""
     while True:

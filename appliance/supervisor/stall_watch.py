@@ -17,10 +17,10 @@ EVERY_S: Final = 10.0
 
 
 class StallWatch:
-    """Compares two looks at each engine; asks nothing of the engines themselves.
+    """Watch that compares two samples of each engine; sends nothing to the engines.
 
     Args:
-        look: The applied profiles, and their units when the supervisor last looked.
+        look: The applied profiles, and their units at the supervisor's last observation.
         units: Tells how much CPU time each has used.
         gateway: Tells which requests wait for bytes.
         clock: For the time between two looks.
@@ -48,7 +48,7 @@ class StallWatch:
             await asyncio.sleep(EVERY_S)
 
     def stalls(self) -> Mapping[str, Stall]:
-        """Profiles that make no progress, as of the last look."""
+        """Return the profiles that make no progress, as of the last sample."""
         return dict(self._stalls)
 
     async def turn(self) -> None:
@@ -63,7 +63,7 @@ class StallWatch:
             try:
                 cpu_s = await self._units.cpu_s(name)
             except UnitError:
-                cpu_s = None  # the supervisor's own look reports it
+                cpu_s = None  # the supervisor's own observation reports it
             look = Look(at_s=self._clock.monotonic_s(), cpu_s=cpu_s)
             activities[name] = seen(self._activities.get(name), look)
         found = {

@@ -30,7 +30,7 @@ def _say(document: Mapping[str, object], text: str, arguments: Namespace, stream
 
 
 def _lines(table: Mapping[str, object]) -> Iterator[str]:
-    """As they would stand in the file; what is not set is a comment. Tables come last, as TOML wants."""
+    """Return the settings as lines of a file; defaults are comments. Tables come last, as in TOML."""
     inner = {key: value for key, value in table.items() if isinstance(value, dict)}
     for key, value in table.items():
         if key not in inner:

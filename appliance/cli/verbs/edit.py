@@ -1,7 +1,7 @@
 """`appliance edit`: edit a copy, check it, show the difference, put it in place, apply.
 
 The copy lies in a folder of its own beside copies of the other profiles, so that it is checked
-together with them. A copy with errors is kept and said to be.
+together with them. A copy with errors is kept, and its path is printed.
 """
 
 import difflib
@@ -69,7 +69,7 @@ def _profile_path(settings: Settings, name: str) -> Path:
 
 @contextmanager
 def _copies(profiles: Path) -> Iterator[Path]:
-    """A private folder with a copy of every profile; it stays where something went wrong."""
+    """Return a private folder with a copy of every profile, which stays after an error."""
     folder = Path(tempfile.mkdtemp(prefix="appliance-edit-"))
     for profile in profiles.glob(f"*{SUFFIX}"):
         if profile.is_file():
@@ -79,12 +79,12 @@ def _copies(profiles: Path) -> Iterator[Path]:
 
 
 def _edited(copy: Path, settings: Settings, streams: Streams) -> str:
-    """The copy's text once it is valid. Raises `CliError` when its owner gives up."""
+    """Return the copy's text once it is valid. Raises `CliError` when the user gives up."""
     while True:
         _run_editor(copy)
         if error := _error(copy, settings):
             streams.err.line(error)
-            # Without a person nobody could correct it: the editor would loop for ever.
+            # Without a terminal nobody can correct the copy: the editor would loop for ever.
             if not sys.stdin.isatty() or not _agreed("edit it again? [Y/n] ", streams):
                 raise _kept(copy, "not applied", Exit.CONFIG)
             continue
@@ -114,7 +114,7 @@ def _editor() -> list[str]:
 
 
 def _error(copy: Path, settings: Settings) -> str:
-    """Return what is wrong with the copy, other profiles regarded; empty: nothing."""
+    """Return the errors of the copy among the other profiles; empty: none."""
     there = settings.model_copy(update={"profiles_dir": copy.parent})
     loaded = renderable(load_specs(there), layout_of(there, Systemctl().version()))
     return loaded.errors.get(copy.stem, "")
@@ -129,11 +129,11 @@ def _show_difference(name: str, before: str, after: str, out: Terminal) -> None:
 
 
 def _agreed(question: str, streams: Streams) -> bool:
-    """Tell whether a person says yes; without a person to ask, the command itself was the yes."""
+    """Ask for agreement; without a terminal the command itself counts as agreement."""
     if not sys.stdin.isatty():
         return True
     streams.err.write(question)
-    answer = sys.stdin.readline()  # empty: the terminal is gone, or Ctrl-D
+    answer = sys.stdin.readline()  # empty: the terminal has closed, or Ctrl-D
     return answer.strip().lower() in {"", "y", "yes"} if answer else False
 
 

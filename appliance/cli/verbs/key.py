@@ -1,4 +1,4 @@
-"""`appliance key`: who may use the models from other machines."""
+"""`appliance key`: keys for clients on other machines."""
 
 import time
 from argparse import Namespace
@@ -24,7 +24,7 @@ _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
-    """Make, list or take away keys. A new one is printed once, alone on stdout."""
+    """Make, list or remove keys. A new key is printed once, alone on stdout."""
     closing, line = _asked(places_of(arguments).control_socket, _request(arguments))
     if arguments.json:
         streams.out.line(line)

@@ -12,7 +12,7 @@ from appliance.protocol.control import Exit
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
-    """Print one line a profile; retired ones only when asked for."""
+    """Print one line for each profile; retired ones with --all only."""
     document = read_status(places_of(arguments))
     rows = [row for row in document["profiles"] if _wanted(row, arguments)]
     if arguments.json:

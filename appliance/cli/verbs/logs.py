@@ -32,7 +32,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 
 def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
-    """The journalctl command line. Raises `OSError` where there is no journalctl."""
+    """Return the journalctl command line. Raises `OSError` where there is no journalctl."""
     command = ["journalctl"]
     if arguments.name is None:
         command += ["-u", SUPERVISOR_UNIT, "-u", unit_of("*")]
@@ -47,7 +47,7 @@ def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
 
 
 def _window(command: Sequence[str], arguments: Namespace) -> tuple[str, ...]:
-    """Return which of the entries that `command` selects are shown."""
+    """Return the options that limit which of the entries of `command` are shown."""
     if arguments.since is None:
         return ("-n", str(_LINES if arguments.lines is None else arguments.lines))
     since = ("--since", _since(arguments.since))
@@ -60,7 +60,7 @@ def _window(command: Sequence[str], arguments: Namespace) -> tuple[str, ...]:
 
 
 def _cursor(command: Sequence[str], lines: int) -> str | None:
-    """Cursor of the first of the last `lines` entries that `command` selects; None: there is none.
+    """Return the cursor of the first of the last `lines` entries of `command`; None: no entry.
 
     Given --since, ``journalctl -n`` of systemd 252 counts from the oldest entry; with -r from the
     newest.
@@ -77,6 +77,6 @@ def _cursor(command: Sequence[str], lines: int) -> str | None:
 
 
 def _since(text: str) -> str:
-    """An age as in ``10m`` becomes journalctl's ``-600s``; anything else is its own business."""
+    """Return an age such as ``10m`` as journalctl's ``-600s``, and anything else as it is."""
     seconds = duration_s(text)
     return text if seconds is None else f"-{seconds:.0f}s"

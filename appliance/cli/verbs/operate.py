@@ -61,7 +61,7 @@ def run_restart(arguments: Namespace, streams: Streams) -> int:
 
 
 def run_hold(arguments: Namespace, streams: Streams) -> int:
-    """Stop everything and keep it so."""
+    """Stop every profile and hold the box."""
     request = HoldRequest(for_s=arguments.hold_s, drain_s=arguments.drain_s)
     return _operate(request, arguments, streams, f"sudo systemctl start {HOLD_UNIT}")
 
@@ -121,7 +121,7 @@ def _ended(closing: ClosingEvent, arguments: Namespace, streams: Streams) -> int
 def _without_supervisor(
     error: UnreachableError, places: Places, arguments: Namespace, by_hand: str
 ) -> UnreachableError:
-    """Return what to do instead; a wrong name is told as such where the manifest can be read."""
+    """Return the failure with the command to use instead; a wrong name is an error of its own."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
 
     for name in [arguments.name] if arguments.name else arguments.names:

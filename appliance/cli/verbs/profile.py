@@ -32,13 +32,13 @@ from appliance.settings import Settings, load_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One profile that was looked at."""
+    """One profile that was checked."""
 
     file: str
     spec: UnitSpec | None
-    """None: it is wrong."""
+    """None: the profile has errors."""
     error: str = ""
-    """Complete lines; empty: it is right."""
+    """The errors in complete lines; empty: none."""
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
@@ -77,7 +77,7 @@ def _checked(
 
 
 def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
-    """A file anywhere, by itself: a port that another profile has is not its fault."""
+    """Check a file anywhere by itself: a port of another profile is no error."""
     try:
         profile = load_profile(path)
         source = Source(

@@ -21,13 +21,13 @@ from appliance.protocol.control_requests import CancelRequest, RunRequest
 from appliance.protocol.json_fields import number_in, text_in
 
 _KNOCK_S: Final = 0.02
-"""Between two looks whether the launcher listens."""
+"""Pause between two attempts to connect to the launcher."""
 _SIGNALLED: Final = 128
 _HANGUP: Final = 129
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
-    """Run the command; its exit status is ours."""
+    """Run the command and return its exit status."""
     words = arguments.command
     command = words[1:] if words[:1] == ["--"] else words
     if not command:
@@ -53,13 +53,13 @@ def run(arguments: Namespace, streams: Streams) -> int:
 
 
 class Foreground:
-    """One command, from the request for its claim to what serves again.
+    """One command, from the request for its claim until the models serve again.
 
     Args:
-        follower: Of the operation.
+        follower: Follower of the operation.
         path: The control socket.
-        err: Where everything of ours goes: standard output is the command's.
-        as_json: Events go there, and nothing else.
+        err: Stream for all output of ours: standard output is the command's.
+        as_json: Print events there, and nothing else.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Foreground:
         self._launched: Launched | None = None
 
     def run(self, command: Sequence[str], gpus: str | Sequence[int]) -> int:
-        """Live it to its end; the exit status."""
+        """Run the command to its end, and return the exit status."""
         try:
             launched = self._begin(command, gpus)
             if launched is None:
@@ -87,10 +87,10 @@ class Foreground:
         finally:
             self._let_go()
         if self._err.interactive and not self._as_json:
-            self._err.line()  # what the command left unfinished in its last line stays
+            self._err.line()  # an unfinished last line of the command stays
         try:
             ended = self._conclude(status)
-            # Of a command whose end nobody told it is not known that it went well.
+            # A command whose end was not reported may have failed.
             return int(Exit.FAILED) if status is None and ended == Exit.OK else ended
         except KeyboardInterrupt:
             self._say("detached; what served before comes back: appliance wait follows it")
@@ -100,7 +100,7 @@ class Foreground:
             return status or status_of(error)
 
     def _begin(self, command: Sequence[str], gpus: str | Sequence[int]) -> Launched | None:
-        """Until the launcher has the claim and waits for our word; None: it will not."""
+        """Wait until the launcher has the claim and waits for `go`; None: the command is not run."""
         follower = self._follower
         while follower.closing is None:
             if self._launched is not None:
@@ -115,7 +115,7 @@ class Foreground:
         return None
 
     def _is_ready(self, launched: Launched) -> bool:
-        """Look once at both. A launcher that is gone has told the supervisor why."""
+        """Check launcher and operation once. A launcher that has ended has told the supervisor why."""
         follower = self._follower
         sources: list[OperationFollower | Launched] = (
             [follower] if launched.gone else [follower, launched]
@@ -134,7 +134,7 @@ class Foreground:
         return any(text_in(event, "event") == "ready" for event in told)
 
     def _cancel(self) -> int:
-        """Ctrl-C before there was a command: back to what served."""
+        """Cancel the operation after Ctrl-C before the command began."""
         self._let_go()
         self._follower.progress.end()
         self._say("cancelled: what served before comes back")
@@ -149,7 +149,7 @@ class Foreground:
         return int(Exit.DETACHED)
 
     def _say(self, text: str) -> None:
-        """A sentence for a person; with events instead it is in the last one."""
+        """Print a sentence; with --json the last event has it instead."""
         if not self._as_json:
             self._err.line(text)
 
@@ -158,7 +158,7 @@ class Foreground:
             self._launched.close()
 
     def _conclude(self, status: int | None) -> int:
-        """Follow the operation to its end. A command's failure outranks one of the way back."""
+        """Follow the operation to its end. A failure of the command outranks one of the roll-back."""
         follower = self._follower
         while follower.closing is None:
             follower.take(FRAME_S)
@@ -167,7 +167,7 @@ class Foreground:
         return status or exit_status(follower.closing)
 
     def _not_begun(self) -> int:
-        """A command that was never run is a failure, however the operation ended."""
+        """Return the exit status of a command that was never run, however the operation ended."""
         status = self._conclude(None)
         if status == Exit.OK:
             self._say("the command was not run")
@@ -179,7 +179,7 @@ def _connected() -> Launched | None:
 
 
 def _attend(launched: Launched) -> int | None:
-    """Until the command has ended; None: its launcher has not said how."""
+    """Wait until the command has ended; None: the launcher has not said how."""
     launched.go()
     while not launched.gone:
         select.select([launched], [], [])
@@ -192,5 +192,5 @@ def _attend(launched: Launched) -> int | None:
 
 
 def _waiting(text: str) -> PhaseEvent:
-    """Return what the launcher waits for, as the phase that it is."""
+    """Return the phase event for what the launcher waits for."""
     return PhaseEvent(phase="release", state="progress", text=text)

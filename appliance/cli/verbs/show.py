@@ -68,7 +68,7 @@ def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
 
 
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
-    """Return what it needs, with the peak that was seen, in the memory that the supervisor knows."""
+    """Return the need of a profile, with its observed peak, in the memory that the supervisor knows."""
     memory = document["memory"] or {}
     devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
@@ -76,7 +76,7 @@ def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed
 
 
 def _device(row: Mapping[str, object]) -> DeviceMemory | None:
-    """A GPU of the status document; None: its memory is not known."""
+    """Return a GPU of the status document; None: its memory is not known."""
     index, total = number_in(row, "index"), number_in(row, "total_bytes")
     if index is None or not total:
         return None
@@ -113,5 +113,5 @@ def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
 
 
 def _plain(applied: Applied) -> dict[str, object]:
-    """As JSON can say it: a set of devices becomes a sorted list."""
+    """Return a value for JSON: a set of devices becomes a sorted list."""
     return {**dataclasses.asdict(applied), "claim": sorted(applied.claim.devices)}

@@ -28,13 +28,13 @@ Answer = Literal["yes", "not yet", "never"]
 
 
 def run(arguments: Namespace, streams: Streams) -> int:
-    """Wait; the exit status is the operation's, or 0 once the state is reached."""
+    """Wait, and return the operation's exit status, or 0 once the state is reached."""
     places = places_of(arguments)
     if arguments.name is None and arguments.state is None:
         try:
             return _follow(places, arguments, streams)
         except (UnreachableError, PermissionDeniedError):
-            # Nobody tells about operations: the next best thing is that all is well again.
+            # Without the supervisor operations are unknown: wait until the verdict is good.
             arguments.state = "serving"
     state = arguments.state or "serving"
     return _poll(places, arguments, streams, state=state)

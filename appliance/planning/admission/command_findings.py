@@ -13,7 +13,7 @@ from appliance.planning.admission.gpu_readiness import reader_failure
 def command_findings(
     kind: Kind, goal: Goal, observed: Observed, box: BoxFacts
 ) -> tuple[Finding, ...]:
-    """What speaks against running a command with the claim of `goal`; none for other kinds."""
+    """Return findings against running a command with the claim of `goal`; none for other kinds."""
     if kind is not Kind.RUN:
         return ()
     claim = Claim(devices=frozenset(goal.claim))

@@ -47,7 +47,7 @@ def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
 
 
 def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator[Finding]:
-    """The first thing in the way, if there is one."""
+    """Yield a finding on the first node that the engine cannot pass, if there is one."""
     last = walk.nodes[-1] if walk.arrived else None
     for node in walk.nodes:
         sight = sight_of(node.path, view)
@@ -64,14 +64,14 @@ def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator
 
 
 def _wanted(node: Node, use: Use | None) -> int:
-    """The permission bits of one class that `use` takes; None: the node is on the way."""
+    """Return the permission bits of one class that `use` needs; None: the node is on the way."""
     if use is None or use is Use.RUN:
         return 1
     return 5 if stat.S_ISDIR(node.mode) else 4
 
 
 def _granted(node: Node, facts: AccessFacts) -> int:
-    """The bits of the class that the kernel applies: the first that fits, also if it grants less."""
+    """Return the bits of the class that the kernel applies: the first that fits."""
     if facts.uid is not None and node.uid == facts.uid:
         return node.mode >> 6 & 7
     return (node.mode >> 3 if node.gid in facts.gids else node.mode) & 7

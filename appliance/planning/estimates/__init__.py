@@ -1,1 +1,1 @@
-"""How much memory a model will take, from the headers of its files. Pure."""
+"""Estimates of a model's memory from the headers of its files. Pure."""

@@ -1,4 +1,4 @@
-"""What llama.cpp keeps for every token, and for every request."""
+"""Cache and state that llama.cpp keeps for every token and every request."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -25,12 +25,12 @@ _STATE_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How much the cache holds."""
+    """Window of the cache: how many tokens, in how many caches."""
 
     tokens: int
-    """One request's, or that of all where they share one cache."""
+    """Of one request, or of all requests where they share one cache."""
     caches: int
-    """One a request, or one."""
+    """Number of caches: one for each request, or one shared."""
     requests: int
     key_type: str
     value_type: str
@@ -42,7 +42,7 @@ class Window:
 
 
 def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
-    """Cache, or state, of every layer.
+    """Return the bytes of cache, or of state, of every layer.
 
     ``llama_kv_cache``: a layer has cells x ``n_embd_k_gqa`` keys and cells x ``n_embd_v_gqa``
     values, which are KV heads x head size (``llama_hparams``). A sliding window may be kept
@@ -65,7 +65,7 @@ def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
 
 
 def notes(facts: GgufFacts) -> tuple[str, ...]:
-    """Return what makes `layer_bytes` an upper bound."""
+    """Return the reasons for which `layer_bytes` is an upper bound."""
     found = []
     if facts.number("attention.sliding_window"):
         found.append("sliding window, upper bound")
@@ -83,7 +83,7 @@ def _kv_heads(facts: GgufFacts) -> tuple[int, ...]:
 
 
 def _head_sizes(facts: GgufFacts) -> tuple[int, int]:
-    """Size of a key and of a value: the embedding over its heads where the file says nothing."""
+    """Return the sizes of a key and a value; by default the embedding's size over the heads."""
     lora = facts.number("attention.kv_lora_rank")
     usual = facts.embedding // max(1, *facts.heads)
     if lora and facts.number("attention.key_length") is None:
@@ -95,13 +95,13 @@ def _head_sizes(facts: GgufFacts) -> tuple[int, int]:
 
 
 def _attending(facts: GgufFacts) -> tuple[bool, ...]:
-    """Layers with attention: of some hybrids it is each n-th (``full_attention_interval``)."""
+    """Return which layers have attention: of some hybrids each n-th (``full_attention_interval``)."""
     interval = facts.number("full_attention_interval") or 1
     return tuple((layer + 1) % interval == 0 for layer in range(facts.layers))
 
 
 def _state_bytes(facts: GgufFacts) -> int:
-    """One request's state in a recurrent layer: ``n_embd_r`` and ``n_embd_s`` of llama_hparams."""
+    """Return bytes of one request's recurrent state: ``n_embd_r``, ``n_embd_s`` of llama_hparams."""
     head = facts.number("wkv.head_size")
     if head:
         return (2 + head) * facts.embedding * _STATE_BYTES

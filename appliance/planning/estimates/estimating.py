@@ -24,7 +24,7 @@ _NOT_THERE: Final = "the model was not there when it was applied"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
-    """What the headers of a model's files told about a profile."""
+    """Estimate of a profile, with what else the headers of its model tell."""
 
     estimate: Estimate | None = None
     problem: str = ""
@@ -36,7 +36,7 @@ class Estimated:
 
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
-    """Return where the model of a profile is; None: it names none that can be read."""
+    """Return the reference of a profile's model; None: it names none that can be read."""
     known = ENGINES.get(engine)
     if known is None or known.weights is None or not model:
         return None
@@ -44,7 +44,7 @@ def reference_of(engine: str, model: str, path: str | None) -> ModelReference | 
 
 
 def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimated:
-    """Read the headers of `profile`'s model and say what it will take.
+    """Read the headers of `profile`'s model and estimate its memory.
 
     Args:
         profile: A valid one.

@@ -1,4 +1,4 @@
-"""A model's dimensions, out of what its header claims. A value that makes no sense is refused."""
+"""Dimensions of a model, from its header. A value that makes no sense is refused."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,11 +7,11 @@ from appliance.domain.model_headers import Gguf, Value
 
 MOST_LAYERS: Final = 4096
 _MOST: Final = 1 << 24
-"""Of anything that is counted: heads, dimensions, tokens of a vocabulary."""
+"""Largest count of anything: heads, dimensions, tokens of a vocabulary."""
 
 
 class UnknownError(Exception):
-    """There is no estimate; `str()` is a phrase."""
+    """No estimate is possible; `str()` says why, as a phrase."""
 
 
 class GgufFacts:
@@ -32,22 +32,22 @@ class GgufFacts:
         self.heads: tuple[int, ...] = self.per_layer("attention.head_count")
 
     def value(self, name: str) -> Value | None:
-        """Return what the file says of the architecture's key `name`."""
+        """Return the value of the architecture's key `name`."""
         return self._metadata.get(f"{self.architecture}.{name}")
 
     def number(self, name: str, *, most: int = _MOST) -> int | None:
-        """A count; None: the file does not say."""
+        """Return a count; None: the file does not say."""
         return _counted(name, self.value(name), most)
 
     def required(self, name: str, *, most: int = _MOST) -> int:
-        """A count that every model has."""
+        """Return a count that every model has."""
         found = self.number(name, most=most)
         if not found:
             raise UnknownError(f"the file does not say {self.architecture}.{name}")
         return found
 
     def per_layer(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """A count for each layer; one number stands for all."""
+        """Return a count for each layer; one number stands for all."""
         value = self.value(name)
         if value is None and default is not None:
             return default
@@ -59,7 +59,7 @@ class GgufFacts:
 
     @property
     def vocabulary(self) -> int:
-        """Tokens of the vocabulary; 0: the file does not say."""
+        """Return the size of the vocabulary in tokens; 0: the file does not say."""
         tokens = self._metadata.get("tokenizer.ggml.tokens")
         return self.number("vocab_size") or _counted("tokenizer.ggml.tokens", tokens, _MOST) or 0
 

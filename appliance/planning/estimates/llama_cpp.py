@@ -1,4 +1,4 @@
-"""What a GGUF model takes under llama.cpp."""
+"""Estimate of a GGUF model under llama.cpp."""
 
 from typing import Final
 
@@ -25,9 +25,9 @@ _NO_OFFLOAD: Final = ("--no-kv-offload", "-nkvo")
 
 
 def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Gguf) -> Estimate:
-    """Weights, cache and a rough allowance for the rest. Raises `UnknownError`.
+    """Return weights, cache and a rough allowance for the rest. Raises `UnknownError`.
 
-    Not the prompt cache (``--cache-ram``, 8 GiB of RAM by default): it grows only with use.
+    The prompt cache (``--cache-ram``, 8 GiB of RAM by default) is left out: it grows only with use.
     """
     facts = GgufFacts(gguf)
     if facts.architecture not in KNOWN:
@@ -60,7 +60,7 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
 
 
 def _window(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> cache.Window:
-    """As the engines render it: ``ctx`` is what one request gets, unless they share one cache.
+    """Return the window as the engines render it: ``ctx`` is one request's, unless they share a cache.
 
     Without ``ctx`` and a default llama.cpp takes what the model was trained for, for all requests
     together.
@@ -79,7 +79,7 @@ def _window(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> cac
 
 
 def _buffer_bytes(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> int:
-    """A rough allowance for the compute buffers of one micro-batch, all in F32.
+    """Return a rough allowance for the compute buffers of one micro-batch, all in F32.
 
     What ``ggml_gallocr`` reserves for the worst graph is known only to llama.cpp; the largest
     parts are the logits (tokens x vocabulary), the feed-forward and attention activations, the

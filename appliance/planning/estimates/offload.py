@@ -1,4 +1,4 @@
-"""Which of a model's tensors llama.cpp puts on the GPUs."""
+"""Offload: the tensors of a model that llama.cpp puts on the GPUs."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ class Weights:
 
     gpu: int
     least_gpu: int
-    """Of `gpu`, the layers alone: which build takes the output along, and when, differs."""
+    """Of `gpu`, the layers alone: builds differ in whether the output goes along."""
     ram: int
 
 
@@ -40,7 +40,7 @@ def layers_on_gpus(profile: Profile, loading: LlamaCppLoading, layers: int) -> i
 
 
 def first_layer(layers: int, offloaded: int) -> int:
-    """The first layer on the GPUs: they take the last ones.
+    """Return the first layer on the GPUs, which take the last ones.
 
     ``llama_model::load_tensors``: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)``: the
     output counts as the last. Builds before 2026 count it after the layers; that is one layer
@@ -52,7 +52,7 @@ def first_layer(layers: int, offloaded: int) -> int:
 def weights(
     tensors: Sequence[Tensor], layers: int, offloaded: int, kept: Callable[[str], bool]
 ) -> Weights:
-    """Return where the weights go.
+    """Return the bytes of the weights on GPUs and in main memory.
 
     Args:
         tensors: Of all files of the model.
@@ -79,7 +79,7 @@ def weights(
 
 
 def kept_in_ram(profile: Profile, loading: LlamaCppLoading) -> Callable[[str], bool]:
-    """Tells the tensors that the profile keeps in main memory by name."""
+    """Return a test for the tensors that the profile keeps in main memory by name."""
     patterns = [re.compile(p) for p in _patterns(profile, loading)]
     return lambda name: any(p.search(name) for p in patterns)
 

@@ -1,4 +1,4 @@
-"""What a safetensors model takes under an engine that runs PyTorch."""
+"""Estimate of a safetensors model under an engine that runs PyTorch."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _BYTES: Final = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 
 
 
 def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> Estimate:
-    """Weights as stored, the cache, and a rough allowance. Raises `UnknownError`."""
+    """Return weights as stored, the cache, and a rough allowance. Raises `UnknownError`."""
     notes = ["compute buffers guessed"]
     if profile.speculative is not None:
         notes.append("drafting not counted")
@@ -46,7 +46,7 @@ def _one(profile: Profile) -> bool:
 
 
 def token_bytes(profile: Profile, config: Mapping[str, object]) -> int:
-    """Cache of one token in all layers. Raises `UnknownError`.
+    """Return the bytes of cache of one token in all layers. Raises `UnknownError`.
 
     Layers x 2 x KV heads x head size x type (``FullAttentionSpec.page_size_bytes`` of vLLM);
     with latent attention layers x (``kv_lora_rank`` + ``qk_rope_head_dim``) (``MLAAttentionSpec``).

@@ -154,7 +154,7 @@ def shortfalls(
 def _unusable(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading], ours: Sequence[DeviceReading]
 ) -> Shortfall | None:
-    """Return the shortfall of a used GPU that is absent, does not work or cannot be read; None: none."""
+    """Return the shortfall of a used GPU that is absent, broken or unreadable; None: none."""
     missing = sorted(set(requirement.gpus or ()) - {d.index for d in devices})
     if missing or not devices:
         return Shortfall(MISSING, index=missing[0] if missing else -1, count=len(devices))
@@ -210,7 +210,7 @@ def _too_large(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) ->
 def _pool_shortfall(
     ours: Sequence[DeviceReading], needs: Sequence[Demand], ram: Demand | None
 ) -> Iterator[Shortfall]:
-    """Return the shortfall of memory that GPUs and host share, for the sum of all needs there."""
+    """Yield the shortfall of memory that GPUs and host share, for the sum of all needs there."""
     pool = [(d, n) for d, n in zip(ours, needs, strict=True) if d.quality == UNIFIED]
     if not pool:
         return
@@ -231,7 +231,7 @@ def _pool_shortfall(
 def _vram_shortfalls(
     ours: Sequence[DeviceReading], needs: Sequence[Demand], *, guessed: bool
 ) -> Iterator[Shortfall]:
-    """Return the shortfalls of GPUs with memory of their own; those that no wait can end come first."""
+    """Yield the shortfalls of GPUs with memory of their own, first those that no wait can end."""
     found = [
         short
         for d, n in zip(ours, needs, strict=True)

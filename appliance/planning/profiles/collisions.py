@@ -16,7 +16,7 @@ _KEYS: Final = ("port", "socket")
 def collisions(
     profiles: Mapping[str, Profile], reserved: Mapping[int, str]
 ) -> Mapping[str, tuple[Problem, ...]]:
-    """Problems by profile; profiles without any are absent.
+    """Return problems by profile; profiles without any are absent.
 
     Args:
         profiles: Every profile of the box by name.
@@ -35,7 +35,7 @@ def collisions(
 
 
 def _sharers(profiles: Mapping[str, Profile]) -> Mapping[str, list[str]]:
-    """By name, the other profiles that have its port or its socket, sorted."""
+    """Return, by name, the other profiles that have the same port or socket, sorted."""
     users: dict[tuple[str, object], list[str]] = {}
     for name, profile in sorted(profiles.items()):
         for key in _KEYS:

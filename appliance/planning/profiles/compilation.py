@@ -1,4 +1,4 @@
-"""Profiles become what the daemon and the CLI know about them."""
+"""Compilation of profiles to the form that the daemon and the CLI read."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Source:
 
 
 def claim_of(profile: Profile) -> Claim:
-    """The devices that `profile` owns while it runs; see `appliance.domain.claims`."""
+    """Return the devices that `profile` owns while it runs; see `appliance.domain.claims`."""
     if profile.shared:
         return Claim(devices=frozenset())
     if profile.gpus == "all":
@@ -34,7 +34,7 @@ def claim_of(profile: Profile) -> Claim:
 
 
 def unseen(_reference: ModelReference) -> Unread:
-    """A `LookAtModel` for callers without a file system: every model is missing."""
+    """`LookAtModel` for callers without a file system: every model is missing."""
     return Unread(fault=Fault.MISSING, problem="not looked at")
 
 
@@ -88,7 +88,7 @@ def compile_applied(
 
 
 def model_path(model: str, hf_home: str) -> str | None:
-    """The file or directory of `model`; None: nothing on disk to check."""
+    """Return the file or directory of `model`; None: nothing on disk to check."""
     repository = hf_repository(model)
     if repository is not None:
         return hf_cache_path(repository, hf_home)

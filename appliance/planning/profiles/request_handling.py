@@ -1,4 +1,4 @@
-"""How the gateway treats requests for a profile: from what its owner wrote to what is installed."""
+"""Handling of a profile's requests by the gateway, compiled from what its owner wrote."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -67,7 +67,7 @@ def handling_of(profile: Profile) -> Handling:
 
 
 def _is_set(parameter: str, written: GatewayTable) -> bool:
-    """Tell whether the owner sets it, or something within it."""
+    """Tell whether the owner sets a parameter, or one within it."""
     return any(_reaches(parameter, path) for path in written.set_parameters)
 
 
@@ -76,7 +76,7 @@ def _reaches(outer: str, path: str) -> bool:
 
 
 def handling_problems(profile: Profile) -> Iterator[Problem]:
-    """Return what is set and taken out at once."""
+    """Return a problem for each parameter that is set and taken out at once."""
     for place, stripped in enumerate(profile.gateway.strip_parameters):
         for path in profile.gateway.set_parameters:
             if _reaches(stripped, path) or _reaches(path, stripped):

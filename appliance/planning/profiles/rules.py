@@ -1,4 +1,4 @@
-"""What must hold within one profile, beyond the types of its values."""
+"""Rules that one profile must meet, beyond the types of its values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
 
 
 def problems(profile: Profile) -> tuple[Problem, ...]:
-    """Everything that is wrong with `profile`; empty when it can be applied."""
+    """Return everything that is wrong with `profile`; empty: it can be applied."""
     return (
         *_endpoint(profile),
         *_model(profile),

@@ -1,7 +1,7 @@
 """Request that proves a start: an engine that embeds, ranks or classifies answers no completion.
 
-What a profile asks for goes first (``warm_up``), then what its options say, then what the engine
-would choose itself from the model's own files.
+The profile's ``warm_up`` goes first, then its options, then what the engine would choose itself from
+the model's own files.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
 
 
 def warm_up_problems(profile: Profile) -> Iterator[Problem]:
-    """The problem of a ``warm_up`` that the engine, run as the profile says, cannot answer."""
+    """Return the problem of a ``warm_up`` that the engine, run as the profile says, cannot answer."""
     task = ENGINES[profile.engine].task(profile)
     if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
         text = (

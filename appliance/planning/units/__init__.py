@@ -1,1 +1,1 @@
-"""Text of the units, drop-ins and polkit rule that apply writes, and what of it may be edited."""
+"""Text of units, drop-ins and polkit rule, and the edits of it that a profile may hold."""

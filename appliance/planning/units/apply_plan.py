@@ -1,4 +1,4 @@
-"""What `appliance apply` will do to each file. Pure: the same for a dry run and for the real one.
+"""Plan of `appliance apply`, file by file: the same for a dry run and for the real one.
 
 ================================== =========================================================
 installed file                     is
@@ -42,7 +42,7 @@ from appliance.planning.units.text import sealed_body, sections_of
 
 
 class Action(StrEnum):
-    """What happens to a file."""
+    """Action on a file."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -59,7 +59,7 @@ CHANGES = frozenset({Action.CREATE, Action.UPDATE, Action.REMOVE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One file."""
+    """Step of a plan: one file."""
 
     file: str
     action: Action
@@ -68,12 +68,12 @@ class Step:
     note: str = ""
     """What a person should know; empty: nothing."""
     restart: bool = False
-    """A model runs in the old form until it is restarted."""
+    """Whether a model runs in the old form until it is restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What is on the disk, and what runs from it."""
+    """Installed files, and what runs from them."""
 
     files: Mapping[str, str | None]
     """Text by file name; None: not a regular file. Drop-ins are ``UNIT.d/NAME``."""
@@ -84,12 +84,12 @@ class Installed:
     running: frozenset[str] = frozenset()
     """Profiles whose unit is not idle."""
     stale: bool = False
-    """systemd says that a unit or its profile changed since it read them."""
+    """Whether a unit or its profile changed since systemd read them, as systemd says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlan:
-    """The whole change."""
+    """Plan of the whole change."""
 
     steps: tuple[Step, ...]
     drift: tuple[Drift, ...]
@@ -99,7 +99,7 @@ class ApplyPlan:
     restart: tuple[str, ...]
     """Profiles that run in their old form until they are restarted."""
     reload: bool
-    """systemd must read its units again."""
+    """Whether systemd must read its units again."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -130,7 +130,7 @@ def plan_apply(
     user: str = SUPERVISOR_USER,
     gateway: GatewaySpec = _USUAL,
 ) -> ApplyPlan:
-    """The plan that makes the box look like `specs`.
+    """Return the plan that makes the box look like `specs`.
 
     Args:
         specs: Every valid profile.
@@ -190,17 +190,17 @@ def _gateway_steps(
 
 
 def _irremovable(installed: Installed, left: Mapping[str, Drift]) -> frozenset[str]:
-    """Return the profiles whose units stay where they are, even without a profile."""
+    """Return the names whose units stay installed, even without a profile."""
     if RULE_FILE not in left:
         return installed.running
-    # Nobody can tell which units a rule names that somebody wrote.
+    # A rule that was changed by hand may name any unit.
     return frozenset(name for file in installed.files if (name := profile_of(file)) is not None)
 
 
 def _stand_ins(
     installed: Installed, left: Mapping[str, Drift], *, stay: frozenset[str]
 ) -> tuple[StandIn, ...]:
-    """The units that stay as they are: of broken profiles, hand-edited, or gone but kept."""
+    """Return the units that stay as they are: edited by hand, or without a valid profile."""
     return tuple(
         backend_unit.stand_in(applied, installed.files[unit_of(name)] or "")
         for name, applied in installed.catalogue.items()
@@ -240,7 +240,7 @@ def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
 
 
 def _started_from(text: str | None) -> tuple[tuple[str, str], ...]:
-    """Return what of a unit only a new process obeys."""
+    """Return the settings of a unit that only a new process obeys."""
     services = (s for s in sections_of(text or "") if s.name == "Service")
     return tuple(e for s in services for e in s.entries if e[0] not in _READ_ANEW)
 
@@ -262,7 +262,7 @@ _READ_ANEW: Final = frozenset(
 
 
 def _same(file: str, text: str, present: str | None) -> bool:
-    """Equal apart from the first line, which names the release that wrote it."""
+    """Tell whether two texts are equal apart from the first line, which names the release."""
     if present is None or sealed_body(present, comment_of(file)) is None:
         return False
     return text.partition("\n")[2] == present.partition("\n")[2]
@@ -290,7 +290,7 @@ def _unwanted(
 
 
 def _installed_after(steps: Sequence[Step], installed: Installed) -> frozenset[str]:
-    """Backend units of ours that exist once `steps` are done; never one of foreign content."""
+    """Return the backend units that exist once `steps` are done; never one of foreign content."""
     present = {s.file for s in steps if s.action in {Action.CREATE, Action.UPDATE, Action.KEEP}}
     left = {s.file for s in steps if s.action is Action.LEAVE}
     return frozenset(

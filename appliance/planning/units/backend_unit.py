@@ -40,7 +40,7 @@ NO_CONFIG_HOME: Final = "/nonexistent"
 _STEPPED_RESTARTS_SINCE: Final = 254
 """The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
 _START_SLACK_S: Final = 5.0
-"""Between the gate's or the poller's own deadline and systemd's, so that ours speaks first."""
+"""Added to the gate's or poller's own deadline for systemd's, so that ours ends first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,14 @@ class StandIn:
 
 
 def stand_in(applied: Applied, installed_text: str) -> StandIn:
-    """The installed unit of `applied`, as its present text orders it."""
+    """Return the installed unit of `applied`, ordered as its present text says."""
     units = (s for s in sections_of(installed_text) if s.name == "Unit")
     after = frozenset(w for s in units for value in s.values("After") for w in value.split())
     return StandIn(applied=applied, after=after)
 
 
 def catalogue(specs: Iterable[UnitSpec], stand_ins: Iterable[StandIn]) -> Catalogue:
-    """Return what is installed once the units are: by name, with the conflicts filled in."""
+    """Return the profiles that are installed with the units, by name, conflicts filled in."""
     kept = {s.applied.name: s.applied for s in stand_ins}
     wanted = {s.applied.name: s.applied for s in specs} | kept
     return {
@@ -91,7 +91,7 @@ def problem(spec: UnitSpec, layout: Layout) -> str | None:
 def render(
     specs: Sequence[UnitSpec], stand_ins: Sequence[StandIn], layout: Layout
 ) -> Mapping[str, str]:
-    """The text of every backend unit by file name; stand-ins are regarded but not rendered.
+    """Return the text of every backend unit by file name; stand-ins are regarded, not rendered.
 
     Raises:
         ProfileError: a value that no unit file can hold, or an override that is refused.
@@ -160,7 +160,7 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
     own = f"appliance-backend/{applied.name}"
     return (
         ("Slice", "appliance.slice"),
-        # The journal shows who speaks, not the name of an interpreter.
+        # The journal shows the profile, not the name of an interpreter.
         ("SyslogIdentifier", unit_of(applied.name).removesuffix(".service")),
         ("Type", "notify"),
         ("NotifyAccess", "all"),
@@ -209,7 +209,7 @@ def _identity(applied: Applied) -> sandbox.Entries:
 
 
 def _start_deadline_s(spec: UnitSpec) -> float:
-    """The longest silence of a start: the gate, the patch hook and the poller each extend it."""
+    """Return the longest silence of a start: gate, patch hook and poller each extend it."""
     return spec.applied.deadlines.no_progress_s + _START_SLACK_S
 
 

@@ -1,4 +1,4 @@
-"""What a backend unit is made from, and the commands it runs: the gate, then the wrapper."""
+"""Commands of a backend unit, the gate and then the wrapper, and what a unit is made from."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Layout:
     lease_dir: str = paths.LEASE_DIR
     gate_dir: str = paths.GATE_DIR
     needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
-    """Where the supervisor leaves what it has seen each profile hold."""
+    """Directory in which the supervisor records the peak of each profile."""
 
     @property
     def python(self) -> str:
@@ -67,7 +67,7 @@ def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
 
 
 def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """The wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
+    """Return the wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
     applied, patch, invocation = spec.applied, spec.profile.patch, spec.invocation
     endpoint, leases = applied.endpoint, applied.claim.leases()
     where = (
@@ -109,7 +109,7 @@ def _leases(leases: Iterable[Lease]) -> Iterable[str]:
 
 
 def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
-    """Return where the gate finds what was seen of this very configuration; nothing without a name for it."""
+    """Return the gate's arguments that name the observed peak; none without a fingerprint."""
     if not applied.fingerprint:
         return ()
     path = f"{layout.needs_dir}/{applied.name}.json"

@@ -28,7 +28,7 @@ DROP_IN_SUFFIX: Final = ".d"
 
 
 class DriftKind(StrEnum):
-    """How a file differs from what apply wrote."""
+    """Kind of a difference from what apply wrote."""
 
     EDITED = "edited"
     FOREIGN = "foreign"
@@ -39,7 +39,7 @@ class DriftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One file that a person changed."""
+    """Drift: one file that a person changed."""
 
     file: str
     kind: DriftKind
@@ -51,7 +51,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What an edit becomes in the profile."""
+    """Adoption of an edit: what it becomes in the profile."""
 
     overrides: tuple[Override, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def comment_of(file: str) -> str:
 
 
 def owner_of(file: str) -> str | None:
-    """The profile that `file`, a unit or a drop-in, belongs to; None: none."""
+    """Return the profile that `file`, a unit or a drop-in, belongs to; None: none."""
     unit, _, _ = file.partition("/")
     return profile_of(unit.removesuffix(DROP_IN_SUFFIX))
 
@@ -73,7 +73,7 @@ def owner_of(file: str) -> str | None:
 def find_drift(
     installed: Mapping[str, str | None], last_written: Mapping[str, str]
 ) -> Mapping[str, Drift]:
-    """Every installed file that is not as apply wrote it, by name.
+    """Return every installed file that is not as apply wrote it, by name.
 
     Args:
         installed: Text by file name; None: not a regular file.
@@ -105,7 +105,7 @@ def _kind(file: str, text: str | None) -> DriftKind | None:
 
 
 def diff(before: str, after: str, file: str) -> str:
-    """A unified diff of two texts of `file`; empty when they are equal."""
+    """Return a unified diff of two texts of `file`; empty when they are equal."""
     lines = unified_diff(
         before.splitlines(keepends=True),
         after.splitlines(keepends=True),
@@ -117,7 +117,7 @@ def diff(before: str, after: str, file: str) -> str:
 
 
 def adoption(base: str, edited: str) -> Adoption:
-    """Return what turns the unit text `base` into `edited`, as overrides and environment.
+    """Return the overrides and environment that turn the unit text `base` into `edited`.
 
     Order, comments and blank lines mean nothing.
     """
@@ -141,7 +141,7 @@ def adoption(base: str, edited: str) -> Adoption:
 
 
 def drop_in(base: str, text: str) -> str:
-    """`base` with the assignments of a drop-in after its own; an empty one clears a list."""
+    """Return `base` with the assignments of a drop-in after its own; an empty one clears a list."""
     merged = dict(_values(sections_of(base)))
     for place, values in _values(sections_of(text)).items():
         joins = f"{place[0]}.{place[1]}" in ADDED or place[1] in _LISTS
@@ -190,7 +190,7 @@ def _override(
 
 
 def _extra_values(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """Return what `new` adds: whole values where a line is new, else the new words of a line."""
+    """Return the additions in `new`: whole values where a line is new, else the new words of a line."""
     whole = [value for value in new if value not in old]
     if len(new) - len(whole) == len(old):
         return tuple(whole)

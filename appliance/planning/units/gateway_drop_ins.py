@@ -1,4 +1,4 @@
-"""Drop-ins for the gateway's units: where its socket listens, and which secrets it is handed.
+"""Drop-ins for the gateway's units: addresses of its socket, and its credentials.
 
 Sources: systemd.socket(5) for ListenStream=, systemd.exec(5) for credentials. A box that listens
 on the usual address, without TLS and engine keys, needs neither file.
@@ -25,7 +25,7 @@ ENGINE_KEY: Final = "engine-key."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
-    """What the gateway's drop-ins are made from."""
+    """Settings that the gateway's drop-ins are made from."""
 
     configuration: Configuration = field(default_factory=Configuration)
     certificate: str = ""
@@ -36,7 +36,7 @@ class GatewaySpec:
 
 
 def gateway_units(spec: GatewaySpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
-    """The drop-ins that are needed, by file name.
+    """Return the drop-ins that are needed, by file name.
 
     Args:
         spec: The settings.
@@ -82,6 +82,6 @@ def _service(credentials: Mapping[str, str]) -> Section | None:
     entries: list[tuple[str, str]] = []
     for name, path in credentials.items():
         entries.append(("LoadCredential", f"{name}:{path.replace('%', '%%')}"))
-        # Stands in for a file that is not there: without it, nothing at all would be served.
+        # Stands in for a missing file: without it the gateway would not start at all.
         entries.append(("SetCredential", f"{name}:-"))
     return Section(name="Service", entries=tuple(entries))

@@ -21,14 +21,14 @@ class Identity:
 
     user: str
     dynamic: bool
-    """systemd makes the user for as long as the unit runs (DynamicUser=): before a start it has no
-    uid, and no file outside the unit's own directories belongs to it."""
+    """Whether systemd makes the user while the unit runs (DynamicUser=): before a start it has no uid,
+    and no file outside the unit's own directories belongs to it."""
     group: str
     further_groups: tuple[str, ...] = ()
 
 
 def identity_of(applied: Applied) -> Identity:
-    """User and groups of the unit that runs `applied`."""
+    """Return user and groups of the unit that runs `applied`."""
     return Identity(
         user=applied.user or own_user(applied.name),
         dynamic=not applied.user,
@@ -38,10 +38,10 @@ def identity_of(applied: Applied) -> Identity:
 
 
 def own_user(profile: str) -> str:
-    """Name of the user that a profile has to itself.
+    """Return the name of the user that a profile has to itself.
 
-    A profile's name may be longer than a user's, and has dots, which a user's has not; a digest
-    then tells it from others that begin alike.
+    The name of a profile may be longer than that of a user, and may have dots; a digest then tells
+    it from others that begin alike.
     """
     name = _PREFIX + profile
     if len(name) <= _LONGEST_USER and "." not in name:

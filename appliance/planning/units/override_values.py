@@ -18,7 +18,7 @@ from appliance.planning.units.text import words_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What the value of a key may be."""
+    """Form of a key's values."""
 
     text: str
     """In words, after "is not"."""
@@ -31,17 +31,17 @@ def _pattern(text: str, pattern: str) -> Form:
 
 
 def _list(text: str, accepts: Callable[[str], object]) -> Form:
-    """A list of words, one blank between two."""
+    """Return the form of a list of words, one blank between two."""
     return Form(text=text, accepts=lambda value: all(map(accepts, value.split(" "))))
 
 
 def one_of(*values: str) -> Form:
-    """Exactly one of `values`."""
+    """Return the form of exactly one of `values`."""
     return Form(text="one of " + ", ".join(values), accepts=frozenset(values).__contains__)
 
 
 def whole_number(low: int, high: int) -> Form:
-    """A whole number from `low` to `high`."""
+    """Return the form of a whole number from `low` to `high`."""
 
     def accepts(value: str) -> bool:
         return _INTEGER.fullmatch(value) is not None and low <= int(value) <= high
@@ -96,7 +96,7 @@ _ROOT_SHELLS: Final = frozenset(
 
 
 def is_foreign_unit(name: str) -> bool:
-    """Tell whether `name` is a unit that is neither the appliance's nor one that stops the machine."""
+    """Tell whether `name` is a unit that is not the appliance's and does not stop the machine."""
     if name in _TARGETS | _SYSTEMD:
         return True
     if name in _ROOT_SHELLS:

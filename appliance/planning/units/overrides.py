@@ -160,16 +160,16 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "Service.WatchdogSec": _READINESS,
     "Service.WorkingDirectory": "it is the backend's own: give the engine absolute paths",
 }
-"""Where what people want from a refused key belongs, or what speaks against it."""
+"""The place for what people want from a refused key, or the reason against it."""
 
 
 def refusals(overrides: Iterable[Override]) -> tuple[str, ...]:
-    """One sentence for every override that is malformed or would undo a promise."""
+    """Return one sentence for every override that is malformed or would undo a promise."""
     return tuple(reason for o in overrides if (reason := refusal(o)) is not None)
 
 
 def refusal(override: Override) -> str | None:
-    """Return why `override` is not accepted, as one sentence; None: it is."""
+    """Return why `override` is not accepted, as one sentence; None: it is accepted."""
     allowed = ALLOWED.get(override.name)
     if allowed is None:
         return f"{override.name}: {_misplaced(override)}"
@@ -191,7 +191,7 @@ def _misplaced(override: Override) -> str:
 
 
 def _shown(value: str) -> str:
-    """`value` on one line of bounded length."""
+    """Return `value` on one line of bounded length."""
     line = _CONTROL.sub(" ", value)
     return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…"
 
@@ -208,7 +208,7 @@ def check(overrides: Sequence[Override], source: str) -> None:
 
 
 def merged(sections: Iterable[Section], overrides: Iterable[Override]) -> tuple[Section, ...]:
-    """`sections` with the overrides in the place of our values, or after them."""
+    """Return `sections` with the overrides in the place of our values, or after them."""
     wanted = list(overrides)
     return tuple(
         Section(name=s.name, entries=_merged(s, [o for o in wanted if o.section == s.name]))

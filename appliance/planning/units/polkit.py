@@ -1,4 +1,4 @@
-"""The polkit rule: which units the daemon may clear of a failure, and keep loaded, without being root.
+"""The polkit rule: which units the supervisor may reset after a failure, and keep loaded.
 
 No jobs: polkit is not told their mode, and some modes reach other units (launch.jobs).
 """
@@ -31,7 +31,7 @@ polkit.addRule(function(action, subject) {{
 def polkit_rule(
     profiles: Iterable[str], *, source: str, version: str, user: str = SUPERVISOR_USER
 ) -> str:
-    """The rule for `user` on the backends of `profiles`, the hold and the run.
+    """Return the rule for `user` on the backends of `profiles`, the hold and the run.
 
     Names are exact: newer systemd asks with the same action when a transient unit is made, so
     that a prefix would let the daemon run anything as root.

@@ -1,4 +1,4 @@
-"""What a backend may touch: devices, network, files. Assignments for its [Service] section."""
+"""Sandbox of a backend: assignments of [Service] for devices, network and files."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -58,7 +58,7 @@ _HOME_DEPTH: Final = 2
 
 
 def devices(*, gpus: bool) -> Entries:
-    """Device access: the GPUs' nodes for a profile that uses one, else none at all."""
+    """Return device access: the GPUs' nodes for a profile that uses one, else no device."""
     if not gpus:
         return (("PrivateDevices", "yes"), ("DevicePolicy", "closed"))
     return (
@@ -69,7 +69,7 @@ def devices(*, gpus: bool) -> Entries:
 
 
 def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Entries:
-    """Return which homes and which writable places a backend sees.
+    """Return the mounts for homes and writable places that a backend sees.
 
     Homes are empty unless the profile names something in one; then only that is shown, read-only
     (systemd.exec(5): ProtectHome=tmpfs with bind mounts). What does not exist is left out of the
@@ -92,7 +92,7 @@ def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[st
 
 
 def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
-    """The lease files of a claim, shown in a directory of their own; all others are hidden.
+    """Return the mounts that show the leases of a claim in a directory of their own, and no others.
 
     Every engine is in the group that may open them. In their own place they cannot be shown: the
     gate makes missing ones there, and what a mount hides in a unit it hides from the gate too,
@@ -113,7 +113,7 @@ def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
 
 
 def own_directory(parent: str, name: str) -> Entries:
-    """Of the directories of all engines in `parent`, this one's alone: theirs have their sockets."""
+    """Return the mounts that leave, of the engines' directories in `parent`, this engine's alone."""
     return (
         ("TemporaryFileSystem", f"{path_word(parent)}:ro"),
         ("BindPaths", path_word(f"{parent}/{name}")),
@@ -121,22 +121,22 @@ def own_directory(parent: str, name: str) -> Entries:
 
 
 class Sight(StrEnum):
-    """How a path looks from inside a unit."""
+    """Sight of a path from inside a unit."""
 
     SHOWN = "shown"
-    """As it is outside."""
+    """As outside the unit."""
     PASSED = "passed"
     """An empty directory made by systemd, on the way to what is shown: anybody may enter it."""
     HIDDEN = "hidden"
 
 
 def view_of(applied: Applied) -> frozenset[str]:
-    """Return what apply shows the unit of `applied` of places that are hidden otherwise."""
+    """Return the paths that apply shows the unit of `applied` although their directory is hidden."""
     return frozenset(_shown(opened(applied), (applied.binary, *applied.programs)))
 
 
 def view_in(text: str) -> frozenset[str]:
-    """The same of a unit with this text, drop-ins after it; of a bind with two sides both."""
+    """Return those paths for a unit with this text and drop-ins after it; of a bind both sides."""
     shown: set[str] = set()
     protected = {"ProtectHome": "no", "PrivateTmp": "no"}
     for key, value in (e for s in sections_of(text) if s.name == "Service" for e in s.entries):
@@ -154,13 +154,13 @@ def view_in(text: str) -> frozenset[str]:
 
 
 def opened(applied: Applied) -> tuple[str, ...]:
-    """Every path that leads to a file that the engine of `applied` opens."""
+    """Return every path that leads to a file that the engine of `applied` opens."""
     model = (applied.model_path,) if applied.model_path else ()
     return (*model, *applied.files, *applied.places)
 
 
 def is_concealed(path: str) -> bool:
-    """Tell whether a unit sees `path` only if it is shown it."""
+    """Tell whether `path` is hidden from a unit unless a mount shows it."""
     return _hidden(path) or any(path.startswith(f"{top}/") for top in PRIVATE)
 
 
@@ -176,7 +176,7 @@ def sight_of(path: str, view: Iterable[str]) -> Sight:
 
 
 def _shown(read: Iterable[str], programs: Iterable[str]) -> set[str]:
-    """Return what of homes must be shown so that these can be read and run."""
+    """Return the paths in homes that must be shown so that these files can be read and run."""
     shown = {p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""}
     return {p for p in shown if not any(p.startswith(f"{other}/") for other in shown)}
 
@@ -190,7 +190,7 @@ def _hidden(path: str) -> bool:
 
 
 def _installation(program: str) -> str:
-    """The directory to show for `program`: its prefix, or where it lies; empty: not in a home."""
+    """Return the directory to show for `program`: its prefix, or its own; empty: not in a home."""
     if not _hidden(program):
         return ""
     directory = program.rpartition("/")[0]

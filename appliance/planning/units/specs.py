@@ -1,4 +1,4 @@
-"""Profiles become what their units are made from."""
+"""Specifications of units, made from profiles."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from appliance.planning.units.commands import UnitSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """Where the paths of an invocation lead to."""
+    """Targets of the paths of an invocation, links followed."""
 
     files: tuple[str, ...] = ()
     """Further files that the engine reads."""
@@ -28,7 +28,7 @@ Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
 
 
 def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
-    """A `Follow` for callers without a file system: nothing leads anywhere else."""
+    """`Follow` for callers without a file system: no path is a link."""
     return Reached()
 
 
