@@ -12,7 +12,7 @@ from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
-from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.domain.profile import Applied, Catalogue, Mark, WarmUp
 from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.stalls import Stall
@@ -202,6 +202,8 @@ class FakeBackend:
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
         await asyncio.sleep(0)
+        if applied.warm_up is WarmUp.NONE:
+            return "not asked for"
         self.asked.append(applied.name)
         if applied.name in self.hangs:
             await asyncio.get_running_loop().create_future()
