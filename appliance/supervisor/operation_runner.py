@@ -274,13 +274,15 @@ class Transaction:
         if self._caller is not None:
             claim = Claim(devices=frozenset(self.operation.goal.claim))
             self._tickets.issue(self.operation.id, self._caller, claim)
-        found = await self._preflight.findings(self.operation, self._catalogue, observed)
+        # Together, because the disk takes 4 ms; what a refused operation has reserved it gives back.
+        found, no_room = await asyncio.gather(
+            self._preflight.findings(self.operation, self._catalogue, observed),
+            self._boot_choice.reserve(self.operation),
+        )
         for finding in found:
             if finding.level is not Level.REFUSE:
                 self._record.tell(finding.text)
-        refused = refusal(found)
-        if not refused:
-            refused = await self._boot_choice.reserve(self.operation)
+        refused = refusal(found) or no_room
         self._steps = replace(self._steps, checked=True, failure=refused)
 
     async def _drain(self, names: tuple[str, ...]) -> None:

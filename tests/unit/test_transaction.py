@@ -289,6 +289,16 @@ async def test_a_full_disk_refuses_before_anything_is_stopped(kind: Kind) -> Non
     assert (outside.commitment.names, outside.commitment.until) == (("aeon",), None)
 
 
+async def test_a_refused_operation_keeps_no_room() -> None:
+    """Room is taken while the checks run, and given back when they refuse."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    outside.host.profile_facts["genesis"] = ProfileFacts(model=Presence.MISSING)
+    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    assert outcome is Outcome.REFUSED
+    assert outside.commitment.reserved == Writes()
+
+
 async def test_a_full_disk_is_no_matter_for_what_writes_nothing() -> None:
     """A switch back to what a boot serves needs no room."""
     outside = FakeOutside(BOX, "aeon")
