@@ -55,7 +55,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What serves now, as the supervisor last sent it."""
+    """State of the box for the gateway, as the supervisor last sent it."""
 
     standings: Mapping[str, Standing] = field(default_factory=dict)
     """By profile; absent: down."""

@@ -58,13 +58,13 @@ PHASE_ORDER: Final[Mapping[Phase, int]] = {phase: i for i, phase in enumerate(Ph
 
 
 class Outcome(StrEnum):
-    """How an operation ended."""
+    """Outcome of an operation."""
 
     DONE = "done"
     ROLLED_BACK = "rolled-back"
-    """It failed, and what served before serves again."""
+    """The operation failed, and what served before serves again."""
     FAILED = "failed"
-    """It failed, and what served before does not serve."""
+    """The operation failed, and what served before does not serve."""
     REFUSED = "refused"
     """Nothing was touched."""
     SUPERSEDED = "superseded"

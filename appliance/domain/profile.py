@@ -54,7 +54,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a backend listens: a loopback port, or a unix socket. Exactly one is set."""
+    """Address on which a backend listens: a loopback port, or a unix socket. Exactly one is set."""
 
     port: int | None = None
     socket: str | None = None

@@ -1,4 +1,4 @@
-"""What the memory rule reads: protocols that the gate's readings and the predictions satisfy.
+"""Readings for the memory rule: protocols that the gate's readings and the predictions satisfy.
 
 For type checkers: nothing imports this module while a gate runs.
 """

@@ -114,7 +114,7 @@ class MemoryRequirement:
 
 
 class Demand:
-    """What a backend needs in one place, in bytes."""
+    """Demand of a backend in one place, in bytes."""
 
     __slots__ = ("certain_bytes", "margin_bytes", "need_bytes")
 
