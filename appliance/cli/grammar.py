@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, f'"{value}" is no {what.lower()}; {hint}')
 
 
-class Verb(NamedTuple):
+class VerbGrammar(NamedTuple):
     """One verb of the command line."""
 
     name: str
@@ -111,7 +111,9 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
     return parser
 
 
-def _add(verbs: "argparse._SubParsersAction[Parser]", verb: Verb, names: Completer | None) -> None:
+def _add(
+    verbs: "argparse._SubParsersAction[Parser]", verb: VerbGrammar, names: Completer | None
+) -> None:
     parser = verbs.add_parser(
         verb.name,
         aliases=list(verb.aliases),
@@ -297,26 +299,42 @@ def _nothing(_: Parser) -> None:
 
 
 VERBS: Final = (
-    Verb("status", "status:run", "show what serves, what should, and why not", _status),
-    Verb("list", "listing:run", "list the applied profiles", _list, ("ls",)),
-    Verb("show", "show:run", "show everything about one profile", _show),
-    Verb("logs", "logs:run", "show what a backend logged (journalctl)", _logs),
-    Verb("wait", "wait:run", "wait for the running operation, or for a state", _wait),
-    Verb("switch", "operate:run_switch", "serve NAME instead of what is in its way", _switch),
-    Verb("start", "operate:run_start", "start profiles beside what runs; evicts none", _start),
-    Verb("stop", "operate:run_stop", "stop profiles until the next start, switch or boot", _stop),
-    Verb("restart", "operate:run_restart", "stop and start profiles", _restart),
-    Verb("hold", "operate:run_hold", "stop everything and keep it so, for other work", _hold),
-    Verb("run", "run:run", "run a command in place of models, which then come back", _run),
-    Verb("cancel", "operate:run_cancel", "cancel the running operation; it rolls back", _nothing),
-    Verb("mark", "operate:run_mark", "say who is told about a profile", _mark),
-    Verb("key", "key:run", "make, list or take away keys for other machines", _key),
-    Verb("apply", "apply:run", "install units for the profiles (root)", _apply),
-    Verb("edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit),
-    Verb("profile", "profile:run", "check profile files, or show their units", _profile),
-    Verb("config", "config:run", "show or check the settings", _config),
-    Verb("version", "version:run", "print the versions of the CLI and the supervisor", _nothing),
-    Verb("completion", "completion:run", "print a completion script for a shell", _completion),
+    VerbGrammar("status", "status:run", "show what serves, what should, and why not", _status),
+    VerbGrammar("list", "listing:run", "list the applied profiles", _list, ("ls",)),
+    VerbGrammar("show", "show:run", "show everything about one profile", _show),
+    VerbGrammar("logs", "logs:run", "show what a backend logged (journalctl)", _logs),
+    VerbGrammar("wait", "wait:run", "wait for the running operation, or for a state", _wait),
+    VerbGrammar(
+        "switch", "operate:run_switch", "serve NAME instead of what is in its way", _switch
+    ),
+    VerbGrammar(
+        "start", "operate:run_start", "start profiles beside what runs; evicts none", _start
+    ),
+    VerbGrammar(
+        "stop", "operate:run_stop", "stop profiles until the next start, switch or boot", _stop
+    ),
+    VerbGrammar("restart", "operate:run_restart", "stop and start profiles", _restart),
+    VerbGrammar(
+        "hold", "operate:run_hold", "stop everything and keep it so, for other work", _hold
+    ),
+    VerbGrammar("run", "run:run", "run a command in place of models, which then come back", _run),
+    VerbGrammar(
+        "cancel", "operate:run_cancel", "cancel the running operation; it rolls back", _nothing
+    ),
+    VerbGrammar("mark", "operate:run_mark", "say who is told about a profile", _mark),
+    VerbGrammar("key", "key:run", "make, list or take away keys for other machines", _key),
+    VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),
+    VerbGrammar(
+        "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit
+    ),
+    VerbGrammar("profile", "profile:run", "check profile files, or show their units", _profile),
+    VerbGrammar("config", "config:run", "show or check the settings", _config),
+    VerbGrammar(
+        "version", "version:run", "print the versions of the CLI and the supervisor", _nothing
+    ),
+    VerbGrammar(
+        "completion", "completion:run", "print a completion script for a shell", _completion
+    ),
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.grammar import VERBS, Verb, build_parser
+from appliance.cli.grammar import VERBS, VerbGrammar, build_parser
 from appliance.cli.grammar_reference import reference
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor
@@ -174,7 +174,7 @@ def test_verbs_are_imported_only_when_run() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_a_verb_alone_is_the_verb_among_all(verb: Verb) -> None:
+def test_a_verb_alone_is_the_verb_among_all(verb: VerbGrammar) -> None:
     """Building one verb's grammar and building them all is the same to whoever asks for it."""
     usages = []
     for parser in (build_parser([verb.name]), build_parser()):

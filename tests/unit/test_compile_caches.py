@@ -7,7 +7,7 @@ import pytest
 from appliance.adapters.profile_files.loading import load_profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
-from appliance.planning.profiles.compilation import Source
+from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.commands import Layout, backend_argv
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
@@ -94,7 +94,7 @@ def test_the_wrapper_clears_what_the_engine_writes_to(tmp_path: Path) -> None:
     """The unit's wrapper is told the very directory that is the engine's TMPDIR."""
     path = tmp_path / "a.toml"
     path.write_text(MINIMAL["vllm"])
-    source = Source(path=str(path), sha256="0" * 64)
+    source = ProfileSource(path=str(path), sha256="0" * 64)
     spec = spec_of(load_profile(path), source, InvocationContext())
     argv = backend_argv(spec, Layout(version="1", systemd=252))
     assert argv[argv.index("--temporary") + 1] == spec.invocation.environment["TMPDIR"]

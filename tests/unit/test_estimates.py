@@ -25,7 +25,7 @@ from appliance.planning.estimates.cache import Window, layer_bytes, notes
 from appliance.planning.estimates.estimating import estimated
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import kept_in_ram, layers_on_gpus, weights
-from appliance.planning.profiles.compilation import Source
+from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.specs import spec_of
 
 MIB = 1 << 20
@@ -478,7 +478,7 @@ def compiled(text: str, file_bytes: int = 6000) -> str:
     def look(_: ModelReference) -> Model:
         return Model(main=model)
 
-    source = Source(path="/p.toml", sha256="0")
+    source = ProfileSource(path="/p.toml", sha256="0")
     return spec_of(profile(text), source, InvocationContext(), look=look).applied.fingerprint
 
 

@@ -20,7 +20,7 @@ from appliance.domain.spec import (
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.profiles.compilation import Source, claim_of
+from appliance.planning.profiles.compilation import ProfileSource, claim_of
 from appliance.planning.profiles.warm_up import warm_up_of
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
@@ -235,7 +235,7 @@ def test_the_model_is_checked_where_the_engine_will_look(
     """A path as it is, a repository in the local cache, the packaged model nowhere."""
     text = MINIMAL[engine].replace('"/m"', f'"{model}"').replace('"/m.gguf"', f'"{model}"')
     found = profile(text.replace('"smollm2"', f'"{model}"'))
-    source = Source(path="/etc/x.toml", sha256="0")
+    source = ProfileSource(path="/etc/x.toml", sha256="0")
     spec = spec_of(found, source, InvocationContext(hf_home="/hf"))
     assert spec.applied.model_path == path
 
@@ -243,7 +243,7 @@ def test_the_model_is_checked_where_the_engine_will_look(
 def test_what_is_compiled_is_what_runs() -> None:
     """The applied profile names the program, the health path and the source of the unit."""
     text = MINIMAL["command"] + 'health = "/ready"\n'
-    source = Source(path="/etc/x.toml", sha256="ab")
+    source = ProfileSource(path="/etc/x.toml", sha256="ab")
     applied = spec_of(profile(text), source, InvocationContext()).applied
     assert (applied.binary, applied.health_path) == ("/opt/c", "/ready")
     assert (applied.source_path, applied.source_sha256) == ("/etc/x.toml", "ab")

@@ -34,7 +34,7 @@ from appliance.domain.spec import Profile
 from appliance.domain.value_types import shown
 from appliance.engines import ENGINES
 from appliance.planning.profiles.collisions import collisions
-from appliance.planning.profiles.compilation import Source
+from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.profiles.rules import problems
 
 SUFFIX: Final = ".toml"
@@ -47,7 +47,7 @@ class LoadedProfiles:
 
     profiles: Mapping[str, Profile]
     """By name, sorted."""
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ProfileSource]
     """The file of every profile in `profiles`."""
     errors: Mapping[str, ProfileError]
     """By file name without its suffix, which need not be a profile's name."""
@@ -56,7 +56,7 @@ class LoadedProfiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
     profile: Profile
-    source: Source
+    source: ProfileSource
     document: Document
 
 
@@ -125,7 +125,7 @@ def _load(path: Path) -> _Read:
         document = read_document(path)
         return _Read(
             profile=_profile(path.stem, document),
-            source=Source(path=str(path), sha256=document.sha256),
+            source=ProfileSource(path=str(path), sha256=document.sha256),
             document=document,
         )
     except FaultyFileError as error:

@@ -21,7 +21,7 @@ from appliance.install.profile_specs import (
     load_specs,
     renderable,
 )
-from appliance.planning.profiles.compilation import Source
+from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.backend_unit import problem, render
 from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.specs import spec_of
@@ -80,7 +80,7 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
     """Check a file anywhere by itself: a port of another profile is no error."""
     try:
         profile = load_profile(path)
-        source = Source(
+        source = ProfileSource(
             path=str(path.absolute()), sha256=hashlib.sha256(path.read_bytes()).hexdigest()
         )
         spec = spec_of(

@@ -16,8 +16,8 @@ from appliance.planning.profiles.warm_up import warm_up_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The file a profile was read from."""
+class ProfileSource:
+    """The file that a profile was read from."""
 
     path: str
     sha256: str
@@ -40,7 +40,7 @@ def unseen(_reference: ModelReference) -> Unread:
 
 def compile_applied(
     profile: Profile,
-    source: Source,
+    source: ProfileSource,
     invocation: Invocation,
     hf_home: str,
     look: LookAtModel = unseen,

@@ -8,7 +8,7 @@ from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.profiles.compilation import Source, compile_applied, unseen
+from appliance.planning.profiles.compilation import ProfileSource, compile_applied, unseen
 from appliance.planning.units.commands import UnitSpec
 
 
@@ -34,7 +34,7 @@ def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str
 
 def spec_of(
     profile: Profile,
-    source: Source,
+    source: ProfileSource,
     context: InvocationContext,
     *,
     user: str | None = None,
