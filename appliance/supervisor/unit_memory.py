@@ -3,7 +3,7 @@
 What was seen holds until systemd signals anything about one of the units. What no signal tells (a
 unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
 old as the last look. Looks take at most a fiftieth of the time: with a few profiles there is one
-every 2 s, with 500 one every 8 s. While an operation runs, everything changes: then a status looks.
+every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status looks.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.ports import Clock, Units
 
-_EVERY_S: Final = 2.0
+_EVERY_S: Final = 5.0
 _TIMES: Final = 50.0
 """A pause lasts this many times as long as the look before it."""
 
