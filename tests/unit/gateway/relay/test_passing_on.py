@@ -22,7 +22,7 @@ from tests.fakes.engine_server import (
     chunk,
     sized,
 )
-from tests.unit.relay.rig import get, post, rigged
+from tests.unit.gateway.relay.rig import get, post, rigged
 
 
 def serving(name: str) -> State:

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import CHUNKED, EVENTS, EngineServer, Talk, answering, chunk, sized
-from tests.unit.relay.rig import get, post, rigged
+from tests.unit.gateway.relay.rig import get, post, rigged
 
 EVENT = b'data: {"n":1}\n\n'
 

@@ -23,8 +23,8 @@ from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
 from tests.unit.gateway_states import routed
-from tests.unit.test_gateway_switching import Box, Engine, relaying, serving_engines
 
 ON_REQUEST = Handling(on_request=True)
 PROFILES = catalogue(

@@ -12,8 +12,8 @@ import pytest
 from appliance.domain.gateway import Configuration, Standing
 from appliance.gateway.downstream.listeners import Listeners
 from tests.fakes.engine_server import Talk, answering, chunk, sized
-from tests.unit.relay.rig import QUICK, get, post, rigged
-from tests.unit.test_gateway_listeners import Shelf, free_port
+from tests.unit.gateway.downstream.test_listeners import Shelf, free_port
+from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
 
 CROWDED = replace(QUICK, connections=4, head_s=5.0, body_s=5.0)
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"

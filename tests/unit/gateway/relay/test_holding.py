@@ -9,7 +9,7 @@ import pytest
 from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
-from tests.unit.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
+from tests.unit.gateway.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
 
 STREAM = {"model": "genesis", "stream": True}
 EVENT = b"data: 1\n\n"

@@ -9,7 +9,7 @@ import pytest
 from appliance.domain.gateway import Limits
 from appliance.gateway.downstream.client_connection import ClientConnection
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
-from tests.unit.relay.rig import QUICK, Rig, get, post, rigged
+from tests.unit.gateway.relay.rig import QUICK, Rig, get, post, rigged
 
 SMALL = Limits(
     head_s=0.3,

@@ -8,7 +8,7 @@ from appliance.domain.gateway import Refusal
 from appliance.gateway.http import request_body, request_head
 from appliance.gateway.http.request_head import RequestHead
 from appliance.planning.routing.json_body import BodyError
-from tests.unit.test_routing_form_body import KIND, field, form
+from tests.unit.planning.routing.test_form_body import KIND, field, form
 
 JSON = '{"model": "a", "temperature": 2}'
 

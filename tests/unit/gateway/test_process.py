@@ -22,7 +22,7 @@ from appliance.domain.profile import Endpoint
 from appliance.protocol.gateway import encode_state
 from tests.fakes.unit_specs import made
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})

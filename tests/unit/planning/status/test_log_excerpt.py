@@ -1,6 +1,6 @@
 """The excerpt of a failed start's log, on logs of engines.
 
-In tests/unit/failed_starts: vLLM 0.32 (CPU build) and llama.cpp as they printed; what needs a GPU
+In failed_starts: vLLM 0.32 (CPU build) and llama.cpp as they printed; what needs a GPU
 (CUDA out of memory, SGLang) is shortened and put together in their formats.
 """
 

@@ -5,7 +5,7 @@ import os
 
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import Talk, answering, sized
-from tests.unit.relay.rig import QUICK, get, rigged
+from tests.unit.gateway.relay.rig import QUICK, get, rigged
 
 OFFER = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"
 AGREED = (

@@ -168,7 +168,7 @@ def test_reading_imports_no_parser() -> None:
         f" assert decoded({encoded(PEAK)!r}) is not None;"
         " print(sorted({'json', 're', 'socket', 'subprocess'} & set(sys.modules)))"
     )
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[4]
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r}); {code}"],
         check=True,

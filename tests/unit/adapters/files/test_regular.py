@@ -29,7 +29,7 @@ from appliance.gateway.predecessors import Predecessors
 from appliance.gateway.routing_table import STATE_FILE, RoutingTable
 from appliance.launch import gate
 from tests.fakes.profiles import applied
-from tests.unit.test_store import OPERATION
+from tests.unit.adapters.sqlite.test_store import OPERATION
 
 pytestmark = pytest.mark.timeout(20)
 """A reader that opens a pipe waits for ever."""

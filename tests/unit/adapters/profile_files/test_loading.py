@@ -25,7 +25,7 @@ from appliance.planning.profiles.warm_up import warm_up_of
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
 
-SHIPPED = Path(__file__).parents[2] / "profiles"
+SHIPPED = Path(__file__).parents[4] / "profiles"
 
 
 def profile(text: str, name: str = "x") -> Profile:

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.install.reference import GENERATED
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("name", GENERATED)

@@ -33,7 +33,7 @@ HEAVY = {
     "tomllib",
     "typer",
 }
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RESULT = {"event": "result", "exit": 0, "message": "done"}
 STATUS: Mapping[str, object] = {
     "host": "garage",
@@ -186,7 +186,7 @@ def test_a_verb_alone_is_the_verb_among_all(verb: VerbGrammar) -> None:
 
 def test_reference_is_current() -> None:
     """docs/reference/cli.md is what the grammar says now."""
-    path = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+    path = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
     assert path.read_text(encoding="utf-8") == reference(), (
         "run: python -m appliance.cli.grammar_reference"
     )
