@@ -1,14 +1,18 @@
 """Status of the box for a verb: from the supervisor, else from systemd and the files."""
 
+from __future__ import annotations
+
 from argparse import Namespace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from appliance.cli.paths import Places, find_places
 from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
-from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import no_such_profile
 from appliance.protocol.control_client import ask
 from appliance.protocol.control_requests import StatusRequest
+
+if TYPE_CHECKING:
+    from appliance.planning.status.document import ProfileRow, StatusDocument
 
 
 def places_of(arguments: Namespace) -> Places:

@@ -1,9 +1,14 @@
 """Traffic through the gateway, in one line for each profile."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from appliance.planning.status.document import StatusDocument
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from appliance.protocol.json_fields import Json, number_in, object_in, objects_in, text_in
+
+if TYPE_CHECKING:
+    from appliance.planning.status.document import StatusDocument
 
 
 def traffic(document: StatusDocument, name: str) -> str:

@@ -1,15 +1,19 @@
 """`appliance status`."""
 
+from __future__ import annotations
+
 import json
 import time
 from argparse import Namespace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
-from appliance.planning.status.document import StatusDocument, profile_exit
+
+if TYPE_CHECKING:
+    from appliance.planning.status.document import StatusDocument
 
 _WATCH_S: Final = 2.0
 _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
@@ -41,6 +45,8 @@ def _once(places: Places, arguments: Namespace, out: Terminal, *, indent: int | 
 def _one(
     document: StatusDocument, arguments: Namespace, out: Terminal, *, indent: int | None
 ) -> int:
+    from appliance.planning.status.document import profile_exit  # noqa: PLC0415 - for a name only
+
     row = row_of(document, arguments.name)
     if arguments.json:
         out.line(json.dumps(row, indent=indent, ensure_ascii=False))
