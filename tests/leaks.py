@@ -1,8 +1,8 @@
 """Check that a test leaves no asyncio task, no child process and no open socket behind.
 
 A conftest imports both fixtures, which then apply to every test below it. What fixtures of a wider
-scope hold is open before the test begins, and is allowed. One synchronous
-test costs 0.2 to 0.3 ms, an asynchronous one 0.5 ms, most of it fixtures.
+scope hold is open before the test begins, and is allowed. One synchronous test costs 0.2 to 0.3 ms,
+an asynchronous one 0.5 ms, most of it fixtures.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Whether a file has changed since it was read. Standard library only."""
+"""Stamps of files: whether one has changed since it was read. Standard library only."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ Stamp = tuple[int, int, int, int]
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What changes with a file, also when it is replaced; None: it cannot be seen."""
+    """Return what a change or a replacement of a file alters; None: it cannot be looked at."""
     try:
         seen = os.stat(path)  # noqa: PTH116 - once a second, and pathlib adds nothing
     except OSError:
