@@ -1,8 +1,7 @@
 """Client of systemd's notification socket, sd_notify(3), for messages and descriptors.
 
-The supervisor sends its state with the package `sdnotify`. That package cannot send the file
-descriptors of a barrier or of the descriptor store, and the launch programs import the standard
-library alone. `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
+Supervisor, gateway and launch programs all send with it, so it imports the standard library alone.
+`socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import sdnotify
-
 from appliance.protocol.sd_notify import extend, notify
 
 _log = logging.getLogger(__name__)
@@ -29,14 +27,12 @@ class Readiness:
     """Sender of the supervisor's state; sends nothing when systemd does not listen."""
 
     def __init__(self) -> None:
-        # sdnotify leaks a socket where NOTIFY_SOCKET is not set.
-        self._to = sdnotify.SystemdNotifier() if os.environ.get("NOTIFY_SOCKET") else None
         self._last = ""
         self._fed_s = 0.0
 
     def ready(self) -> None:
         """Announce that the daemon serves."""
-        self._send("READY=1")
+        notify("READY=1")
 
     def alive(self, status: str) -> None:
         """Feed the watchdog, and set the text that `systemctl status` shows."""
@@ -45,15 +41,11 @@ class Readiness:
         if not news and now_s - self._fed_s < _FEED_EVERY_S:
             return  # each message costs systemd time while it starts a model
         self._last, self._fed_s = status, now_s
-        self._send(f"WATCHDOG=1\nSTATUS={status}" if news else "WATCHDOG=1")
+        notify("WATCHDOG=1", *([f"STATUS={status}"] if news else []))
 
     def stopping(self) -> None:
         """Announce an intended end."""
-        self._send("STOPPING=1\nSTATUS=stopping; models keep running")
-
-    def _send(self, state: str) -> None:
-        if self._to is not None:
-            self._to.notify(state)
+        notify("STOPPING=1", "STATUS=stopping; models keep running")
 
 
 class Notices:

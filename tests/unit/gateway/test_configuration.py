@@ -1,12 +1,10 @@
 """Files that the gateway reads: profiles, secrets, exposed paths."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from appliance.adapters.applied.manifest import MANIFEST, encode
-from appliance.adapters.systemd.daemon import Notices
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from tests.fakes.certificates import self_signed
 from tests.fakes.unit_specs import made
@@ -84,39 +82,3 @@ def test_paths_are_exposed_by_name(path: object, *, exposed: bool) -> None:
     """A path is exposed as a whole or by its beginning, unless it could lead elsewhere."""
     assert (path in AllowedPaths(["/metrics", "/slots/*"])) is exposed
     assert path not in AllowedPaths([])
-
-
-def test_notices_wait_until_this_is_the_main_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process notifies systemd only while it is the main process."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, socket.socket() as listener:
-        ear.bind(str(tmp_path / "ear"))
-        ear.settimeout(1)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "ear"))
-        notices = Notices()
-        notices.keep(listener, "x")
-        notices.drop("y")
-        ear.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            ear.recv(4096)
-        ear.settimeout(1)
-        notices.ready("all is well")
-        notices.alive("all is well")
-        notices.alive("still")
-        notices.hand_over(42)
-        notices.alive("gone")
-        data, descriptors, _, _ = socket.recv_fds(ear, 4096, 1)
-        socket.close(descriptors[0])
-        assert data == b"FDSTORE=1\nFDNAME=x"
-        heard = [ear.recv(4096) for _ in range(5)]
-        assert heard == [
-            b"FDSTOREREMOVE=1\nFDNAME=y",
-            b"READY=1\nSTATUS=all is well",
-            b"WATCHDOG=1\nSTATUS=all is well",
-            b"WATCHDOG=1\nSTATUS=still",
-            b"MAINPID=42\nREADY=1",
-        ]
-        ear.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            ear.recv(4096)
