@@ -22,7 +22,7 @@ class Node:
     owner: str
     """Name of `uid`."""
     has_acl: bool = False
-    """Whether the node has an access list (acl(5)), which `mode` does not show."""
+    """Whether the node has an access control list (acl(5)), which `mode` does not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,8 @@ class Walk:
     nodes: tuple[Node, ...]
     use: Use
     arrived: bool
-    """Whether the last node is the file; False: the file is missing, or this process may not look."""
+    """Whether the last node is the file; False: the file is missing, or is in a directory that this
+    process may not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,9 @@ class AccessFacts:
 
     user: str
     uid: int | None
-    """None: systemd makes the user at each start, so that no file belongs to it."""
+    """User ID of the engine; None: systemd makes the user at each start, so that no file belongs to
+    it."""
     gids: frozenset[int]
     walks: tuple[Walk, ...]
     unit: str | None = None
-    """Text of the installed unit, its drop-ins after it; None: there is none yet."""
+    """Text of the installed unit, followed by its drop-ins; None: the unit is not installed yet."""

@@ -9,7 +9,8 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
 _DECIMAL_BELOW_S = 100
-"""47.9 s reads better than 48 s; 247.9 s does not."""
+"""Seconds below which a duration has decimals: 47.9 s reads better than 48 s, but 248 s than 247.9
+s."""
 _DAYS_FROM_S = 2 * _DAY_S
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _WITH_DECIMAL = frozenset({"GiB", "TiB"})
@@ -17,7 +18,7 @@ _STEP = 1024
 
 
 def size(count_bytes: float) -> str:
-    """Return bytes in the largest unit that leaves at least 1: ``18.6 GiB``, ``512 MiB``."""
+    """Return a size in the largest unit that leaves at least 1: ``18.6 GiB``, ``512 MiB``."""
     unit = _unit_of(count_bytes)
     return f"{_in(unit, count_bytes)} {unit}"
 
@@ -29,7 +30,7 @@ def size_of_total(part_bytes: float, total_bytes: float) -> str:
 
 
 def size_change(from_bytes: float, to_bytes: float) -> str:
-    """Return bytes before and after, both in the unit of the larger: ``12.1 → 0.4 GiB``."""
+    """Return a size before and after, both in the unit of the larger: ``12.1 → 0.4 GiB``."""
     unit = _unit_of(max(from_bytes, to_bytes))
     return f"{_in(unit, from_bytes)} → {_in(unit, to_bytes)} {unit}"
 
@@ -49,7 +50,7 @@ def _in(unit: str, count_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a measurement: ``47.9 s``, ``2 min 5 s``, ``3 h 12 min``, ``12 d``."""
+    """Return a measured duration: ``47.9 s``, ``2 min 5 s``, ``3 h 12 min``, ``12 d``."""
     if round(seconds, 1) < _DECIMAL_BELOW_S:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -66,7 +67,7 @@ def _two(whole: int, big_s: int, big: str, small_s: int, small: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return seconds as a rough age in one unit: ``12 s``, ``35 min``, ``5 h``, ``2 d``."""
+    """Return a rough age in one unit: ``12 s``, ``35 min``, ``5 h``, ``2 d``."""
     whole = max(0, int(seconds))
     if whole < 2 * _MINUTE_S:
         return f"{whole} s"

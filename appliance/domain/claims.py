@@ -30,13 +30,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A set of exclusive devices: ``gpu-all``, ``gpu-N`` and ``cpu``."""
+    """Set of devices that a profile owns alone: ``gpu-all``, ``gpu-N`` and ``cpu``."""
 
     devices: frozenset[str]
 
     @property
     def gpus(self) -> frozenset[str]:
-        """The GPU devices of this claim."""
+        """Return the GPU devices of this claim."""
         return frozenset(d for d in self.devices if d != CPU)
 
     def intersects(self, other: "Claim") -> bool:
@@ -48,7 +48,7 @@ class Claim:
         )
 
     def leases(self) -> tuple[Lease, ...]:
-        """The locks that make the claim hold in the kernel, in the order they are taken.
+        """Return the locks that make the claim hold in the kernel, in the order they are taken.
 
         A claim on single GPUs shares the lock on all of them, so that a claim on all GPUs
         excludes it without knowing how many GPUs there are.
@@ -60,18 +60,18 @@ class Claim:
 
 
 NOTHING: Final = Claim(devices=frozenset())
-"""The claim of what may run beside anything."""
+"""Claim of a profile that may run beside any other."""
 
 
 def claim_on(gpus: Literal["all"] | Iterable[int]) -> Claim:
-    """The claim on these GPUs, by NVML index; on the CPU when there are none."""
+    """Return the claim on these GPUs, by NVML index; on the CPU when there are none."""
     if gpus == "all":
         return Claim(devices=frozenset({ALL_GPUS}))
     return Claim(devices=frozenset(f"gpu-{n}" for n in gpus) or frozenset({CPU}))
 
 
 def gpu_indexes(claim: Claim) -> frozenset[int] | None:
-    """The NVML indexes of the GPUs of a claim; None: all that there are."""
+    """Return the NVML indexes of the GPUs of a claim; None: all that there are."""
     if ALL_GPUS in claim.devices:
         return None
     return frozenset(int(d.removeprefix("gpu-")) for d in claim.gpus)

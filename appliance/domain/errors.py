@@ -5,44 +5,44 @@ Messages state the fact, then the next command.
 
 
 class ApplianceError(Exception):
-    """Anything the appliance reports to a person. `str()` is one or more complete lines."""
+    """Error that the appliance reports to a person; `str()` is one or more complete lines."""
 
 
 class ProfileError(ApplianceError):
-    """A profile is wrong: fix the file."""
+    """Error in a profile: fix the file."""
 
 
 class SettingsError(ApplianceError):
-    """The settings are wrong: fix appliance.toml or the environment."""
+    """Error in the settings: fix appliance.toml or the environment."""
 
 
 class BackendError(ApplianceError):
-    """A model did not answer as it should: retry, or read its log."""
+    """Wrong or missing answer of a model's engine: retry, or read its log."""
 
 
 class UnitError(ApplianceError):
-    """systemd refused or could not be reached."""
+    """Refusal by systemd, or systemd could not be reached."""
 
 
 class StoreError(ApplianceError):
-    """The state directory cannot be read or written."""
+    """State directory that cannot be read or written."""
 
 
 class PermissionDeniedError(ApplianceError):
-    """The caller may not do this."""
+    """Refusal because the caller may not do this."""
 
 
 class UnreachableError(ApplianceError):
-    """The supervisor does not answer; systemd and the files may still tell something."""
+    """Missing answer of the supervisor; systemd and the files may still give part of the status."""
 
 
 class BadRequestError(ApplianceError):
-    """A request on one of our sockets makes no sense to this version."""
+    """Request on one of our sockets that this version cannot read."""
 
 
 class BusyError(ApplianceError):
-    """Another operation runs, or people hold the box: ask again later."""
+    """Refusal because another operation runs or an operator holds the box: ask again later."""
 
 
 class UnknownProfileError(ApplianceError):
-    """No such profile is applied."""
+    """Name of a profile that is not applied."""

@@ -25,7 +25,7 @@ class Accepted:
     kind: Kind
     target: tuple[str, ...]
     evicts: tuple[str, ...]
-    """Profiles that are stopped for it."""
+    """Profiles that are stopped for the operation."""
     joined: bool
     """Whether the operation ran already, with the same target."""
     usual_ms: float | None
@@ -53,7 +53,7 @@ class Ended:
     target: tuple[str, ...]
     outcome: Outcome
     cause: Cause | None
-    """As in `Finished`."""
+    """Cause as in `Finished`."""
     exit: int
     message: str
     serving: tuple[str, ...]
@@ -61,7 +61,7 @@ class Ended:
     restored: tuple[str, ...] = ()
     """Profiles that serve again after a roll-back."""
     log: tuple[str, ...] = ()
-    """The last lines of the backend that failed."""
+    """Last lines of the log of the backend that failed."""
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     ms: float = 0.0
 

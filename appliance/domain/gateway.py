@@ -16,9 +16,9 @@ class Api(StrEnum):
     COMPLETIONS = "completions"
     RESPONSES = "responses"
     ANTHROPIC = "anthropic"
-    """``/v1/messages``."""
+    """Anthropic's messages API: ``/v1/messages``."""
     OTHER = "other"
-    """Any other: errors in OpenAI's form; the form of streams is not known."""
+    """Any other API: errors in OpenAI's form; the form of streams is not known."""
 
 
 class Standing(StrEnum):
@@ -26,8 +26,8 @@ class Standing(StrEnum):
 
     SERVING = "serving"
     STARTING = "coming"
-    """The profile loads, or systemd starts it again after a crash: worth waiting for. The value is
-    that of the first release on the gateway's socket."""
+    """The profile loads, or systemd starts it again after a crash, so that waiting is worthwhile.
+    The value is that of the first release on the gateway's socket."""
     DOWN = "down"
 
 
@@ -42,11 +42,12 @@ class Routed:
     """Name of the model in the engine."""
     endpoint: Endpoint
     exclusive: bool = True
-    """Whether the profile owns a device alone; others are the default only when there is no such."""
+    """Whether the profile owns a device alone; a profile without this is the default only when no
+    other exists."""
     set_parameters: Mapping[str, object] = field(default_factory=dict)
     """Request parameters that are set whatever the client sends; dots reach into objects."""
     strip_parameters: tuple[str, ...] = ()
-    """Request parameters that are taken out."""
+    """Request parameters that the gateway removes."""
     on_request: bool = False
     """Whether a request for the profile may cause a switch to it."""
     engine_key: str | None = field(default=None, repr=False)
@@ -58,7 +59,7 @@ class State:
     """State of the box for the gateway, as the supervisor last sent it."""
 
     standings: Mapping[str, Standing] = field(default_factory=dict)
-    """By profile; absent: down."""
+    """Standings by profile; a profile that is absent is down."""
     held: frozenset[str] = frozenset()
     """Profiles whose new requests wait, because an operation stops or starts them."""
     target: tuple[str, ...] = ()
@@ -105,28 +106,29 @@ class Limits:
     headers: int = 100
     body_bytes: int = 64 << 20
     buffered_bytes: int = 160 << 20
-    """All request bodies that wait or are being read, together: the process may take 300 MiB."""
+    """Bytes of all request bodies together that wait or are being read: the process may take 300
+    MiB."""
     connections: int = 1024
     head_s: float = 15.0
-    """For a request head, from its first byte."""
+    """Time for a request head, from its first byte."""
     body_s: float = 20.0
     """Period in which a body has to come at `body_rate` at least."""
     body_rate: int = 4 << 10
-    """Bytes a second. The slowest mobile connections have more."""
+    """Minimum rate of a body in bytes a second. The slowest mobile connections have more."""
     whole_body_s: float = 900.0
-    """For a whole body: 64 MiB at 75 KiB/s."""
+    """Time for a whole body: 64 MiB at 75 KiB/s."""
     idle_s: float = 75.0
-    """Between two requests."""
+    """Time that a connection may stay idle between two requests."""
     stuck_s: float = 120.0
-    """For a client that reads nothing of its response."""
+    """Time for which a client may read nothing of its response."""
     connect_s: float = 5.0
-    """To an engine."""
+    """Time to connect to an engine."""
     queue: int = 256
     """Requests that may be held."""
     wait_s: float = 300.0
-    """For a held request, at most."""
+    """Time that a request is held, at most."""
     quiet_s: float = 5.0
-    """Until the client of a held stream is sent a response head and a comment."""
+    """Time until the client of a held stream is sent a response head and a comment."""
     comment_every_s: float = 10.0
 
 
@@ -145,15 +147,15 @@ class Configuration:
     """Whether a key is needed on loopback, too."""
     limits: Limits = field(default_factory=Limits)
     drain_s: float = 600.0
-    """For requests in flight when another process takes over."""
+    """Time for requests in flight when another process takes over."""
     stop_s: float = 10.0
-    """For requests in flight when the gateway is stopped or restarted."""
+    """Time for requests in flight when the gateway is stopped or restarted."""
     min_residency_s: float = 60.0
-    """For which a profile that was switched to on request serves at least."""
+    """Time for which a profile that was switched to on request serves at least."""
     allow_paths: tuple[str, ...] = ()
     """Admin paths of engines that clients may use all the same."""
     names: tuple[str, ...] = ()
-    """Host names that need no key, beside this machine's own."""
+    """Host names that need no key, beside those of this machine."""
     origins: tuple[str, ...] = ()
     """Origins of web pages that need no key, beside those of this machine."""
     state_dir: str = STATE_DIR
@@ -167,7 +169,7 @@ class Configuration:
         return (*(a for a in self.addresses if not is_loopback(a)), *self.interfaces)
 
     def on_loopback(self) -> "Configuration":
-        """Return these settings without what other machines can reach."""
+        """Return these settings without the addresses that other machines can reach."""
         own = tuple(a for a in self.addresses if is_loopback(a))
         return replace(self, addresses=own, interfaces=())
 
@@ -179,10 +181,10 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
-    """Load that an engine reports; None: not reported."""
+    """Load that an engine reports; a figure that is None is not reported."""
 
     running: int | None = None
-    """Requests in work."""
+    """Requests that the engine works on."""
     queued: int | None = None
     """Requests that wait inside the engine."""
     kv_cache: float | None = None

@@ -12,28 +12,29 @@ class GpuState(StrEnum):
     NO_LIBRARY = "no-library"
     NO_DRIVER = "no-driver"
     MISMATCH = "mismatch"
-    """Driver and library differ after an upgrade; what runs goes on, nothing new starts."""
+    """Driver and library differ after an upgrade; running models continue, nothing new starts."""
     LOST = "lost"
-    """At least one GPU fell off the bus; the others are listed."""
+    """One GPU or more fell off the bus; the others are listed."""
     DEVICE = "device"
-    """The driver, or at least one GPU, fails in another way."""
+    """Driver or one GPU or more fails in another way."""
     HUNG = "hung"
     """The driver does not answer."""
     READER = "reader"
-    """The program that reads them failed; nothing is known about the GPUs."""
+    """Failure of the program that reads the GPUs; nothing is known about them."""
 
 
 class Quality(StrEnum):
-    """Quality of a reading of one device's memory: what it proves to an admission."""
+    """Quality of a reading of one device's memory: what the reading proves to an admission."""
 
     EXACT = "exact"
-    """One reading that proves it is enough."""
+    """Exact figure: one reading that shows enough free memory is proof."""
     UNIFIED = "unified"
-    """The host's memory, where everybody allocates: a second reading has to agree."""
+    """Memory shared with the host, where every program allocates: a second reading has to agree."""
     NUMA = "numa"
-    """A NUMA node that keeps pages after their process has ended: likewise."""
+    """Memory of a NUMA node that keeps pages after their process has ended: a second reading has to
+    agree."""
     OPAQUE = "opaque"
-    """The figures mean nothing: no reading admits a start by itself."""
+    """Meaningless figures: no reading admits a start by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,52 +43,53 @@ class Holder:
 
     pid: int
     held_bytes: int | None
-    """None: the driver does not say."""
+    """Bytes that the process holds; None: the driver does not say."""
     comm: str
-    """Name of its program; empty: the process has ended, or this process may not look."""
+    """Name of the process's program; empty: the process has ended, or this process may not look."""
     user: str
     unit: str
-    """systemd unit; empty for none."""
+    """Name of the process's systemd unit; empty for none."""
     compute: bool = True
     """Whether the process computes; False: it only draws (an X server, a desktop)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """One GPU. The UUID is its identity: the index moves when the set of GPUs changes."""
+    """Memory of one GPU. The UUID is its identity: the index moves when the set of GPUs changes."""
 
     index: int
-    """NVML index; of AMD's cards, their place in the order of PCI addresses."""
+    """NVML index; for AMD's cards, the position in the order of PCI addresses."""
     uuid: str
-    """Empty when not even that can be read."""
+    """UUID of the GPU; empty: the driver does not tell even that."""
     name: str
     total_bytes: int
     free_bytes: int
     used_bytes: int
-    """Without what the driver reserves, where it tells the two apart."""
+    """Bytes in use, without those that the driver reserves where it tells the two apart."""
     reserved_bytes: int = 0
-    """Kept by the driver for itself, where it says so."""
+    """Bytes that the driver keeps for itself; 0 where it does not say."""
     quality: Quality = Quality.EXACT
     problem: str = ""
-    """Why the GPU is opaque, or does not work, as a phrase; empty: no problem."""
+    """Reason why the GPU is opaque or does not work, as a phrase; empty: no problem."""
     state: GpuState = GpuState.OK
-    """LOST or DEVICE: it does not work, and its sizes are zero."""
+    """State of this GPU; if LOST or DEVICE, the GPU does not work and its sizes are zero."""
     holders: Sequence[Holder] | None = None
-    """None: not asked for, or the driver has no such list."""
+    """Processes that hold memory of the GPU; None: not asked for, or the driver has no such
+    list."""
 
     @property
     def error_kind(self) -> str:
-        """State of a GPU that does not work; empty: the GPU works."""
+        """Return the state of a GPU that does not work, as a text; empty: the GPU works."""
         return "" if self.state is GpuState.OK else self.state
 
     @property
     def processes(self) -> Sequence[Holder] | None:
-        """The holders."""
+        """Return the processes that hold memory; None as in `holders`."""
         return self.holders
 
     @property
     def unattributed_bytes(self) -> int | None:
-        """Used bytes that no listed process accounts for; None: not asked, or not told."""
+        """Return used bytes that no listed process accounts for; None: processes not listed."""
         if self.holders is None or any(h.held_bytes is None for h in self.holders):
             return None
         return max(0, self.used_bytes - sum(h.held_bytes or 0 for h in self.holders))
@@ -95,14 +97,14 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuMemory:
-    """The GPUs of this machine, by index."""
+    """Memory of the GPUs of this machine, by index."""
 
     devices: Sequence[DeviceMemory] = ()
-    """Also those that do not work; empty when none can be read."""
+    """GPUs, including those that do not work; empty when none can be read."""
     state: GpuState = GpuState.OK
-    """The worst state that matters for the machine; each GPU's own is in `devices`."""
+    """Worst state that matters for the machine; each GPU's own is in `devices`."""
     reason: str | None = None
-    """Why not all of them can be read, as a sentence; None: they were read."""
+    """Reason why some GPUs cannot be read, as a sentence; None: all were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class HostMemory:
 
     total_bytes: int
     available_bytes: int
-    """What a new program can have without swapping (MemAvailable of proc(5))."""
+    """Bytes that a new program can have without swapping (MemAvailable of proc(5))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +121,11 @@ class GroupMemory:
     """Main memory that the processes of a control group have, each page once per process."""
 
     resident_bytes: int
-    """VmRSS of proc(5), file pages like those of a mapped model included."""
+    """Bytes of VmRSS in proc(5), including file pages such as those of a mapped model."""
     locked_bytes: int
-    """VmLck: what mlock(2) has really locked."""
+    """Bytes of VmLck: those that mlock(2) has really locked."""
     pinned_bytes: int
-    """Of the resident bytes, at most those that the kernel cannot drop: anonymous, shared and
-    locked memory (swap aside). The rest are file pages that come back from disk."""
+    """Resident bytes that the kernel cannot drop, at most: anonymous, shared and locked memory
+    (swap aside). The rest are file pages that can be read from disk again."""
     pids: Sequence[int]
     """Processes of the group; empty: the group has none, or does not exist."""

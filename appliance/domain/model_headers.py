@@ -10,7 +10,7 @@ Value = str | int | float | bool | tuple[int | float | bool, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor, as it is stored."""
+    """One tensor as the file stores it."""
 
     name: str
     stored_bytes: int
@@ -21,7 +21,7 @@ class Gguf:
     """A GGUF model, all of its files together."""
 
     metadata: Mapping[str, Value]
-    """Of the first file."""
+    """Metadata of the first file."""
     tensors: tuple[Tensor, ...]
     file_bytes: int
 
@@ -31,9 +31,9 @@ class Safetensors:
     """A directory of safetensors files."""
 
     config: Mapping[str, object]
-    """``config.json``; empty: there is none."""
+    """Content of ``config.json``; empty: there is no such file."""
     weights_bytes: int
-    """As stored, hence quantised where they are."""
+    """Bytes of the weights as stored, hence of quantised weights where they are quantised."""
     file_bytes: int
     pools: bool = False
     """Whether the model comes with the modules of sentence-transformers (``modules.json``)."""
@@ -55,7 +55,7 @@ class Unread:
 
     fault: Fault
     problem: str
-    """Why, as a phrase."""
+    """Reason why the headers could not be read, as a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +63,25 @@ class ModelReference:
     """A model as a profile names it."""
 
     model: str
-    """A path, ``hf:owner/name``, or ``smollm2``."""
+    """Model in the profile's own words: a path, ``hf:owner/name``, or ``smollm2``."""
     path: str | None
-    """`Applied.model_path`."""
+    """Path as in `Applied.model_path`."""
     gguf: bool
     """Whether the engine wants a GGUF file where a directory holds several formats."""
     projector: str | None = None
-    """A second GGUF file that is loaded with it."""
+    """Path of a second GGUF file that is loaded with the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """The headers of a model."""
+    """Headers of a model."""
 
     main: Gguf | Safetensors
     projector_bytes: int = field(default=0)
 
     @property
     def file_bytes(self) -> int:
-        """Size of all its files."""
+        """Return the size of all files of the model."""
         return self.main.file_bytes + self.projector_bytes
 
 

@@ -15,13 +15,13 @@ _LATER: Final = _FIRST | frozenset("._-")
 _MAX_CHARACTERS: Final = 48
 HOLD_UNIT: Final = "appliance-hold.service"
 RUN_UNIT: Final = "appliance-run.service"
-"""Runs one command of an operator in place of models (launch.run)."""
+"""Unit that runs one command of an operator in place of models (launch.run)."""
 APPLY_UNIT: Final = "appliance-apply.service"
 SUPERVISOR_UNIT: Final = "appliance-supervisor.service"
 SUPERVISOR_SOCKET_UNIT: Final = "appliance-supervisor.socket"
-"""The control socket, for operators."""
+"""Unit of the control socket, for operators."""
 REQUEST_SOCKET_UNIT: Final = "appliance-request.socket"
-"""The supervisor's socket for the gateway."""
+"""Unit of the supervisor's socket for the gateway."""
 GATEWAY_UNIT: Final = "appliance-gateway.service"
 GATEWAY_SOCKET_UNIT: Final = "appliance-gateway.socket"
 GATEWAY_USER: Final = "appliance-gateway"
@@ -29,18 +29,18 @@ BACKEND_GROUP: Final = "appliance-backend"
 """Primary group of every engine, whatever its user is: of its sockets, and of model files that are not
 readable for everybody."""
 SUPERVISOR_USER: Final = "appliance"
-"""Every other daemon's user begins with this and a dash."""
+"""User of the supervisor; the user of each other daemon begins with this name and a dash."""
 OPERATORS_GROUP: Final = "appliance-operators"
 """Group of the users who may use every verb, and have commands run."""
 _FIRST_DYNAMIC_UID: Final = 61184
 _LAST_DYNAMIC_UID: Final = 65519
-"""systemd.exec(5), DynamicUser=: no person has one of these."""
+"""Highest UID of DynamicUser= (systemd.exec(5)): no person has a UID of that range."""
 _PREFIX: Final = "appliance-backend-"
 _SUFFIX: Final = ".service"
 
 
 def is_profile_name(text: str) -> bool:
-    """Tell whether `text` may name a profile: no metacharacter of unit names or of paths."""
+    """Tell whether `text` may name a profile: it has no metacharacter of unit names or of paths."""
     return 0 < len(text) <= _MAX_CHARACTERS and text[0] in _FIRST and _LATER.issuperset(text)
 
 

@@ -1,4 +1,4 @@
-"""Need of memory of a backend, and the source that it is known from. All sizes are in bytes.
+"""Memory need of a backend, and the source that the figure comes from. All sizes are in bytes.
 
 ===============  ===========================================================================
 source           where the figure comes from, best first
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Source(StrEnum):
-    """Source that a need is known from. The order of definition is the order of preference."""
+    """Source of the figure of a need. The order of definition is the order of preference."""
 
     OBSERVED = "observed"
     DECLARED = "declared"
@@ -30,10 +30,10 @@ class Estimate:
     """Estimate from the headers of a model's files, over all GPUs together."""
 
     vram_bytes: int
-    """An upper bound where the architecture allows only that; see `notes`."""
+    """Bytes on the GPUs; an upper bound where the architecture allows only that, see `notes`."""
     least_vram_bytes: int
-    """The weights on the GPUs alone: with less than this it can never run."""
+    """Bytes of the weights on the GPUs alone: with less than this the model can never run."""
     ram_bytes: int
     """Bytes that stay in main memory, or pass through it, while the model runs."""
     notes: tuple[str, ...] = ()
-    """What the figure leaves out or rounds up, a phrase each."""
+    """Phrases that say what the figure leaves out or rounds up."""

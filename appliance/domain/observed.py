@@ -19,7 +19,7 @@ class ActiveState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedUnit:
-    """One backend unit over D-Bus (org.freedesktop.systemd1)."""
+    """State of one backend unit, read over D-Bus (org.freedesktop.systemd1)."""
 
     active: ActiveState = ActiveState.INACTIVE
     sub: str = "dead"
@@ -28,33 +28,36 @@ class ObservedUnit:
     result: str = "success"
     """Result of the last run: success, exit-code, signal, timeout, exec-condition …"""
     status_text: str = ""
-    """Status text of its gate, wrapper or poller, for people."""
+    """Status text of the unit's gate, wrapper or poller, for people."""
     loading: bool = False
-    """Whether its poller says that the engine's process runs and is not ready (protocol.load_status)."""
+    """Whether the unit's poller says that the engine's process runs and is not ready
+    (protocol.load_status)."""
     main_pid: int = 0
-    """0: no main process."""
+    """PID of the main process; 0: there is none."""
     exit_status: int = 0
     since_unix_s: float = 0.0
-    """When it last became active; 0: never in this boot."""
+    """Unix seconds when the unit last became active; 0: never in this boot."""
     since_s: float = 0.0
-    """The same on the monotonic clock, which nobody sets."""
+    """Seconds on the monotonic clock when the unit last became active; that clock is never set."""
     changed_s: float = 0.0
-    """When its state last changed, on the monotonic clock; 0: never in this boot, or forgotten."""
+    """Seconds on the monotonic clock of the last change of state; 0: never in this boot, or
+    forgotten."""
     stopped_s: float = 0.0
-    """When its last stop began, likewise; without one when its state last changed."""
+    """Seconds on the monotonic clock when the last stop began; without a stop, of the last change
+    of state."""
     loaded: bool = True
-    """Whether the unit file is there."""
+    """Whether the unit file exists."""
     needs_reload: bool = False
     """Whether the unit file or its profile changed since systemd read it."""
 
     @property
     def waits_to_restart(self) -> bool:
-        """Whether systemd will start it again by itself: it neither runs nor is it stopped."""
+        """Whether systemd will start the unit again by itself; it neither runs nor is stopped."""
         return self.active is ActiveState.ACTIVATING and self.sub.startswith("auto-restart")
 
     @property
     def ended_cleanly(self) -> bool:
-        """Whether its process ended by itself in a way that systemd calls clean.
+        """Whether the unit's process ended by itself in a way that systemd calls clean.
 
         systemd restarts no unit that was stopped, so a unit that waits for its restart was not. Status 0
         and SIGHUP, SIGINT, SIGTERM, SIGPIPE are clean; before READY systemd calls them "protocol".
@@ -63,12 +66,12 @@ class ObservedUnit:
 
     @property
     def ended_badly(self) -> bool:
-        """Whether systemd says that its main process failed or was killed."""
+        """Whether systemd says that the unit's main process failed or was killed."""
         return self.result in {"exit-code", "signal", "core-dump"}
 
     @property
     def engine_ended(self) -> bool:
-        """Whether an engine ran and ended without having been stopped; a gate's failure is none."""
+        """Whether an engine ran and ended without having been stopped; a gate is not an engine."""
         failed = self.exit_status != 0 and self.result not in {"success", "exec-condition"}
         return failed or self.ended_cleanly
 
@@ -102,14 +105,15 @@ def stopped_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """Report that the launcher of a command left when it ended."""
+    """Report of a command's run that its launcher left when the command ended."""
 
     ran: bool
     """Whether the command was begun."""
     operation: int | None = None
-    """Operation of the command; None: the launcher ended before it had read its ticket."""
+    """ID of the command's operation; None: the launcher ended before it had read its ticket."""
     text: str
-    """How it ended ("with status 0 after 12 min"), or why it was not begun."""
+    """Sentence part that says how the command ended ("with status 0 after 12 min") or why it was
+    not begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +126,17 @@ class Observed:
     going_down: bool = False
     """Whether the system is stopping: a failure seen then says nothing about a model."""
     run: ObservedUnit = field(default_factory=ObservedUnit)
-    """appliance-run.service: active while a command runs, activating while it waits for memory."""
+    """State of appliance-run.service: active while a command runs, activating while it waits for
+    memory."""
 
     def unit(self, name: str) -> ObservedUnit:
-        """The unit of profile `name`; an inactive one when systemd does not know it."""
+        """Return the unit of profile `name`; an inactive unit when systemd does not know it."""
         return self.units.get(name, ObservedUnit(loaded=False))
 
     def busy(self) -> tuple[str, ...]:
-        """Profiles whose unit runs, starts or stops, sorted."""
+        """Return the profiles whose unit runs, starts or stops, sorted."""
         return tuple(sorted(n for n, u in self.units.items() if not u.idle))
 
     def serving(self) -> tuple[str, ...]:
-        """Profiles whose unit is up, sorted."""
+        """Return the profiles whose unit is up, sorted."""
         return tuple(sorted(n for n, u in self.units.items() if u.serving))

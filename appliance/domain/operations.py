@@ -1,4 +1,4 @@
-"""Operations: what the supervisor has been asked to do, and how far it has come.
+"""Operations: what the supervisor has been asked to do, and how far each has come.
 
 ==============  =======================================================================
 phase           what ends it
@@ -26,7 +26,7 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """Kind of an operation: what was asked for."""
+    """Kind of an operation."""
 
     SWITCH = "switch"
     START = "start"
@@ -34,9 +34,10 @@ class Kind(StrEnum):
     RESTART = "restart"
     HOLD = "hold"
     REPAIR = "repair"
-    """The supervisor's own: bring committed profiles back after a crash or an ended hold."""
+    """Operation of the supervisor's own: bring committed profiles back after a crash or an ended
+    hold."""
     RUN = "run"
-    """A command of an operator in place of models, which come back when it ends."""
+    """Command of an operator in place of models, which come back when the command ends."""
 
 
 class Phase(StrEnum):
@@ -62,19 +63,19 @@ class Outcome(StrEnum):
 
     DONE = "done"
     ROLLED_BACK = "rolled-back"
-    """The operation failed, and what served before serves again."""
+    """The operation failed, and the profiles that served before serve again."""
     FAILED = "failed"
-    """The operation failed, and what served before does not serve."""
+    """The operation failed, and the profiles that served before do not serve."""
     REFUSED = "refused"
-    """Nothing was touched."""
+    """The operation was refused before it changed anything."""
     SUPERSEDED = "superseded"
-    """A unit started by hand took the devices meanwhile; that one stays."""
+    """A unit that was started by hand took the devices meanwhile, and stays."""
     INTERRUPTED = "interrupted"
-    """A shutdown or a power cut ended it; the next boot follows the committed names."""
+    """A shutdown or a power cut ended the operation; the next boot follows the committed names."""
 
 
 class Cause(StrEnum):
-    """Cause for which an operation goes back to what served before, or does not end as asked for."""
+    """Cause of a roll-back, or of another end than the one that was asked for."""
 
     FAILURE = "failure"
     CANCELLED = "cancelled"
@@ -99,42 +100,46 @@ class Goal:
     stop: tuple[str, ...] = ()
     """Profiles that must not run, sorted."""
     start: tuple[str, ...] = ()
-    """Profiles that must serve, in the order they are started."""
+    """Profiles that must serve, in the order of their start."""
     restore: tuple[str, ...] = ()
-    """Profiles to serve when this fails: those that ran and are stopped for it, or served already."""
+    """Profiles to serve when the operation fails: those that ran and are stopped for it, or served
+    already."""
     kept: tuple[str, ...] = ()
-    """Of `start`, sorted: those that ran already and are not stopped. A failure leaves them alone."""
+    """Profiles of `start`, sorted, that ran already and are not stopped. A failure leaves them
+    alone."""
     commit: tuple[str, ...] | None = None
     """Names to serve after a boot, sorted; None: unchanged."""
     hold_until: HoldUntil = None
-    """The hold to begin at the end; None: none."""
+    """Hold to begin at the end; None: none."""
     claim: tuple[str, ...] = ()
     """Devices that a command needs, sorted; empty: no command is to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation, as its row in the store."""
+    """One operation, as a row of the store has it."""
 
     id: int
     kind: Kind
     target: tuple[str, ...]
-    """Profiles; of a run the command's name."""
+    """Profiles that were asked for; of a run, the command's name."""
     goal: Goal
     boot_id: str
     requested_by: str
     began_unix_s: float
     began_s: float = 0.0
-    """On the monotonic clock of its boot; 0: not known (a row of an older release)."""
+    """Seconds on the monotonic clock of the operation's boot; 0: not known (a row of an older
+    release)."""
     rollback: bool = True
-    """False: a failed start is stopped and nothing is restored."""
+    """Whether a failure brings back what served before; False: a failed start is stopped and
+    nothing is restored."""
     drain_s: float | None = None
-    """None: each profile's own deadline. 0: do not wait."""
+    """Seconds for the drain; None: each profile's own deadline. 0: do not wait."""
     phase: Phase = Phase.PREFLIGHT
     cause: Cause | None = None
-    """Why the operation goes back to what served before; None: it does not go back."""
+    """Cause for which the operation goes back to what served before; None: it does not go back."""
     reason: str = ""
-    """`cause` as a sentence; empty while the operation does not go back."""
+    """Sentence that states `cause`; empty while the operation does not go back."""
 
     @property
     def rolling_back(self) -> bool:
@@ -149,11 +154,11 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCaller:
-    """Operator whose command an operation is to run, with the token that proves it to the launcher."""
+    """Operator whose command an operation is to run, with the token for the launcher."""
 
     uid: int
     token: str = field(repr=False)
-    """Random; told to the operator alone, kept nowhere."""
+    """Random token; told to the operator alone, and not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,21 +170,22 @@ class Finished:
     message: str
     finished_unix_s: float
     cause: Cause | None = None
-    """Why it was refused, failed or was rolled back; None: it was done, superseded or interrupted."""
+    """Cause for which the operation was refused, failed or rolled back; None: it was done,
+    superseded or interrupted."""
     finished_s: float = 0.0
-    """On the monotonic clock of the operation's boot; 0: in another boot, or not known."""
+    """Seconds on the monotonic clock of the operation's boot; 0: in another boot, or not known."""
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     """Milliseconds in each phase that was entered, roll-back included."""
 
     @property
     def total_ms(self) -> float:
-        """Time of the whole operation in milliseconds, whatever was done to the clock meanwhile."""
+        """Return the operation's milliseconds from begin to end, even if the clock was set."""
         if self.finished_s and self.operation.began_s:
             return (self.finished_s - self.operation.began_s) * 1000
         return (self.finished_unix_s - self.operation.began_unix_s) * 1000
 
     def age_s(self, *, now_s: float, now_unix_s: float, boot_id: str) -> float:
-        """Return seconds since the end: by the monotonic clock, and across a reboot by the wall clock."""
+        """Return seconds since the end: by the monotonic clock; after a reboot, by wall clock."""
         if self.finished_s and self.operation.boot_id == boot_id:
             return now_s - self.finished_s
         return max(0.0, now_unix_s - self.finished_unix_s)

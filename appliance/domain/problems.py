@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 Where = tuple[str | int, ...]
-"""Keys from the top of the document down; integers are places in a list."""
+"""Place in a document: keys from its top down; an integer is the position in a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing to fix."""
+    """Problem of a profile that its owner has to fix."""
 
     where: Where
-    """Empty: the file as a whole."""
+    """Place of the problem; empty: the file as a whole."""
     text: str
-    """A sentence without file and line."""
+    """Sentence about the problem, without file and line."""

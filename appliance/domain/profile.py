@@ -1,4 +1,4 @@
-"""Applied profiles: what each model needs in order to run, and what it promises."""
+"""Applied profiles: what each model needs in order to run, and what the profile declares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Mark(StrEnum):
 
 
 class WarmUp(StrEnum):
-    """The one real request that proves a backend before it is committed."""
+    """Request that a backend must answer before it is committed."""
 
     COMPLETION = "completion"
     CHAT = "chat"
@@ -29,10 +29,10 @@ class WarmUp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Memory a backend takes once loaded, in bytes. None: not declared, hence unknown."""
+    """Memory that a backend takes once loaded, in bytes; None: not declared, hence unknown."""
 
     vram_bytes: int | None = None
-    """Over all GPUs that it uses together."""
+    """Bytes over all GPUs that the backend uses together."""
     ram_bytes: int | None = None
 
 
@@ -76,8 +76,8 @@ class Handling:
     on_request: bool = False
     """Whether a request for the profile may switch to it."""
     engine_key_file: str | None = None
-    """Absolute path of the file with the engine's own key, which root alone may read; None: it
-    wants none."""
+    """Absolute path of the file with the engine's own key, which root alone may read; None: the
+    engine wants none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +91,11 @@ class Applied:
     description: str
     engine: str
     model: str
-    """The model as the profile names it: a path, or ``hf:owner/name``; empty for none."""
+    """Model as the profile names it: a path, or ``hf:owner/name``; empty for none."""
     model_path: str | None
-    """A file or directory that must exist before a start; None: nothing to check."""
+    """File or directory that must exist before a start; None: nothing to check."""
     binary: str
-    """The program that the unit runs in the end."""
+    """Path of the engine's program, which the unit runs after gate and wrapper."""
     served: tuple[str, ...]
     """Names and patterns that clients may ask for; never empty."""
     endpoint: Endpoint
@@ -107,38 +107,43 @@ class Applied:
     first_mark: Mark
     source_path: str
     source_sha256: str
-    """Of the profile's bytes when it was applied: another value now means 'edited since'."""
+    """Digest of the profile's file when it was applied; another digest now means that the file was
+    edited since."""
     conflicts: tuple[str, ...] = field(default=())
     """Names of the other applied profiles whose claims intersect, sorted."""
     fingerprint: str = ""
-    """Digest of all that decides how much memory it takes; empty: installed by an older release."""
+    """Digest of all that decides how much memory the profile takes; empty: installed by an older
+    release."""
     gpus: Literal["all"] | tuple[int, ...] = ()
-    """NVML indexes of the GPUs it uses, claimed or shared; empty: none."""
+    """NVML indexes of the GPUs that the profile uses, claimed or shared; empty: none."""
     gpu_split: tuple[float, ...] = ()
-    """How its memory is spread over them, in their order; fewer entries: the last ones hold none;
-    empty: over all, by their size."""
+    """Weights by which its memory is spread over `gpus`, in their order; fewer entries: the last
+    GPUs hold none; empty: over all, by their size."""
     vram_fraction: float | None = None
     """Share of each GPU's memory that the engine takes whatever the model is; None: no such rule."""
     ram_fraction: float | None = None
-    """The same of main memory, for an engine that works on the CPU."""
+    """Share of main memory that the engine takes whatever the model is, on the CPU; None: no such
+    rule."""
     estimate: Estimate | None = None
-    """From the headers of the model's files; None: unknown, see `estimate_problem`."""
+    """Estimate from the headers of the model's files; None: unknown, see `estimate_problem`."""
     estimate_problem: str = ""
-    """Why there is no estimate, as a phrase; empty: there is one, or none was needed."""
+    """Reason why there is no estimate, as a phrase; empty: there is one, or none was needed."""
     locks_memory: bool = False
-    """Its weights must be locked in RAM (mlock)."""
+    """Whether the model's weights must be locked in RAM (mlock)."""
     assume_free: bool = False
     """Whether to start it also on GPUs whose memory cannot be read."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
-    """User that its engine runs as; empty: a user of its own, made at each start."""
+    """User that the profile's engine runs as; empty: a user of its own, made at each start."""
     files: tuple[str, ...] = ()
     """Further files that the engine reads, as its arguments name them."""
     places: tuple[str, ...] = ()
-    """Where links led to, on the way to the model and to `files`, when it was applied."""
+    """Targets of links on the way to the model and to `files`, as they were when the profile was
+    applied."""
     programs: tuple[str, ...] = ()
-    """Further programs, links followed likewise: interpreters of the binary, the patch hook."""
+    """Further programs, likewise with links followed: interpreters of the binary, the patch
+    hook."""
 
 
 Catalogue = Mapping[str, Applied]
-"""Every applied profile by name."""
+"""Applied profiles by name."""

@@ -24,15 +24,16 @@ _MAX_GPU: Final = 63
 _PARAMETER: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
 _MAX_PARAMETERS: Final = 64
 _ROUTED: Final = ("model", "stream")
-"""Request parameters that the gateway's own work rests on."""
+"""Request parameters on which the gateway itself relies, so that no profile may set or strip
+them."""
 
 Gpus = Literal["all"] | tuple[int, ...]
-"""The GPUs a backend sees: all of them, or those with these indexes; empty: the CPU."""
+"""GPUs that a backend sees: all of them, or those with these indexes; empty: the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvCache:
-    """Types of the key and value caches, in the engine's own words."""
+    """Types of the key and value caches, by the engine's own names."""
 
     k: str
     v: str
@@ -40,7 +41,7 @@ class KvCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """One key of [unit]: systemd's own section, key and values. Several values repeat the key."""
+    """One key of [unit]: systemd's section, key and values. Several values repeat the key."""
 
     section: str
     key: str
@@ -48,7 +49,7 @@ class Override:
 
     @property
     def name(self) -> str:
-        """``Section.Key``."""
+        """Return ``Section.Key``."""
         return f"{self.section}.{self.key}"
 
 
@@ -85,7 +86,7 @@ def _parameter(path: str) -> str:
 
 
 def _parameters(value: object) -> Mapping[str, object]:
-    """[gateway] set: inner tables become paths, ``chat_template_kwargs.enable_thinking``."""
+    """Parse [gateway] set: inner tables become paths, ``chat_template_kwargs.enable_thinking``."""
     if not isinstance(value, dict):
         raise WrongValueError("is not a table of request parameters")
     found = dict(_paths_of(value))
@@ -114,7 +115,7 @@ def _is_json(value: object) -> bool:
 
 
 def _overrides(value: object) -> tuple[Override, ...]:
-    """[unit]: ``"Service.Nice" = 5``, ``Service.Nice = 5`` or a table ``[unit.Service]``."""
+    """Parse [unit]: ``"Service.Nice" = 5``, ``Service.Nice = 5`` or a table ``[unit.Service]``."""
     if not isinstance(value, dict):
         raise WrongValueError("is not a table of Section.Key = value")
     found: list[Override] = []
@@ -143,7 +144,7 @@ def _override(section: str, key: str, value: object) -> Override:
 
 
 def _directive(item: str | float) -> str:
-    """A value as systemd writes it."""
+    """Return a value in the form that systemd reads."""
     if isinstance(item, bool):
         return "yes" if item else "no"
     return one_line(item) if isinstance(item, str) else shown(item)

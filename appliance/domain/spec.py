@@ -1,4 +1,4 @@
-"""A profile as its owner writes it: the keys that all engines have, and the table of one engine.
+"""Profile as its owner writes it: the keys that all engines have, and the table of one engine.
 
 Each key of the file is a field with a `Doc`, declared here and nowhere else (those of an engine's
 table in its module); `appliance.adapters.profile_files.schema` makes the schema of a file from them.
@@ -49,7 +49,7 @@ class EngineOptions:
 
 
 class Thinking(StrEnum):
-    """Whether the server lets the model think before it answers."""
+    """Setting whether the server lets the model think before it answers."""
 
     ON = "on"
     OFF = "off"
@@ -69,7 +69,7 @@ class Speculative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedTable:
-    """``need = { … }``: memory the backend takes once loaded; the gate waits until it is free."""
+    """``need = { … }``: memory that the backend takes once loaded; the gate waits for it."""
 
     vram_bytes: Annotated[
         Size | None, Doc('over all claimed GPUs together, such as "18.6GiB"', key="vram")
@@ -99,17 +99,17 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """``[order]``: what must be there before a start."""
+    """``[order]``: mounts and units that must be there before a start."""
 
     mounts: Annotated[Paths, Doc("paths whose file systems must be mounted")] = ()
-    """For RequiresMountsFor=."""
+    """Values of RequiresMountsFor=."""
     after: Annotated[Words, Doc("further units to start after")] = ()
-    """For After=."""
+    """Values of After=."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayTable:
-    """``[gateway]``: what the gateway does with requests for it, whatever the client says."""
+    """``[gateway]``: how the gateway handles requests for the profile, whatever the client says."""
 
     set_parameters: Annotated[
         ParameterValues,
@@ -138,18 +138,18 @@ class GatewayTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile: one model, and how to serve it."""
+    """Profile: one model, and how to serve it."""
 
     name: str
-    """The stem of its file."""
+    """Name of the profile: the stem of its file."""
     description: Annotated[Line, Doc("for people")] = ""
     mark: Annotated[Mark, Doc("first value only: afterwards `appliance mark` owns it")] = (
         Mark.STANDBY
     )
     engine: Annotated[str, Doc("the program that answers")]
-    """A name in `appliance.engines.ENGINES`."""
+    """Engine by its name in `appliance.engines.ENGINES`."""
     binary: Annotated[AbsolutePath, Doc("its absolute path")] = ""
-    """Empty where the engine brings its own."""
+    """Path of the engine's program; empty where the engine brings its own."""
     model: Annotated[
         FullText,
         Doc(
@@ -157,12 +157,12 @@ class Profile:
             'start; `"smollm2"`, the packaged model of the embedded engine'
         ),
     ] = ""
-    """Empty where the engine needs none."""
+    """Model as the file names it; empty where the engine needs none."""
     served: Annotated[
         Served,
         Doc("names and patterns clients ask for; unset: the profile's name", optional=True),
     ]
-    """Never empty."""
+    """Names and patterns that clients may ask for; never empty."""
     port: Annotated[Port | None, Doc("on loopback; this or `socket`")] = None
     socket: Annotated[SocketPath | None, Doc("a unix socket instead of a port")] = None
     gpus: Annotated[
@@ -171,11 +171,11 @@ class Profile:
     ]
     shared: Annotated[bool, Doc("claims nothing and runs beside the others")] = False
     ctx: Annotated[Tokens | None, Doc("tokens one request may use")] = None
-    """None: as many as the model was made for."""
+    """Tokens of the context; None: as many as the model was made for."""
     parallel: Annotated[
         Annotated[int, Range(least=1, most=4096)] | None, Doc("requests served at once")
     ] = None
-    """None: the engine's own choice (one, for llama.cpp)."""
+    """Requests at once; None: the engine's own choice (one, for llama.cpp)."""
     kv: Annotated[Kv | None, Doc('type of the cache: `"q8_0"`, or `{ k = "…", v = "…" }`')] = None
     thinking: Annotated[
         Thinking | None, Doc("decided on the server; unset: the model's own way")
@@ -208,15 +208,15 @@ class Profile:
         UnitOverrides, Doc("`Service.Nice = 5`: settings of the unit, see [[unit]](#unit)")
     ] = ()
     options: EngineOptions
-    """The table of its engine."""
+    """Options of the engine: its table in the file."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the engine listens."""
+        """Return where the engine listens."""
         return Endpoint(port=self.port, socket=self.socket)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The served names that are no patterns; the profile's own when all are."""
+        """Return the served names without patterns; the profile's name when all are patterns."""
         plain = tuple(s for s in self.served if not set(s) & set("*?["))
         return plain or (self.name,)

@@ -13,55 +13,57 @@ from appliance.domain.quantities import duration_s, size_bytes
 
 _MAX_TEXT: Final = 4096
 _CONTROL: Final = "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-"""Also what breaks lines, or turns the direction of text around so that it reads as another."""
+"""Pattern of control characters, line breaks included, and of characters that turn the direction of
+text so that it reads as another."""
 _SERVED: Final = r"[A-Za-z0-9*?][A-Za-z0-9._:/@+*?-]{0,127}"
 _USER: Final = r"[a-z_][a-z0-9_-]{0,30}"
 _VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _MAX_SOCKET_BYTES: Final = 107
-"""sun_path of unix(7), without its final NUL."""
+"""Size of sun_path in unix(7), without its final NUL."""
 _MAX_DURATION_S: Final = 7 * 86_400.0
 _MAX_BYTES: Final = 1 << 50
 _SHOWN_CHARACTERS: Final = 48
 
 
 class WrongValueError(ValueError):
-    """A value that breaks the rules of its type; the message goes on where the key's name ends."""
+    """Value that breaks the rules of its type; the message goes on after the key's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A field that is a key of a file: description, and what the Python field does not say."""
+    """Key of a file, for a field: description, and what the Python field does not say."""
 
     text: str
-    """For the reference."""
+    """Description for the reference."""
     key: str = ""
-    """Name in the file; empty: the field's own."""
+    """Name of the key in the file; empty: the field's own."""
     optional: bool = False
-    """A file may leave it out although the field has no default: the loader fills it in."""
+    """Whether a file may leave the key out although the field has no default: the loader fills it
+    in."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """What the reference calls a type of value."""
+    """Name of a type of value in the reference."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ValueParser:
-    """What makes the value of whatever TOML gives, instead of a check of its Python type."""
+    """Parser of whatever value TOML gives, in place of a check of its Python type."""
 
     parse: Callable[[object], object]
-    """Raises `WrongValueError`."""
+    """Function that returns the value. Raises `WrongValueError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What looks at a value that is of its Python type; a tuple is still a list."""
+    """Check of a value that is of its Python type; a tuple is still a list."""
 
     check: Callable[..., object]
-    """Returns the value, or what replaces it. Raises `WrongValueError`."""
+    """Function that returns the value, or its replacement. Raises `WrongValueError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """Limits of how many items a list or table has."""
+    """Limits of the length of a list or table."""
 
     least: int | None = None
     most: int
@@ -103,7 +105,7 @@ def has_control_character(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return `text`. Raises `WrongValueError`: it is long, or has control characters."""
+    """Return `text`. Raises `WrongValueError` if it is long or has control characters."""
     if len(text) > _MAX_TEXT:
         raise WrongValueError(f"is longer than {_MAX_TEXT} characters")
     if has_control_character(text):
@@ -133,7 +135,7 @@ def matching(pattern: str, what: str) -> Check:
 
 
 def no_doubles(items: Sequence[str]) -> Sequence[str]:
-    """Return `items`. Raises `WrongValueError`: two are equal."""
+    """Return `items`. Raises `WrongValueError` if two are equal."""
     for place, item in enumerate(items):
         if item in items[:place]:
             raise WrongValueError(f"names {shown(item)} twice")
