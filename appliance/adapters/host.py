@@ -16,11 +16,10 @@ from typing import Final
 
 from appliance.adapters.applied.manifest import is_edited
 from appliance.adapters.files.access import read_access
-from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.gate_verdicts import admissions_in, refusals_in
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
+from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.adapters.model_files.checking import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.model_headers import Fault
@@ -167,17 +166,6 @@ async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
 async def _gpus(*, with_holders: bool = False) -> GpuMemory:
     """Return the GPUs; their faults are part of the reading."""
     return await asyncio.to_thread(read_gpus, with_holders=with_holders)
-
-
-def read_run_report(path: Path) -> RunReport | None:
-    """Return the report of the last command's launcher; None: it left none."""
-    try:
-        found = run_report.decoded(read_small_file(path, run_report.MAX_BYTES))
-    except OSError:
-        return None
-    if found is None:
-        return None
-    return RunReport(ran=found.ran, text=found.text, operation=found.operation)
 
 
 def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:

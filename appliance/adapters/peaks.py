@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from appliance.adapters.files.durable import write_file
-from appliance.adapters.peak_files import read_peak
+from appliance.adapters.launch_files import read_peak
 from appliance.domain.errors import StoreError
 from appliance.domain.paths import NEEDS
 from appliance.planning.memory.peak import ObservedPeak, encoded

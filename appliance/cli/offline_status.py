@@ -10,8 +10,8 @@ from pathlib import Path
 from appliance import __version__
 from appliance.adapters.applied.manifest import EditWatch, recover_manifest
 from appliance.adapters.commitment import FileCommitment
-from appliance.adapters.gate_verdicts import refusals_in
 from appliance.adapters.kernel.text_files import meminfo
+from appliance.adapters.launch_files import refusals_in
 from appliance.cli.paths import Places
 from appliance.cli.unit_states import Blocks, observed_from, show_units, unit_from
 from appliance.domain.errors import ApplianceError

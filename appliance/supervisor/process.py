@@ -19,8 +19,8 @@ from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.engine_http import HttpBackend
 from appliance.adapters.host import LinuxHost, SystemClock
 from appliance.adapters.key_file import FileKeys
+from appliance.adapters.launch_files import TICKET, FileRunTickets
 from appliance.adapters.peaks import FilePeaks
-from appliance.adapters.run_tickets import TICKET, FileRunTickets
 from appliance.adapters.socket_gateway import SocketGateway
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets

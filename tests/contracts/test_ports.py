@@ -29,7 +29,7 @@ import pytest
 from appliance.adapters.applied.manifest import MANIFEST, ManifestProfiles, encode
 from appliance.adapters.engine_http import HttpBackend
 from appliance.adapters.host import LinuxHost, SystemClock
-from appliance.adapters.run_tickets import FileRunTickets
+from appliance.adapters.launch_files import FileRunTickets
 from appliance.adapters.socket_gateway import SocketGateway
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BackendError, StoreError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.regular import read_small_file
-from appliance.adapters.peak_files import read_peak
+from appliance.adapters.launch_files import read_peak
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root

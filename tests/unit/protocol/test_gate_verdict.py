@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.gate_verdicts import admissions_in, read_verdicts, refusals_in
+from appliance.adapters.launch_files import admissions_in, read_verdicts, refusals_in
 from appliance.protocol.gate_verdict import ADMITTED, LATE, REFUSED, encoded, file_of
 
 

@@ -14,11 +14,9 @@ from appliance.adapters.applied.manifest import is_edited, read_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.files.durable import read_regular
 from appliance.adapters.files.regular import OddFileError, read_small_file, replace_volatile
-from appliance.adapters.gate_verdicts import read_verdicts
-from appliance.adapters.host import read_run_report
 from appliance.adapters.key_file import read_keys
+from appliance.adapters.launch_files import read_peak, read_run_report, read_verdicts
 from appliance.adapters.model_files.locate import snapshot
-from appliance.adapters.peak_files import read_peak
 from appliance.adapters.sqlite.operation_spool import OperationSpool
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.cli.paths import find_places

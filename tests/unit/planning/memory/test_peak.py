@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.adapters.peak_files import read_peak
+from appliance.adapters.launch_files import read_peak
 from appliance.launch import gate
 from appliance.planning.memory.peak import (
     ALLOWANCE_BYTES,
