@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, cast
 
 from appliance.cli.paths import Places, find_places
 from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
@@ -11,7 +10,10 @@ from appliance.planning.wording import no_such_profile
 from appliance.protocol.control_client import ask
 from appliance.protocol.control_requests import StatusRequest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from appliance.planning.status.document import ProfileRow, StatusDocument
 
 
@@ -28,12 +30,13 @@ def read_status(places: Places) -> StatusDocument:
         StoreError: the supervisor does not answer and the manifest is damaged.
     """
     try:
-        return cast("StatusDocument", ask(places.control_socket, StatusRequest()).details["status"])
+        document: Any = ask(places.control_socket, StatusRequest()).details["status"]
     except (UnreachableError, PermissionDeniedError) as reason:
         # Its imports would double the time of a status that the supervisor answers.
         from appliance.cli.offline_status import status_without  # noqa: PLC0415
 
         return status_without(places, reason)
+    return document  # type: ignore[no-any-return]  # the wire's
 
 
 def row_of(document: StatusDocument, name: str) -> ProfileRow:

@@ -1,7 +1,8 @@
 """Conclusion of a request, in sentences and as an exit status."""
 
+from __future__ import annotations
+
 import time
-from typing import Final
 
 from appliance.cli.terminal import Streams
 from appliance.domain.amounts import duration
@@ -14,6 +15,10 @@ from appliance.protocol.control_events import (
     ErrorEvent,
 )
 from appliance.protocol.json_fields import number_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _TIMED: Final = frozenset({"switch", "start", "restart"})
 

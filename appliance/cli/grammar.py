@@ -4,14 +4,20 @@ Nothing here imports a verb, nor anything that costs milliseconds: a switch is m
 start of its command. `docs/reference/cli.md` is generated from this tree.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Never
 
 from appliance import __version__
 from appliance.planning.wording import closest
 from appliance.protocol.control import MARKS, Exit
+from appliance.protocol.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Never
 
 PROGRAM: Final = "appliance"
 _MODULES: Final = "appliance.cli.verbs"
@@ -65,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(None, f'"{value}" is no {what.lower()}; {hint}')
 
 
-class VerbGrammar(NamedTuple):
+class VerbGrammar(Record):
     """One verb of the command line."""
 
     name: str
@@ -112,7 +118,7 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
 
 
 def _add(
-    verbs: "argparse._SubParsersAction[Parser]", verb: VerbGrammar, names: Completer | None
+    verbs: argparse._SubParsersAction[Parser], verb: VerbGrammar, names: Completer | None
 ) -> None:
     parser = verbs.add_parser(
         verb.name,

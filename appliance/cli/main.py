@@ -1,5 +1,7 @@
 """The command `appliance`: parse, run one verb, turn every ending into an exit status."""
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import importlib
@@ -8,7 +10,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, cast
 
 from appliance.cli.failures import status_of
 from appliance.cli.grammar import build_parser
@@ -16,7 +17,12 @@ from appliance.cli.terminal import Streams, standard_streams
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import Exit
 
-Run = Callable[[Namespace, Streams], int]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
+    Run = Callable[[Namespace, Streams], int]
+
 _CLOSED_PIPE: Final = 141
 """128 + SIGPIPE: what a shell reports for any program whose reader went away."""
 
@@ -46,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _verb(runs: str) -> Run:
     module, _, function = runs.partition(":")
-    return cast("Run", getattr(importlib.import_module(module), function))
+    run: Run = getattr(importlib.import_module(module), function)
+    return run
 
 
 def _collect_garbage() -> None:

@@ -4,8 +4,9 @@ A supervisor that dies during the operation is started again by systemd and goes
 follower finds the operation again over a new connection.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Final
 
 from appliance.cli.failures import CliError, TimedOutError
 from appliance.cli.progress_lines import FRAME_S, Progress
@@ -24,6 +25,10 @@ from appliance.protocol.control_events import (
     TicketEvent,
 )
 from appliance.protocol.control_requests import AttachRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _PATIENCE_S: Final = 15.0
 """Time for systemd to start the supervisor again."""

@@ -4,13 +4,19 @@ The order of `appliance.settings`, for the few paths that a quick verb may need:
 then the settings file, then the default.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
-from typing import Final, NamedTuple
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain import paths
 from appliance.domain.errors import SettingsError
+from appliance.protocol.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _DEFAULTS: Final = {
     "control_socket": paths.CONTROL_SOCKET,
@@ -25,7 +31,7 @@ _MOST_BYTES: Final = 256 << 10
 """Of the settings file."""
 
 
-class Places(NamedTuple):
+class Places(Record):
     """Files and directories of one installation."""
 
     control_socket: str

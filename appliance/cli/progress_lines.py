@@ -4,13 +4,18 @@ On a terminal: one line a phase, the running one redrawn with a spinner. Elsewhe
 when a phase ends, so that a log stays readable.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Final, Protocol
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import duration
 from appliance.planning.wording import joined
 from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 FRAME_S: Final = 0.1
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -35,20 +40,20 @@ _GLYPHS: Final = {
 _CLEAR: Final = "\r\x1b[2K"
 
 
-class Progress(Protocol):
-    """Display of events while they come."""
+class Progress:
+    """Display of events while they come.
+
+    This one shows none: for --json, where the events are the output, and for --no-wait.
+    """
 
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Show one event that is not the closing one."""
-        ...
 
     def tick(self) -> None:
         """Redraw after some time without an event."""
-        ...
 
     def end(self) -> None:
         """Restore the terminal's line and cursor."""
-        ...
 
 
 def heading(accepted: AcceptedEvent) -> str:
@@ -78,7 +83,7 @@ def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
     return f" {glyph} {label:{_LABEL_WIDTH}} {text:{_TEXT_WIDTH}} {duration(spent_s):>8}"
 
 
-class LineProgress:
+class LineProgress(Progress):
     """Progress for logs and pipes: a line when a phase has ended."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -91,14 +96,8 @@ class LineProgress:
         elif event.state in _GLYPHS:
             self._terminal.line(_ended(event, self._terminal))
 
-    def tick(self) -> None:
-        """Nothing to redraw."""
 
-    def end(self) -> None:
-        """Nothing to tidy up."""
-
-
-class LiveProgress:
+class LiveProgress(Progress):
     """Progress for a terminal: the running phase is redrawn until it ends."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -148,23 +147,10 @@ class LiveProgress:
             self._terminal.write(_CLEAR)
 
 
-class SilentProgress:
-    """No progress: for --json, where the events are the output, and for --no-wait."""
-
-    def show(self, event: AcceptedEvent | PhaseEvent) -> None:
-        """Show nothing."""
-
-    def tick(self) -> None:
-        """Nothing to redraw."""
-
-    def end(self) -> None:
-        """Nothing to tidy up."""
-
-
 def progress_for(terminal: Terminal, *, silent: bool) -> Progress:
     """Return the progress that suits `terminal`; `silent`: none is to be shown."""
     if silent:
-        return SilentProgress()
+        return Progress()
     return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.cli.traffic_lines import no_gateway, traffic
@@ -12,7 +11,10 @@ from appliance.domain.amounts import age, duration, size, size_of_total
 from appliance.planning.wording import joined
 from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from appliance.planning.status.document import ProfileRow, StatusDocument
 
 _GLYPHS: Final = {

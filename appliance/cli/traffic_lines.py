@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from appliance.protocol.json_fields import Json, number_in, object_in, objects_in, text_in
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from appliance.planning.status.document import StatusDocument
 

@@ -1,7 +1,12 @@
 """Wording of names, lists and suggestions for people."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _SHORT: Final = 64
 """Characters; a profile's name has at most 48."""

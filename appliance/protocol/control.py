@@ -21,8 +21,13 @@ The command line loads what is here and the codec each time it starts, so none o
 dataclasses, asyncio or a schema library.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum, StrEnum
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1

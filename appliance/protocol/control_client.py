@@ -3,6 +3,8 @@
 The asynchronous client for processes is `appliance.protocol.control_stream`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
 
@@ -10,7 +12,6 @@ import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Final, Self
 
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.protocol.control import GREETING_S, MAX_LINE_BYTES
@@ -24,6 +25,10 @@ from appliance.protocol.control_events import (
     decode_event,
 )
 from appliance.protocol.control_requests import ControlRequest, encode_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, Self
 
 NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
 NOT_A_MEMBER: Final = (

@@ -5,16 +5,21 @@ text here, because the other side may be of a release that knows more of them; f
 a field that is missing or of another type is read as empty.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
 
 from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, ErrorKind, Exit
 from appliance.protocol.json_fields import Json, number_in, object_in, text_in, texts_in
 from appliance.protocol.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 EXIT_STATUSES: Final[Mapping[ErrorKind, Exit]] = {
     ErrorKind.FAILED: Exit.FAILED,

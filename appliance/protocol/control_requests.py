@@ -5,9 +5,10 @@ whatever a client sends, the result is a request of the types below or `BadReque
 that is null or left out has its default, except where a message says that it is missing.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, cast
 
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
@@ -15,15 +16,18 @@ from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
 from appliance.protocol.json_fields import Json
 from appliance.protocol.record import Record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final, Literal
+
+    Gpus = Literal["all"] | tuple[int, ...]
+
 _MAX_SECONDS: Final = 1e9
 """Thirty years: more is a mistake, and no clock may overflow."""
 _MAX_GPUS: Final = 256
 _MAX_OPERATION: Final = 2**63 - 1
 """As far as SQLite counts."""
 _MAX_VERSION_CHARACTERS: Final = 20
-
-
-Gpus = Literal["all"] | tuple[int, ...]
 
 
 class StatusRequest(Record):
@@ -249,12 +253,12 @@ def verb_of(document: Json) -> tuple[Verb, Json]:
 def decode_request(verb: Verb, args: Json) -> ControlRequest:
     """Return the request that a verb and its arguments make. Raises `BadRequestError`."""
     form = _key_form(args) if verb is Verb.KEY else _FORMS[verb]
-    return cast("ControlRequest", _filled(form, args))
+    return _filled(form, args)  # type: ignore[no-any-return]  # one of _FORMS
 
 
 def decode_on_request(args: Json) -> OnRequestSwitch:
     """Return the request of request.sock. Raises `BadRequestError`."""
-    return cast("OnRequestSwitch", _filled(OnRequestSwitch, args))
+    return _filled(OnRequestSwitch, args)  # type: ignore[no-any-return]
 
 
 def _key_form(args: Json) -> type[Record]:
@@ -264,7 +268,7 @@ def _key_form(args: Json) -> type[Record]:
     return _KEY_FORMS[action]
 
 
-def _filled(form: type[Record], args: Json) -> Record:
+def _filled(form: type[Record], args: Json) -> Any:
     return form(**{field: _READERS[field](args) for field in form.__match_args__})
 
 

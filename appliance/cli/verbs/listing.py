@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from appliance.cli.box import places_of, read_status
 from appliance.cli.status_screens import show_list
 from appliance.cli.terminal import Streams, Terminal
 from appliance.protocol.control import Exit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from appliance.planning.status.document import ProfileRow, StatusDocument
 

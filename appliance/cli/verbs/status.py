@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
-from typing import TYPE_CHECKING, Final
 
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from appliance.planning.status.document import StatusDocument
 
 _WATCH_S: Final = 2.0

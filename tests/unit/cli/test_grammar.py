@@ -32,6 +32,7 @@ HEAVY = {
     "tomlkit",
     "tomllib",
     "typer",
+    "typing",
 }
 TYPES_ONLY = "appliance.planning.status.document"
 """2 ms to make typed dictionaries that only a type checker looks at."""
@@ -113,7 +114,7 @@ def test_completion_scripts(box: CliBox, shell: str) -> None:
 def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     """What is asked many times a day loads neither a TOML, a schema nor an event loop library."""
     program = (
-        "import sys; from appliance.cli.main import main; "
+        f"import sys; sys.path.append({str(ROOT)!r}); from appliance.cli.main import main; "
         f"main({command.split()!r}); print(*sys.modules, file=sys.stderr)"
     )
     stories = {
@@ -122,7 +123,7 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     }
     with FakeSupervisor(box.socket, stories):
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            [sys.executable, "-IS", "-c", program],  # as the launcher that install.sh writes
             env={**box.environment},
             capture_output=True,
             text=True,
