@@ -79,9 +79,7 @@ def _parameter(path: str) -> str:
             f"{shown(path)} is not the name of a request parameter, such as temperature"
         )
     if path.partition(".")[0] in _ROUTED:
-        raise WrongValueError(
-            f"{shown(path)} is for the client and the gateway to agree on: leave it out"
-        )
+        raise WrongValueError(f"{shown(path)} is what the gateway itself relies on: leave it out")
     return path
 
 
@@ -103,7 +101,7 @@ def _paths_of(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
         elif _is_json(value):
             yield path, value
         else:
-            raise WrongValueError(f"{path} has a value that JSON does not know: {shown(value)}")
+            raise WrongValueError(f"{path} has a value that JSON cannot hold: {shown(value)}")
 
 
 def _is_json(value: object) -> bool:

@@ -59,11 +59,11 @@ class Thinking(StrEnum):
 class Speculative:
     """``speculative = { … }``: speculative decoding."""
 
-    method: Annotated[Word, Doc("`mtp`, `eagle3`, `ngram` …, as the engine knows it")]
-    tokens: Annotated[int, Range(least=1, most=64), Doc("tokens drafted per step")]
+    method: Annotated[Word, Doc("`mtp`, `eagle3`, `ngram` …, by the engine's own name")]
+    tokens: Annotated[int, Range(least=1, most=64), Doc("tokens drafted in each step")]
     require: Annotated[
         bool,
-        Doc("the profile is not itself without it; recorded for probes, not yet enforced"),
+        Doc("whether the profile must not run without it; recorded for probes, not yet enforced"),
     ] = False
 
 
@@ -72,13 +72,13 @@ class NeedTable:
     """``need = { … }``: memory that the backend takes once loaded; the gate waits for it."""
 
     vram_bytes: Annotated[
-        Size | None, Doc('over all claimed GPUs together, such as "18.6GiB"', key="vram")
+        Size | None, Doc('memory over all claimed GPUs together, such as "18.6GiB"', key="vram")
     ] = None
     ram_bytes: Annotated[
-        Size | None, Doc("in host RAM, weights in mapped files too", key="ram")
+        Size | None, Doc("host RAM, including weights in mapped files", key="ram")
     ] = None
     assume_free: Annotated[
-        bool, Doc("start it also where a GPU's memory cannot be read (MIG, no permission)")
+        bool, Doc("start the model also where a GPU's memory cannot be read (MIG, no permission)")
     ] = False
 
 
@@ -88,12 +88,14 @@ class Patch:
 
     command: Annotated[Command, Doc("program and arguments; the program by absolute path")]
     writable: Annotated[
-        Paths, Doc("paths that it may change, as far as the group appliance-backend may")
+        Paths, Doc("paths that the command may change, if the group appliance-backend may")
     ] = ()
     expect: Annotated[
         tuple[FullText, ...],
         Length(most=64),
-        Doc("names its output must report as applied, else nothing is served"),
+        Doc(
+            "names that the command's output must report as applied, else the model is not started"
+        ),
     ] = ()
 
 
@@ -126,13 +128,13 @@ class GatewayTable:
     switch: Annotated[
         Literal["manual", "on-request"],
         Doc(
-            "a request while another serves is refused with the command that would "
-            "switch, or switches"
+            "what a request does while another profile serves: it is refused with "
+            "the command that would switch, or it switches"
         ),
     ] = "manual"
     engine_key_file: Annotated[
         AbsolutePath | None,
-        Doc("file with the key that the engine itself wants; readable for root alone"),
+        Doc("file with the key that the engine requires; readable for root alone"),
     ] = None
 
 
@@ -143,12 +145,12 @@ class Profile:
     name: str
     """Name of the profile: the stem of its file."""
     description: Annotated[Line, Doc("for people")] = ""
-    mark: Annotated[Mark, Doc("first value only: afterwards `appliance mark` owns it")] = (
-        Mark.STANDBY
-    )
-    engine: Annotated[str, Doc("the program that answers")]
+    mark: Annotated[
+        Mark, Doc("who is told about the profile; later changed by `appliance mark`, not here")
+    ] = Mark.STANDBY
+    engine: Annotated[str, Doc("the kind of engine that serves the model")]
     """Engine by its name in `appliance.engines.ENGINES`."""
-    binary: Annotated[AbsolutePath, Doc("its absolute path")] = ""
+    binary: Annotated[AbsolutePath, Doc("absolute path of the engine's program")] = ""
     """Path of the engine's program; empty where the engine brings its own."""
     model: Annotated[
         FullText,
@@ -160,27 +162,37 @@ class Profile:
     """Model as the file names it; empty where the engine needs none."""
     served: Annotated[
         Served,
-        Doc("names and patterns clients ask for; unset: the profile's name", optional=True),
+        Doc(
+            "names and patterns that clients may ask for; unset: the profile's name", optional=True
+        ),
     ]
     """Names and patterns that clients may ask for; never empty."""
-    port: Annotated[Port | None, Doc("on loopback; this or `socket`")] = None
-    socket: Annotated[SocketPath | None, Doc("a unix socket instead of a port")] = None
+    port: Annotated[Port | None, Doc("TCP port on loopback; set this or `socket`")] = None
+    socket: Annotated[SocketPath | None, Doc("path of a unix socket in place of a port")] = None
     gpus: Annotated[
         GpuChoice,
-        Doc('`"all"`, indexes, or `[]` for the CPU; unset: all (embedded: [])', optional=True),
+        Doc(
+            'GPUs to use: `"all"`, indexes, or `[]` for the CPU; unset: all (embedded: [])',
+            optional=True,
+        ),
     ]
-    shared: Annotated[bool, Doc("claims nothing and runs beside the others")] = False
-    ctx: Annotated[Tokens | None, Doc("tokens one request may use")] = None
+    shared: Annotated[bool, Doc("whether the profile claims no device and runs beside others")] = (
+        False
+    )
+    ctx: Annotated[Tokens | None, Doc("tokens that one request may use")] = None
     """Tokens of the context; None: as many as the model was made for."""
     parallel: Annotated[
-        Annotated[int, Range(least=1, most=4096)] | None, Doc("requests served at once")
+        Annotated[int, Range(least=1, most=4096)] | None, Doc("number of requests served at once")
     ] = None
     """Requests at once; None: the engine's own choice (one, for llama.cpp)."""
-    kv: Annotated[Kv | None, Doc('type of the cache: `"q8_0"`, or `{ k = "…", v = "…" }`')] = None
-    thinking: Annotated[
-        Thinking | None, Doc("decided on the server; unset: the model's own way")
+    kv: Annotated[
+        Kv | None, Doc('type of the key and value cache: `"q8_0"`, or `{ k = "…", v = "…" }`')
     ] = None
-    tool_parser: Annotated[Word | None, Doc("reads tool calls; switches them on")] = None
+    thinking: Annotated[
+        Thinking | None,
+        Doc("whether the model thinks, decided on the server; unset: as the model does by default"),
+    ] = None
+    tool_parser: Annotated[Word | None, Doc("parser of tool calls; setting it enables them")] = None
     speculative: Annotated[Speculative | None, _SEE_BELOW] = None
     need: Annotated[NeedTable, _SEE_BELOW] = field(default_factory=NeedTable)
     warm_up: Annotated[
@@ -192,13 +204,15 @@ class Profile:
     ] = None
     user: Annotated[
         User | None,
-        Doc("who the engine runs as; unset: backend_user of the settings, else a user of its own"),
+        Doc(
+            "user that the engine runs as; unset: backend_user of the settings, else a user of its own"
+        ),
     ] = None
-    extra_args: Annotated[Words, Doc("further arguments of the engine")] = ()
+    extra_args: Annotated[Words, Doc("more arguments for the engine")] = ()
     env: Annotated[
         Mapping[VariableName, Text],
         Length(most=256),
-        Doc("variables of the engine; values are text"),
+        Doc("environment variables of the engine; values are text"),
     ] = field(default_factory=dict)
     deadlines: Annotated[Deadlines, _SEE_BELOW] = field(default_factory=Deadlines)
     patch: Annotated[Patch | None, _SEE_BELOW] = None

@@ -21,4 +21,4 @@ ENGINES: Final[Mapping[str, Engine]] = {
         any_command.ENGINE,
     )
 }
-"""Every engine by name, in the order in which messages and pages list them."""
+"""Engines by name, in the order in which messages and pages list them."""

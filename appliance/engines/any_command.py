@@ -1,4 +1,4 @@
-"""Any program that serves HTTP on the port or socket it is told."""
+"""Engine for any program that serves HTTP on a port or socket given in its arguments."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,8 +40,10 @@ class CommandOptions(EngineOptions):
             "`{host}` and `{model}` are replaced"
         ),
     ]
-    """Every other brace is kept."""
-    health: Annotated[_HealthPath, Doc("answers 200 once a request can be served")] = "/health"
+    """Program and arguments; braces around other words are kept."""
+    health: Annotated[_HealthPath, Doc("path that answers 200 once a request can be served")] = (
+        "/health"
+    )
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:

@@ -62,13 +62,13 @@ _SPECULATIVE: Final = {
 _MAX_INDEX: Final = 1023
 _MAX_LAYER: Final = 9999
 _MAX_RANGES: Final = 4096
-"""Characters of a text with ranges."""
+"""Limit of a text with ranges, in characters."""
 _RANGE: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
 _NO_LIMIT_MIB: Final = -1
 
 
 def _numbers(value: object) -> tuple[int, ...]:
-    """A list of indexes, or "0,2,4-9"."""
+    """Parse a list of indexes, or a text such as "0,2,4-9"."""
     found: Iterable[int] = ()
     if isinstance(value, list) and all(is_index(item, _MAX_INDEX) for item in value):
         found = value
@@ -80,7 +80,7 @@ def _numbers(value: object) -> tuple[int, ...]:
 
 
 def _ranges(text: str) -> set[int]:
-    """Every number in `text`; empty when it is malformed."""
+    """Return every number in `text`; empty when it is malformed."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.match(part.strip())
@@ -126,17 +126,18 @@ _CacheMib = Annotated[int, ValueParser(_cache_mib), TypeName("size or unlimited"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaServerOptions(EngineOptions):
-    """``[llama-server]``: llama.cpp's HTTP server."""
+    """``[llama-server]``: options of llama.cpp's HTTP server."""
 
     gpu_layers: Annotated[
-        _Layers | None, Doc('`"all"` or a number; unset: all with GPUs, 0 without')
+        _Layers | None,
+        Doc('layers on the GPUs: `"all"` or a number; unset: all with GPUs, 0 without'),
     ] = None
     cpu_experts: Annotated[
         _Experts, Doc('layers whose experts stay in host RAM: "26-29", or `"all"`')
     ] = ()
     expert_cache_mib: Annotated[
         Annotated[int, Range(least=0, most=1 << 22)] | None,
-        Doc("MiB of VRAM that cache experts kept in host RAM"),
+        Doc("VRAM in MiB that caches experts kept in host RAM"),
     ] = None
     split_mode: Annotated[
         Literal["none", "layer", "row", "tensor"] | None,
@@ -148,7 +149,7 @@ class LlamaServerOptions(EngineOptions):
         Doc("share of each GPU, such as [3, 1]"),
     ] = ()
     kv_unified: Annotated[
-        bool, Doc("requests share one cache of ctx tokens instead of ctx each")
+        bool, Doc("whether requests share one cache of ctx tokens; else each has ctx tokens")
     ] = False
     batch: Annotated[Count | None, Doc("tokens in a logical batch")] = None
     ubatch: Annotated[Count | None, Doc("tokens in a physical batch")] = None
@@ -238,7 +239,7 @@ def _processors(options: LlamaServerOptions) -> Iterator[str]:
 
 
 def cpu_mask(cpus: Iterable[int]) -> str:
-    """CPU numbers as the hexadecimal mask llama.cpp reads: 0,2,4-9 is 3F5."""
+    """Return CPU numbers as the hexadecimal mask that llama.cpp reads: 0,2,4-9 is 3F5."""
     return f"{sum(1 << n for n in set(cpus)):X}"
 
 
@@ -266,13 +267,13 @@ def _ours(profile: Profile, options: LlamaServerOptions) -> Iterator[str]:
 
 
 def _own_origin(profile: Profile) -> str:
-    """An origin that only the server's own pages have. "localhost" would let every port in."""
+    """Return an origin that only the server's own pages have: "localhost" would admit any port."""
     return f"http://{LOOPBACK}:{profile.endpoint.port or 0}"
 
 
-_FITTING: Final = "nothing is fitted behind your back: set ctx and gpu_layers"
-_OTHER_MODELS: Final = "one profile, one model: write another profile"
-_PRESETS: Final = "it sets a model and its options unseen: write them here"
+_FITTING: Final = "the appliance sizes nothing by itself: set ctx and gpu_layers"
+_OTHER_MODELS: Final = "a profile serves one model: write another profile for another model"
+_PRESETS: Final = "it sets a model and options that the profile does not show: write them here"
 _VERBOSE: Final = "at this level prompts are logged"
 
 # The options of build b11549.
@@ -325,11 +326,11 @@ RULES: Final = why.ArgumentRules(
         "--path": "it serves files of this machine",
         "--port": why.PORT,
         "--props": why.CLIENTS,
-        "--reuse-port": "two servers on one port would hide each other",
+        "--reuse-port": "two servers on one port would take each other's requests",
         "--rpc": why.LISTENER,
         "--server-base": why.LISTENER,
         "--slot-save-path": why.PRIVATE,
-        "--sleep-idle-seconds": "the model would leave memory while it counts as serving",
+        "--sleep-idle-seconds": "it unloads the model while the unit counts as serving",
         "--ui-mcp-proxy": why.TOOLS,
         "-v": _VERBOSE,
         "--verbose": _VERBOSE,
@@ -423,7 +424,7 @@ def _common_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[
         yield Problem(where=("speculative",), text=text)
     socket = profile.endpoint.socket
     if socket is not None and not socket.endswith(".sock"):
-        text = "llama-server takes an address for a socket only when it ends in .sock"
+        text = "llama-server takes an address for a socket only if the address ends in .sock"
         yield Problem(where=("socket",), text=text)
 
 
@@ -436,10 +437,10 @@ def _table_problems(profile: Profile, options: LlamaServerOptions) -> Iterator[P
         text = "this profile claims no GPU: set gpus, or remove gpu_layers"
         yield Problem(where=("llama-server", "gpu_layers"), text=text)
     if profile.gpus == () and options.cpu_experts:
-        text = "without GPUs everything is in host RAM: remove cpu_experts"
+        text = "without GPUs all experts are in host RAM: remove cpu_experts"
         yield Problem(where=("llama-server", "cpu_experts"), text=text)
     if options.kv_unified and profile.parallel in {None, 1}:
-        text = "one request at a time has nothing to share: set parallel, or remove kv_unified"
+        text = "one request at a time shares no cache: set parallel, or remove kv_unified"
         yield Problem(where=("llama-server", "kv_unified"), text=text)
 
 
@@ -474,7 +475,7 @@ def _task(profile: Profile) -> Task | None:
 
 
 def kv_cache_in_slots(slots: str) -> float | None:
-    """The share of llama-server's context that requests take, from its slots; None: no slots."""
+    """Return the share of llama-server's context that requests take; None: no slots listed."""
     try:
         document = json.loads(slots)
     except (ValueError, RecursionError):
@@ -485,7 +486,7 @@ def kv_cache_in_slots(slots: str) -> float | None:
 
 
 def _tokens(row: Mapping[str, object]) -> int:
-    """What a slot has in its context; one that rests keeps only what may be dropped."""
+    """Count the tokens in a slot's context; an idle slot keeps only what may be dropped."""
     if row.get("is_processing") is not True:
         return 0
     later = row.get("next_token")
@@ -508,7 +509,7 @@ ENGINE: Final = Engine(
     task=_task,
     refused_variables={"LLAMA_API_KEY": why.SECRET},
     refused_variable_families={
-        "LLAMA_ARG_": "it would set an option unseen: use a key or extra_args",
+        "LLAMA_ARG_": "it sets an option that the profile does not show: use a key or extra_args",
         "LLAMA_LOG_": why.PRIVATE,
     },
     metrics=Metrics(
@@ -517,16 +518,17 @@ ENGINE: Final = Engine(
         kv_cache=("llamacpp:kv_cache_usage_ratio",),
     ),
     kv_cache_page=KvCachePage(path="/slots", read=kv_cache_in_slots),
-    # tools/server/server.cpp, as of November 2026; its tools read and write files, its proxy reaches
-    # other hosts, "stream" shows what others generate, by the name of their conversation.
+    # tools/server/server.cpp, as of November 2026. Its tools read and write files, its proxy
+    # reaches other hosts, and "stream" shows what others generate to whoever knows the
+    # conversation's name.
     admin_paths=frozenset(
         {
             *("slots", "metrics", "lora-adapters", "lora-adapters-list", "cors-proxy", "tools"),
             *("stream", "streams"),
-            "chat/completions/control",  # ends the thinking of a running request, of any client
+            "chat/completions/control",  # ends the thinking of a request of any client
         }
     ),
     admin_writes=frozenset({"props"}),
-    # 0.00.123.456 I
+    # Example: 0.00.123.456 I
     log_prefixes=LogPrefixes(stamp=r"\d+(?:\.\d+){3} ", letter=r"([DIWE]) +(?=\S)"),
 )

@@ -1,4 +1,4 @@
-"""SGLang, started as ``sglang serve``, or through a Python that has it."""
+"""Engine SGLang, started as ``sglang serve`` or through a Python that has it installed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,24 +50,28 @@ _ALGORITHMS: Final = {"eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "NEXTN", "ngr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangOptions(EngineOptions):
-    """``[sglang]``."""
+    """``[sglang]``: options of SGLang."""
 
-    tensor_parallel: Annotated[Shards | None, Doc("GPUs each layer is split over")] = None
-    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, one a GPU")] = None
+    tensor_parallel: Annotated[Shards | None, Doc("GPUs over which each layer is split")] = None
+    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, each on its own GPU")] = None
     mem_fraction_static: Annotated[
         Fraction | None, Doc("part of each GPU's memory for weights and cache")
     ] = None
     chunked_prefill_size: Annotated[
         Annotated[int, Range(least=-1, most=1 << 20)] | None,
-        Doc("tokens in a chunk; -1: whole prompts"),
+        Doc("tokens in a chunk of a prompt; -1: whole prompts"),
     ] = None
-    attention_backend: Annotated[Word | None, Doc("kernels for attention")] = None
+    attention_backend: Annotated[Word | None, Doc("attention kernels")] = None
     dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
-    quantization: Annotated[Word | None, Doc("unset: as the model says")] = None
-    disable_cuda_graph: Annotated[bool, Doc("no CUDA graphs")] = False
-    trust_remote_code: Annotated[bool, Doc("run code that the model brings")] = False
-    chat_template: Annotated[Text | None, Doc("a name or a path")] = None
-    reasoning_parser: Annotated[Word | None, Doc("splits thinking from the answer")] = None
+    quantization: Annotated[
+        Word | None, Doc("method of quantisation; unset: as the model says")
+    ] = None
+    disable_cuda_graph: Annotated[bool, Doc("run without CUDA graphs")] = False
+    trust_remote_code: Annotated[bool, Doc("run code that comes with the model")] = False
+    chat_template: Annotated[Text | None, Doc("name or path of a chat template")] = None
+    reasoning_parser: Annotated[
+        Word | None, Doc("parser that separates thinking from the answer")
+    ] = None
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
@@ -96,7 +100,7 @@ def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
 def _ours(profile: Profile, context: InvocationContext) -> dict[str, str]:
     directory = f"{context.cache_root}/{profile.name}/sglang"
     return {
-        # Kernels compiled once are kept; in the home otherwise.
+        # Compiled kernels are kept here; SGLang's default is in the home directory.
         "SGLANG_CACHE_DIR": directory,
         "SGLANG_DG_CACHE_DIR": f"{directory}/deep_gemm",
         "SGLANG_HOST_IP": LOOPBACK,
@@ -208,7 +212,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     yield from one_kv_type(profile, "sglang", KV_TYPES)
     yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
     if profile.thinking is not None:
-        text = "sglang has no switch for it on the server: remove thinking"
+        text = "sglang cannot set thinking on the server: remove thinking"
         yield Problem(where=("thinking",), text=text)
     if profile.endpoint.socket is not None:
         yield Problem(where=("socket",), text="sglang listens on a port only: set port")
@@ -224,7 +228,7 @@ def _memory(profile: Profile) -> MemoryUse:
     workers = shards(options.tensor_parallel, options.pipeline_parallel)
     return MemoryUse(
         gpu_split=shard_split(profile, workers),
-        # The default depends on the GPU and is therefore not guessed.
+        # The default depends on the GPU; without a value in the profile the share is not known.
         vram_fraction=None if profile.gpus == () else options.mem_fraction_static,
         loading=PytorchLoading(workers=workers),
     )
@@ -261,6 +265,6 @@ ENGINE: Final = Engine(
             *("add_external_corpus", "remove_external_corpus", "list_external_corpora"),
         }
     ),
-    # [2026-08-02 10:11:12 TP0]
+    # Example: [2026-08-02 10:11:12 TP0]
     log_prefixes=LogPrefixes(stamp=r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^]]{0,40}\] ?"),
 )

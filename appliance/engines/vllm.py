@@ -1,4 +1,4 @@
-"""vLLM, started as ``vllm serve``."""
+"""Engine vLLM, started as ``vllm serve``."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,8 @@ KV_TYPES: Final = {
 _OURS: Final = {
     "VLLM_HOST_IP": LOOPBACK,
     "VLLM_NO_USAGE_STATS": "1",
-    # Its sockets: in TMPDIR their paths would exceed the 107 bytes that a socket's may have.
+    # Directory of its sockets: in TMPDIR their paths would exceed the 107 bytes allowed for a
+    # socket.
     "VLLM_RPC_BASE_PATH": "/tmp",  # noqa: S108 - the unit has one of its own
 }
 _ON_CPU: Final = {
@@ -69,26 +70,36 @@ _CHAT_KWARGS: Final = "--default-chat-template-kwargs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions(EngineOptions):
-    """``[vllm]``."""
+    """``[vllm]``: options of vLLM."""
 
-    tensor_parallel: Annotated[Shards | None, Doc("GPUs each layer is split over")] = None
-    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, one a GPU")] = None
+    tensor_parallel: Annotated[Shards | None, Doc("GPUs over which each layer is split")] = None
+    pipeline_parallel: Annotated[Shards | None, Doc("groups of layers, each on its own GPU")] = None
     gpu_memory_utilization: Annotated[
         Fraction | None, Doc("part of each GPU's memory that vLLM takes")
     ] = None
     kv_cache_memory_bytes: Annotated[
-        Size | None, Doc('"4GiB": size of the cache a GPU; overrides the part above')
+        Size | None, Doc('"4GiB": size of the cache on each GPU; overrides gpu_memory_utilization')
     ] = None
     dtype: Annotated[Word | None, Doc("type of weights and activations")] = None
-    quantization: Annotated[Word | None, Doc("unset: as the model says")] = None
-    enforce_eager: Annotated[bool, Doc("no CUDA graphs")] = False
-    disable_custom_all_reduce: Annotated[bool, Doc("needed on SM 8.6")] = False
-    trust_remote_code: Annotated[bool, Doc("run code that the model brings")] = False
-    chat_template: Annotated[AbsolutePath | None, Doc("instead of the model's")] = None
-    reasoning_parser: Annotated[Word | None, Doc("splits thinking from the answer")] = None
-    prefix_caching: Annotated[bool | None, Doc("keep prompts between requests")] = None
-    chunked_prefill: Annotated[bool | None, Doc("prefill beside decoding")] = None
-    max_batched_tokens: Annotated[Count | None, Doc("tokens in one step")] = None
+    quantization: Annotated[
+        Word | None, Doc("method of quantisation; unset: as the model says")
+    ] = None
+    enforce_eager: Annotated[bool, Doc("run without CUDA graphs")] = False
+    disable_custom_all_reduce: Annotated[bool, Doc("use NCCL for all-reduce; needed on SM 8.6")] = (
+        False
+    )
+    trust_remote_code: Annotated[bool, Doc("run code that comes with the model")] = False
+    chat_template: Annotated[
+        AbsolutePath | None, Doc("file with a chat template, in place of the model's")
+    ] = None
+    reasoning_parser: Annotated[
+        Word | None, Doc("parser that separates thinking from the answer")
+    ] = None
+    prefix_caching: Annotated[bool | None, Doc("keep the cache of prompts between requests")] = None
+    chunked_prefill: Annotated[bool | None, Doc("process prompts in chunks, beside decoding")] = (
+        None
+    )
+    max_batched_tokens: Annotated[Count | None, Doc("tokens processed in one step")] = None
 
 
 def _invocation(profile: Profile, context: InvocationContext) -> Invocation:
@@ -199,13 +210,13 @@ RULES: Final = why.ArgumentRules(
         "--enable-scale-out": why.ENDPOINTS,
         "--enable-ssl-refresh": why.TLS,
         "--fd": why.LISTENER,
-        "--headless": "the process would serve nobody",
+        "--headless": "the process would answer no requests",
         "--hf-token": why.KEY,
         "--host": why.HOST,
         "-H": why.HOST,
         "--log-config-file": why.CONFIG,
         "--logging-config": why.CONFIG,
-        "--middleware": "it changes what the server answers",
+        "--middleware": "its code could change any answer",
         "--nnodes": why.OTHER_BOXES,
         "-n": why.OTHER_BOXES,
         "--node-rank": why.OTHER_BOXES,
@@ -270,8 +281,9 @@ def _problems(profile: Profile) -> Iterator[Problem]:
 
 
 _UTILISATION: Final = 0.92
-"""What vLLM takes of each GPU when nobody says (``CacheConfig.gpu_memory_utilization``; it was
-0.9 up to version 0.16). Too much only waits a little longer; too little would not start."""
+"""Share of each GPU that vLLM takes when the profile does not say
+(``CacheConfig.gpu_memory_utilization``; 0.9 up to version 0.16). A share that is too large only
+makes a start wait a little longer; one that is too small would admit a start that fails."""
 
 
 def _memory(profile: Profile) -> MemoryUse:
@@ -294,7 +306,7 @@ def _memory(profile: Profile) -> MemoryUse:
 
 
 def _declared_cache_bytes(profile: Profile, options: VllmOptions) -> int | None:
-    """A worker's cache, where the profile says how large it is; None: what the utilisation leaves.
+    """Return the bytes of a worker's cache; None: the utilisation decides, not the profile.
 
     On a CPU ``VLLM_CPU_KVCACHE_SPACE``, in GiB, goes before the option (vllm/platforms/cpu.py).
     """
@@ -337,7 +349,7 @@ def _model_task(model: Safetensors) -> Task | None:
     return Task.EMBED if model.pools else architecture_task(model)
 
 
-_OTHER_PROGRAM: Final = "another program would serve than the one that is watched"
+_OTHER_PROGRAM: Final = "another program would serve than the one that the unit observes"
 
 ENGINE: Final = Engine(
     name="vllm",
@@ -355,7 +367,7 @@ ENGINE: Final = Engine(
         "VLLM_CONFIG_ROOT": why.CONFIGURATION,
         "VLLM_DO_NOT_TRACK": why.REPORTS,
         "VLLM_HOST_IP": why.LISTENS,
-        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a dead engine would be taken for one that serves",
+        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "the server would answer although its engine has ended",
         "VLLM_LOGGING_CONFIG_PATH": why.CONFIGURATION,
         "VLLM_LOOPBACK_IP": why.LISTENS,
         "VLLM_MODEL_REDIRECT_PATH": why.CONFIGURATION,
@@ -381,8 +393,8 @@ ENGINE: Final = Engine(
         queued=("vllm:num_requests_waiting",),
         kv_cache=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     ),
-    # docs/usage/security.md and vllm/entrypoints/serve, as of November 2026; "inference" tells its
-    # configuration and takes tokens past its templates.
+    # docs/usage/security.md and vllm/entrypoints/serve, as of November 2026; "inference" shows its
+    # configuration and takes tokens without applying its templates.
     admin_paths=frozenset(
         {
             *("inference", "docs", "redoc", "openapi.json"),
@@ -392,6 +404,6 @@ ENGINE: Final = Engine(
             *("tokenizer_info", "fault_tolerance"),
         }
     ),
-    # (EngineCore pid=7)
+    # Example: (EngineCore pid=7)
     log_prefixes=LogPrefixes(process=r"\(([A-Za-z]\w* (?:rank=\d+ )?pid=\d+)\) ?"),
 )

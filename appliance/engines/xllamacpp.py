@@ -1,4 +1,4 @@
-"""The embedded engine: llama.cpp's own server from a wheel, run by our interpreter."""
+"""Embedded engine: llama.cpp's own server from a wheel, run by our interpreter."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _DEFAULT_CTX: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XllamacppOptions(EngineOptions):
-    """``[xllamacpp]``: the embedded engine."""
+    """``[xllamacpp]``: options of the embedded engine."""
 
     threads: Annotated[
         Threads | None,

@@ -67,7 +67,7 @@ Two profiles may share a port when their claims intersect, since they can never 
 Otherwise both are refused, as is a profile on a port of the gateway or the status API.
 
 What is always the appliance's: host (loopback), port, metrics on, no fitting of context or layers
-behind your back, offline, no CORS. So these are refused in `extra_args` and `[env]`: another
+automatically, offline, no CORS. So these are refused in `extra_args` and `[env]`: another
 address or path prefix, port reuse, keys on a command line, files of options, tools and other
 listeners, other machines, logs or files of prompts, endpoints that change a running server,
 `LLAMA_ARG_*` variables, and whatever a key of the profile writes already. Every spelling counts that

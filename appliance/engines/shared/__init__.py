@@ -1,1 +1,1 @@
-"""What engines have in common: the form of an engine, and words that several of them use."""
+"""Code that engines share: the type of an engine, options, rules."""

@@ -1,4 +1,4 @@
-"""What vLLM and SGLang share: they run PyTorch, and split a model into shards."""
+"""Code that vLLM and SGLang share: both run PyTorch, and split a model into shards."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -27,15 +27,15 @@ _SUFFIXES: Final = (
 
 
 def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
-    """Workers find each other on loopback; kernels compiled once are kept."""
+    """Return variables by which workers meet on loopback, and keep kernels once compiled."""
     directory = f"{context.cache_root}/{profile.name}"
     return {
-        # Its default is in the home; it appends .cache/flashinfer.
+        # Its default directory is in the home; it appends .cache/flashinfer.
         "FLASHINFER_WORKSPACE_BASE": directory,
         # The unit's filter blocks the box's own address: only loopback is left.
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
-        # Workers are further Pythons: none imports what lies in its working directory.
+        # Workers are further Python processes: none imports from its working directory.
         "PYTHONSAFEPATH": "1",
         # A first start compiles for minutes: the result must outlive a restart.
         "TMPDIR": temporary_directory(profile, context),
@@ -46,7 +46,7 @@ def torch_variables(profile: Profile, context: InvocationContext) -> Mapping[str
 
 
 def temporary_directory(profile: Profile, context: InvocationContext) -> str:
-    """Directory for temporary files of engines that run PyTorch.
+    """Return the directory for temporary files of engines that run PyTorch.
 
     PyTorch keeps its compiler's precompiled headers beside them (``torchinductor_USER``, 149 MB
     for a CPU), whatever its cache directory is: in a private /tmp they would end with each stop.
@@ -55,7 +55,7 @@ def temporary_directory(profile: Profile, context: InvocationContext) -> str:
 
 
 def one_kv_type(profile: Profile, engine: str, known: Mapping[str, str]) -> Iterator[Problem]:
-    """Problems of ``kv`` for an engine with one type for keys and values."""
+    """Find problems of ``kv`` for an engine with one type for keys and values."""
     if profile.kv is None:
         return
     if profile.kv.k != profile.kv.v:
@@ -69,7 +69,7 @@ def one_kv_type(profile: Profile, engine: str, known: Mapping[str, str]) -> Iter
 def enough_gpus(
     profile: Profile, table: str, tensor: int | None, pipeline: int | None
 ) -> Iterator[Problem]:
-    """The problem of a model split over more GPUs than the profile claims."""
+    """Find the problem of a model split over more GPUs than the profile claims."""
     if profile.gpus == "all":
         return
     workers = shards(tensor, pipeline)

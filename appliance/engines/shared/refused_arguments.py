@@ -1,4 +1,4 @@
-"""Arguments and variables that an owner may not add, and why."""
+"""Arguments and variables that a profile may not add, each with the reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,40 +9,41 @@ from appliance.domain.spec import Profile
 
 HOST: Final = "the address is always the appliance's: a backend listens on loopback only"
 PORT: Final = "set port or socket at the top of the profile"
-KEY: Final = "a secret would show in the process list: the front holds the keys"
-TLS: Final = "a backend speaks plain HTTP on loopback: the front ends TLS"
-CONFIG: Final = "a file of options would override this one unseen: write them here"
-CORS: Final = "CORS stays shut: browsers go through the front"
+KEY: Final = "a secret would show in the process list: the gateway holds the keys"
+TLS: Final = "a backend speaks plain HTTP on loopback: the gateway ends TLS"
+CONFIG: Final = "options in another file would override the profile: write them here"
+CORS: Final = "a backend allows no other origin (CORS): browsers use the gateway"
 TOOLS: Final = "a backend runs no tools and asks no tool server"
 LISTENER: Final = "it opens another listener or reaches another machine"
-PREFIX: Final = "it moves the health path away from where it is watched"
+PREFIX: Final = "it moves the path on which the unit waits for readiness"
 METRICS: Final = "metrics are always on"
-OFFLINE: Final = "a start never fetches anything"
+OFFLINE: Final = "a start never downloads anything"
 PRIVATE: Final = "prompts and answers are never written to a log or to disk"
 SHARDS: Final = "GPUs are counted from tensor_parallel and pipeline_parallel: set those"
 OTHER_BOXES: Final = "a backend runs on this machine alone"
 ENDPOINTS: Final = "it opens endpoints that change a running server"
-CLIENTS: Final = "clients would decide what the profile decides"
+CLIENTS: Final = "clients could change what the profile sets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentRules:
-    """What an engine's command line may not be given through ``extra_args``."""
+    """Arguments that ``extra_args`` may not give to an engine."""
 
     refused: Mapping[str, str]
-    """Option to reason."""
+    """Reasons by option."""
     keys: Mapping[str, str]
-    """Option to the key of the profile that writes it."""
+    """Keys of the profile by the option that is written from them."""
     families: Mapping[str, str] = field(default_factory=dict)
-    """Beginning of options to reason: the next release may add another one of the kind."""
+    """Reasons by the beginning of an option: the next release may add another option of the
+    kind."""
     argparse: bool = False
-    """The engine reads options with Python's argparse: an unambiguous beginning stands for the
-    whole, ``-n2`` for ``-n 2`` and ``--no-x`` for the opposite of ``--x``."""
+    """Whether the engine reads options with Python's argparse: an unambiguous beginning stands for
+    the whole, ``-n2`` for ``-n 2`` and ``--no-x`` for the opposite of ``--x``."""
 
     def refusal(self, argument: str) -> str | None:
-        """Why `argument` is not accepted, as one sentence; None: it is, or is no option."""
+        """Return why `argument` is refused, as one sentence; None: accepted, or no option."""
         if argument == "--":
-            return '"--" would end the options before ours'
+            return '"--" would end the options before those of the appliance'
         if not argument.startswith("-"):
             return None
         option = _canonical(argument)
@@ -54,7 +55,7 @@ class ArgumentRules:
         return None
 
     def _meanings(self, option: str) -> Iterator[str]:
-        """The options and families that `option` may be."""
+        """Return the options and families that `option` may be."""
         yield option
         yield from (f for f in self.families if option.startswith(f))
         if self.argparse:
@@ -65,18 +66,18 @@ class ArgumentRules:
 
 
 def _holds_value(argument: str, option: str) -> bool:
-    """Whether `argument` is the short `option` and its value in one word, such as ``-n2``."""
+    """Tell whether `argument` is the short `option` and its value in one word, such as ``-n2``."""
     return len(option) == len("-n") and argument.startswith(option)
 
 
 def _canonical(argument: str) -> str:
-    """The option's name: engines take ``--a_b``, ``--a-b``, ``--a-b=c`` and ``--a-b.key=c`` alike."""
+    """Return the option's name: ``--a_b``, ``--a-b``, ``--a-b=c``, ``--a-b.key=c`` are one."""
     name = argument.partition("=")[0].partition(".")[0]
     return name.replace("_", "-") if name.startswith("--") else name
 
 
 def argument_problems(profile: Profile, rules: ArgumentRules) -> Iterator[Problem]:
-    """Refused arguments among the profile's ``extra_args``."""
+    """Find refused arguments among the profile's ``extra_args``."""
     if profile.extra_args and not profile.extra_args[0].startswith("-"):
         text = (
             f'"{profile.extra_args[0]}" would belong to the option before it: begin with an option'
@@ -89,7 +90,7 @@ def argument_problems(profile: Profile, rules: ArgumentRules) -> Iterator[Proble
 
 LISTENS: Final = f"variables cannot move the address: {HOST}"
 SECRET: Final = "unit files are readable by everybody: no secrets in [env]"  # noqa: S105 - a sentence
-REPORTS: Final = "nothing is reported to anybody"
+REPORTS: Final = "an engine sends no usage reports"
 CONFIGURATION: Final = "a backend reads no configuration that the profile does not show"
 _GPUS: Final = "the GPUs are chosen by the key gpus"
 _SYSTEMD: Final = "it belongs to systemd"
@@ -129,4 +130,4 @@ VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
     "UVICORN_": LISTENS,
     "WATCHDOG_": _SYSTEMD,
 }
-"""The same by how names begin."""
+"""Beginnings of variables that are refused whatever the engine."""

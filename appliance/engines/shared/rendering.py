@@ -1,4 +1,4 @@
-"""Arguments and variables that several engines have in common."""
+"""Rendering of arguments and variables that several engines have in common."""
 
 import json
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def words(*parts: str | float | None) -> tuple[str, ...]:
-    """An option and its values; nothing when a value is None."""
+    """Return an option and its values; nothing when a value is None."""
     return () if None in parts else tuple(str(p) for p in parts)
 
 
 def switch(option: str, *, on: bool) -> tuple[str, ...]:
-    """`option` alone, or nothing."""
+    """Return `option` alone when `on`, else nothing."""
     return (option,) if on else ()
 
 
 def compact_json(value: Mapping[str, object]) -> str:
-    """One line, keys in the order given."""
+    """Return a value as JSON on one line, keys in the order given."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def hf_repository(model: str) -> str | None:
-    """``owner/name`` in ``hf:owner/name``; None: `model` is no such reference."""
+    """Return ``owner/name`` of ``hf:owner/name``; None: `model` is no such reference."""
     return model.removeprefix(HF_SCHEME) if model.startswith(HF_SCHEME) else None
 
 
 def hf_cache_path(repository: str, hf_home: str) -> str:
-    """Directory of ``owner/name`` or ``owner/name:quant`` in the local cache."""
+    """Return the directory of ``owner/name`` or ``owner/name:quant`` in the local cache."""
     owner_name = repository.partition(":")[0]
     return f"{hf_home}/hub/models--{owner_name.replace('/', '--')}"
 
@@ -41,11 +41,12 @@ def hf_cache_path(repository: str, hf_home: str) -> str:
 def environment(
     profile: Profile, context: InvocationContext, *ours: Mapping[str, str]
 ) -> dict[str, str]:
-    """Variables of a backend: ours for any engine, `ours` of this one, then the profile's."""
+    """Return a backend's variables: those for any engine, `ours` of this one, the profile's."""
     merged = dict(gpu_variables(profile.gpus))
     if profile.gpus != ():
         merged["CUDA_CACHE_PATH"] = f"{context.cache_root}/{profile.name}/nv"
-        # The largest that the driver takes; at its default of 1 GiB it throws kernels away.
+        # The largest value that the driver accepts; at its default of 1 GiB it drops compiled
+        # kernels.
         merged["CUDA_CACHE_MAXSIZE"] = str(4 << 30)
     for some in (*ours, profile.env):
         merged |= some
@@ -53,7 +54,7 @@ def environment(
 
 
 def gpu_variables(gpus: Gpus) -> Mapping[str, str]:
-    """Indexes that mean the same to CUDA as to NVML, and no GPU outside the claim."""
+    """Return variables by which CUDA counts GPUs as NVML does, and sees none outside the claim."""
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if gpus == "all":
         return order
@@ -62,7 +63,7 @@ def gpu_variables(gpus: Gpus) -> Mapping[str, str]:
 
 
 def hf_variables(profile: Profile, context: InvocationContext) -> Mapping[str, str]:
-    """Weights come from the local cache and are never fetched at a start."""
+    """Return variables by which weights come from the local cache and are never downloaded."""
     return {
         "DO_NOT_TRACK": "1",
         "HF_HOME": context.hf_home,

@@ -94,7 +94,7 @@ _FILES: Final = "the wrapper and the leases must stay visible: add paths with Bi
 _GROUPS: Final = "open the files to the group appliance-backend, or set user to who may read them"
 _IDENTITY: Final = 'choose the user with user = "…"; root is refused'
 _LIMITED: Final = "a backend has no capabilities: LimitMEMLOCK and Nice need none"
-_LOOPBACK: Final = "a backend is reached from this machine only: expose the front instead"
+_LOOPBACK: Final = "a backend is reached from this machine only: expose the gateway instead"
 _OUTPUT: Final = "a start is judged by its lines in the journal"
 _READINESS: Final = "readiness is told by the wrapper"
 _RESTARTS: Final = "how an engine ends decides whether it is started again: set Restart"

@@ -91,7 +91,7 @@ def read_whole(stream: Stream) -> None:
 
 
 class Streaming(threading.Thread):
-    """A client of the front that streams one answer after the other."""
+    """A client of the gateway that streams one answer after the other."""
 
     def __init__(self, fleet: Fleet, enough: threading.Event) -> None:
         super().__init__(daemon=True)

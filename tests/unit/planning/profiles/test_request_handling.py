@@ -110,14 +110,11 @@ def test_what_the_owner_sets_stays_set() -> None:
     [
         (
             '[gateway]\nset = { model = "x" }\n',
-            'gateway.set "model" is for the client and the gateway to agree on: leave it out',
+            'gateway.set "model" is what the gateway itself relies on: leave it out',
         ),
         (
             '[gateway]\nstrip = ["stream"]\n',
-            (
-                'gateway.strip, item 1, "stream" is for the client and the gateway to agree on: '
-                "leave it out"
-            ),
+            ('gateway.strip, item 1, "stream" is what the gateway itself relies on: leave it out'),
         ),
         (
             "[gateway]\nset = 3\n",
@@ -125,11 +122,11 @@ def test_what_the_owner_sets_stays_set() -> None:
         ),
         (
             "[gateway]\nset = { since = 2026-01-01 }\n",
-            "gateway.set since has a value that JSON does not know: a date or time",
+            "gateway.set since has a value that JSON cannot hold: a date or time",
         ),
         (
             "[gateway]\nset = { n = [nan] }\n",
-            "gateway.set n has a value that JSON does not know: a list",
+            "gateway.set n has a value that JSON cannot hold: a list",
         ),
         (
             '[gateway]\nset = { "a b" = 1 }\n',
