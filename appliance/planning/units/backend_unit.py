@@ -6,7 +6,7 @@ an ordering cycle as soon as both stop at once: ``hold`` and a reboot in mid-swi
 Everything comes after appliance-hold.service, which has no After= of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,19 +22,21 @@ from appliance.planning.units.commands import (
     gate_argv,
 )
 from appliance.planning.units.identity import identity_of
-from appliance.planning.units.overrides import check, merged
+from appliance.planning.units.overrides import merged, override_fault
 from appliance.planning.units.text import (
     Section,
     command_line,
+    environment_fault,
     environment_word,
+    path_fault,
     path_word,
     plain_line,
     sealed,
     sections_of,
     text_of,
+    word_fault,
 )
 
-"""Where CacheDirectory= puts a directory for every backend."""
 NO_CONFIG_HOME: Final = "/nonexistent"
 """A directory that nobody has (Debian Policy 9.2.3) and no backend can make."""
 _STEPPED_RESTARTS_SINCE: Final = 254
@@ -81,11 +83,18 @@ def _rivals(applied: Applied, others: Catalogue) -> tuple[str, ...]:
 
 def problem(spec: UnitSpec, layout: Layout) -> str | None:
     """Return why `spec` cannot be rendered, as complete lines; None: it can."""
-    try:
-        render([spec], [], layout)
-    except ProfileError as error:
-        return str(error)
-    return None
+    return next((fault for fault in _faults(spec, layout) if fault is not None), None)
+
+
+def _faults(spec: UnitSpec, layout: Layout) -> Iterator[str | None]:
+    """Yield, for each value of a unit that the profile or the file system decides, what is wrong with it."""
+    yield override_fault(spec.profile.unit, spec.applied.source_path)
+    yield from map(path_fault, _required_paths(spec))
+    yield from map(word_fault, gate_argv(spec.applied, layout))
+    yield from map(word_fault, backend_argv(spec, layout))
+    for name, value in sorted(_variables(spec).items()):
+        yield environment_fault(name, value)
+    yield from map(path_fault, _mounts(spec).paths)
 
 
 def render(
@@ -106,7 +115,8 @@ def render(
 
 
 def _unit(spec: UnitSpec, installed: Catalogue, kept: Mapping[str, StandIn], layout: Layout) -> str:
-    check(spec.profile.unit, spec.applied.source_path)
+    if fault := override_fault(spec.profile.unit, spec.applied.source_path):
+        raise ProfileError(fault)
     spec = replace(spec, applied=installed[spec.applied.name])
     sections = (
         Section(name="Unit", entries=_unit_section(spec, kept, layout)),
@@ -120,17 +130,13 @@ def _unit_section(spec: UnitSpec, kept: Mapping[str, StandIn], layout: Layout) -
     applied = spec.applied
     rivals = applied.conflicts
     earlier = [unit_of(r) for r in rivals if _comes_first(r, applied.name, kept)]
-    paths = [p for p in (applied.model_path, applied.binary) if p and p.startswith("/")]
     return (
         ("Description", plain_line(f"{applied.name}: {applied.description or applied.engine}")),
         ("Documentation", f"file:{plain_line(applied.source_path).replace(' ', '%%20')}"),
         ("SourcePath", plain_line(applied.source_path)),
         ("Conflicts", _words([*map(unit_of, rivals), HOLD_UNIT, *layout.foreign_units])),
         ("After", _words([*earlier, HOLD_UNIT, *layout.foreign_units, *_after(spec)])),
-        (
-            "RequiresMountsFor",
-            " ".join(map(path_word, dict.fromkeys([*paths, *spec.profile.order.mounts]))),
-        ),
+        ("RequiresMountsFor", " ".join(map(path_word, _required_paths(spec)))),
         # A backstop: the supervisor counts crashes itself and clears this count before a start.
         ("StartLimitIntervalSec", "30min"),
         ("StartLimitBurst", "5"),
@@ -151,13 +157,19 @@ def _after(spec: UnitSpec) -> tuple[str, ...]:
     return (*driver, *spec.profile.order.after)
 
 
+def _required_paths(spec: UnitSpec) -> tuple[str, ...]:
+    """Return the paths whose file systems must be mounted before a start."""
+    own = [p for p in (spec.applied.model_path, spec.applied.binary) if p and p.startswith("/")]
+    return tuple(dict.fromkeys([*own, *spec.profile.order.mounts]))
+
+
 def _words(words: Iterable[str]) -> str:
     return " ".join(dict.fromkeys(words))
 
 
 def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
     applied = spec.applied
-    own = f"appliance-backend/{applied.name}"
+    own = _own_directory(applied)
     return (
         ("Slice", "appliance.slice"),
         # The journal shows the profile, not the name of an interpreter.
@@ -188,14 +200,17 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("CacheDirectoryMode", "0700"),
         ("RuntimeDirectory", own),
         ("WorkingDirectory", f"/var/lib/{own}"),
-        *_environment(spec, own),
+        *(
+            ("Environment", environment_word(name, value))
+            for name, value in sorted(_variables(spec).items())
+        ),
         ("TasksMax", "8192"),
         ("LimitNOFILE", "65536"),
         ("LimitMEMLOCK", "infinity"),
         ("LimitCORE", "0"),
         *sandbox.devices(gpus=bool(spec.applied.gpus)),
         *sandbox.NETWORK,
-        *_files(spec),
+        *_mounts(spec).entries(),
         *sandbox.leases(applied.claim.leases(), layout.lease_dir, CLAIMED_DIR),
         *sandbox.own_directory(BACKEND_RUNTIME_DIR, applied.name),
         *sandbox.CONFINEMENT,
@@ -219,26 +234,30 @@ def _back_off(systemd: int) -> sandbox.Entries:
     return (("RestartSec", "2s"), ("RestartSteps", "4"), ("RestartMaxDelaySec", "2min"))
 
 
-def _environment(spec: UnitSpec, own: str) -> sandbox.Entries:
+def _own_directory(applied: Applied) -> str:
+    """Return the backend's directory below systemd's own for state, cache and run time."""
+    return f"appliance-backend/{applied.name}"
+
+
+def _variables(spec: UnitSpec) -> Mapping[str, str]:
     homes = {
         # Homes are hidden, so programs that write to one get a place of their own.
-        "HOME": f"/var/lib/{own}",
+        "HOME": f"/var/lib/{_own_directory(spec.applied)}",
         "XDG_CACHE_HOME": f"{CACHE_DIR}/{spec.applied.name}",
         # The engine can write to its home: what it left there must not decide its next start.
         # llama-server reads llama.cpp/config.ini, Python the modules of the user.
         "XDG_CONFIG_HOME": NO_CONFIG_HOME,
         "PYTHONNOUSERSITE": "1",
     }
-    wanted = homes | dict(spec.invocation.environment)
-    return tuple(("Environment", environment_word(k, v)) for k, v in sorted(wanted.items()))
+    return homes | dict(spec.invocation.environment)
 
 
-def _files(spec: UnitSpec) -> sandbox.Entries:
+def _mounts(spec: UnitSpec) -> sandbox.Mounts:
     applied, patch = spec.applied, spec.profile.patch
     socket = applied.endpoint.socket
     programs = [applied.binary, *applied.programs, *(patch.command[:1] if patch else ())]
     outside = socket and not socket.startswith(f"{BACKEND_RUNTIME_DIR}/{applied.name}/")
-    return sandbox.files(
+    return sandbox.mounts(
         read=sandbox.opened(applied),
         programs=programs,
         writable=[

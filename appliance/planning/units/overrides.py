@@ -6,10 +6,9 @@ so it is refused, with the way to do it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from appliance.domain.errors import ProfileError
 from appliance.domain.profile_values import Override
 from appliance.planning.units import override_values as form
 from appliance.planning.units.text import Section
@@ -196,15 +195,10 @@ def _shown(value: str) -> str:
     return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}…"
 
 
-def check(overrides: Sequence[Override], source: str) -> None:
-    """Accept `overrides` of the profile in `source`.
-
-    Raises:
-        ProfileError: at least one is refused; every refusal is named, a line each.
-    """
-    if found := refusals(overrides):
-        file = source.rpartition("/")[2]
-        raise ProfileError("\n".join(f"{file}: [unit] {sentence}" for sentence in found))
+def override_fault(overrides: Iterable[Override], source: str) -> str | None:
+    """Return every refusal of `overrides` of the profile in `source`, a line each; None: there is none."""
+    file = source.rpartition("/")[2]
+    return "\n".join(f"{file}: [unit] {sentence}" for sentence in refusals(overrides)) or None
 
 
 def merged(sections: Iterable[Section], overrides: Iterable[Override]) -> tuple[Section, ...]:

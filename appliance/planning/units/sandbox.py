@@ -1,6 +1,7 @@
 """Sandbox of a backend: assignments of [Service] for devices, network and files."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -68,26 +69,50 @@ def devices(*, gpus: bool) -> Entries:
     )
 
 
-def files(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Entries:
-    """Return the mounts for homes and writable places that a backend sees.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounts:
+    """Mounts of a backend, sorted: places in homes that it sees, and places that it may write to.
 
     Homes are empty unless the profile names something in one; then only that is shown, read-only
     (systemd.exec(5): ProtectHome=tmpfs with bind mounts). What does not exist is left out of the
     mounts, so that the wrapper can say what is missing instead of systemd failing the start.
+    """
+
+    shown: tuple[str, ...]
+    """Places in homes, read-only."""
+    homes: tuple[str, ...]
+    """Writable places in homes."""
+    others: tuple[str, ...]
+    """Writable places elsewhere."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.shown, *self.homes, *self.others)
+
+    def entries(self) -> Entries:
+        """Return the assignments of [Service]."""
+        return (
+            ("ProtectHome", "tmpfs" if self.shown or self.homes else "yes"),
+            *_each("BindReadOnlyPaths", self.shown),
+            *_each("BindPaths", self.homes),
+            *_each("ReadWritePaths", self.others),
+        )
+
+
+def mounts(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[str]) -> Mounts:
+    """Return the mounts for files that a backend opens.
 
     Args:
         read: Paths of models and the like.
         programs: Programs; each needs the installation around it.
         writable: Directories that a patch hook changes.
     """
-    shown = sorted(_shown(read, programs))
-    homes = [p for p in writable if _hidden(p)]
-    others = [p for p in writable if not _hidden(p)]
-    return (
-        ("ProtectHome", "tmpfs" if shown or homes else "yes"),
-        *_each("BindReadOnlyPaths", [p for p in shown if p not in homes]),
-        *_each("BindPaths", sorted(homes)),
-        *_each("ReadWritePaths", sorted(others)),
+    homes = sorted(p for p in writable if _hidden(p))
+    return Mounts(
+        shown=tuple(sorted(_shown(read, programs).difference(homes))),
+        homes=tuple(homes),
+        others=tuple(sorted(p for p in writable if not _hidden(p))),
     )
 
 

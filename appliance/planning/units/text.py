@@ -17,6 +17,8 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%$+=:,./~^-]+\Z")
 """Words that need no quotes."""
 _NAMED_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+"""Half characters, as Python reads file names that are not UTF-8."""
 _ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SEAL: Final = " sha256 of all that follows: "
 _HEX_LENGTH: Final = 64
@@ -42,10 +44,7 @@ def quoted(text: str) -> str:
     Raises:
         ProfileError: `text` cannot be written to a unit file (NUL, or not encodable).
     """
-    if "\0" in text:
-        raise ProfileError(f"{text!r} contains a NUL character: remove it")
-    if not text.isascii():
-        _refuse_surrogates(text)
+    _raise_for(word_fault(text))
     if _PLAIN_WORD.match(text):
         return text
     return '"' + "".join(_escaped(c) for c in text) + '"'
@@ -57,11 +56,34 @@ def _escaped(char: str) -> str:
     return f"\\x{ord(char):02x}" if _CONTROL.match(char) else char
 
 
-def _refuse_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ProfileError(f"{text!r} is not valid UTF-8: write it again") from error
+def word_fault(text: str) -> str | None:
+    """Return why `text` cannot be a word of a unit file; None: it can."""
+    if "\0" in text:
+        return f"{text!r} contains a NUL character: remove it"
+    if not text.isascii() and _SURROGATE.search(text):
+        return f"{text!r} is not valid UTF-8: write it again"
+    return None
+
+
+def environment_fault(name: str, value: str) -> str | None:
+    """Return why systemd would ignore an assignment of Environment=; None: it takes it."""
+    if not _ENVIRONMENT_NAME.match(name):
+        return f'"{name}" is not the name of an environment variable: rename it'
+    if _CONTROL.search(value.replace("\t", "").replace("\n", "")):
+        return f"the environment variable {name} contains a control character"
+    return word_fault(f"{name}={value}")
+
+
+def path_fault(path: str) -> str | None:
+    """Return why `path` cannot be in a list of absolute paths; None: it can."""
+    if not path.startswith("/") or _CONTROL.search(path):
+        return f"{path!r} is not an absolute path that a unit file can hold"
+    return word_fault(path)
+
+
+def _raise_for(fault: str | None) -> None:
+    if fault is not None:
+        raise ProfileError(fault)
 
 
 def words_of(value: str) -> tuple[str, ...]:
@@ -118,10 +140,7 @@ def environment_word(name: str, value: str) -> str:
     Raises:
         ProfileError: systemd would ignore the assignment, silently for the engine.
     """
-    if not _ENVIRONMENT_NAME.match(name):
-        raise ProfileError(f'"{name}" is not the name of an environment variable: rename it')
-    if _CONTROL.search(value.replace("\t", "").replace("\n", "")):
-        raise ProfileError(f"the environment variable {name} contains a control character")
+    _raise_for(environment_fault(name, value))
     return quoted(f"{name}={value}".replace("%", "%%"))
 
 
@@ -131,8 +150,7 @@ def path_word(path: str, prefix: str = "") -> str:
     Raises:
         ProfileError: the path is relative or contains a control character.
     """
-    if not path.startswith("/") or _CONTROL.search(path):
-        raise ProfileError(f"{path!r} is not an absolute path that a unit file can hold")
+    _raise_for(path_fault(path))
     word = quoted(prefix + path.replace("%", "%%"))
     # Outside quotes a colon separates the two sides of a bind mount.
     return f'"{word}"' if ":" in word and not word.startswith('"') else word

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.claims import Claim
+from appliance.domain.errors import ProfileError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.profile_values import Override
-from appliance.domain.spec import Patch
+from appliance.domain.spec import Ordering, Patch
 from appliance.planning.units.backend_unit import (
     StandIn,
     catalogue,
@@ -307,12 +308,45 @@ def test_overrides_replace_or_join(
     assert values(changed, key, section) == after
 
 
-def test_a_profile_that_cannot_be_rendered_says_why() -> None:
-    """The problem is text, so that one profile does not take the others down."""
-    assert problem(spec("a", "cpu"), LAYOUT) is None
-    text = problem(started(spec("a", "cpu"), environment={"A-B": "x"}), LAYOUT)
-    assert text is not None
-    assert "A-B" in text
+PATCH = Patch(command=("/opt/patch",), writable=("/opt",), expect=("done",))
+ANA = spec("a", "cpu", binary="/home/ana/bin/vllm", model_path="/home/ana/m")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        started(spec("a", "cpu"), environment={"A-B": "x"}),
+        started(spec("a", "cpu"), environment={"A": "\a"}),
+        started(spec("a", "cpu"), environment={"A": "\ud800"}),
+        started(spec("a", "cpu"), argv=("/opt/vllm", "a\0b")),
+        started(spec("a", "cpu"), argv=("/opt/vllm", "\ud800")),
+        spec("a", "cpu", health_path="/\0"),
+        spec("a", "cpu", model_path="/models/\n"),
+        spec("a", "cpu", binary="/opt/\ud800"),
+        with_keys(spec("a", "cpu"), order=Ordering(mounts=("models",))),
+        with_keys(spec("a", "cpu"), patch=replace(PATCH, command=("/opt/\ud800",))),
+        with_keys(spec("a", "cpu"), patch=replace(PATCH, expect=("\ud800",))),
+        with_keys(spec("a", "cpu"), patch=replace(PATCH, writable=("/opt/\n",))),
+        with_keys(spec("a", "cpu"), patch=replace(PATCH, writable=("/home/ana/\n",))),
+        with_keys(spec("a", "cpu"), unit=(Override(section="Service", key="X", values=("1",)),)),
+        replace(ANA, applied=replace(ANA.applied, places=("/home/ana/\n",))),
+        replace(ANA, applied=replace(ANA.applied, files=("/home/\ud800",))),
+        replace(ANA, applied=replace(ANA.applied, programs=("/home/\n/bin/x",))),
+        spec("a", "cpu", endpoint=Endpoint(socket="/srv/\n/a.sock")),
+    ],
+)
+def test_a_profile_that_cannot_be_rendered_says_why(broken: UnitSpec) -> None:
+    """The problem is what the rendering would raise, so that one profile takes no others down."""
+    with pytest.raises(ProfileError) as raised:
+        render([broken], [], LAYOUT)
+    assert problem(broken, LAYOUT) == str(raised.value)
+
+
+def test_a_profile_that_can_be_rendered_has_no_problem() -> None:
+    """Odd paths where no mount shows them are none either."""
+    for good in (*one_of_each(), ANA, spec("a", "cpu", places=("/models/\n",))):
+        assert problem(good, LAYOUT) is None
+        assert render([good], [], LAYOUT)
 
 
 def test_a_single_gpu_shares_the_lock_on_all() -> None:
