@@ -3,10 +3,10 @@
 =================  =========================  ==========================================
 file               written by                 read by
 =================  =========================  ==========================================
-the gate's verdict `launch.gate`              supervisor, and the command without it
-an observed peak   supervisor                 `launch.gate`, supervisor, `appliance show`
-the run's report   `launch.run`               supervisor
-the run's ticket   supervisor                 `launch.run`
+gate's verdict     `launch.gate`              supervisor, and the command without it
+observed peak      supervisor                 `launch.gate`, supervisor, `appliance show`
+run's report       `launch.run`               supervisor
+run's ticket       supervisor                 `launch.run`
 =================  =========================  ==========================================
 
 A file that cannot be read, or says what cannot be true, is as if absent. Without asyncio, which
