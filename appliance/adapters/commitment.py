@@ -23,8 +23,7 @@ from appliance.adapters.files.durable import (
     reserve_file,
     write_file,
 )
-from appliance.adapters.files.regular import OddFileError
-from appliance.adapters.files.stamps import CachedFile
+from appliance.adapters.files.regular import CachedFile, OddFileError
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.status.box_status import parse_committed, parse_hold

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from appliance.adapters.files.stamps import Stamp, stamp
+from appliance.adapters.files.regular import Stamp, stamp
 from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, digest, read_keys
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Key

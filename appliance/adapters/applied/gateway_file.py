@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from appliance.adapters.applied.documents import Recovered, copy_of, decoded, recover
-from appliance.adapters.files.stamps import Stamp, stamp
+from appliance.adapters.files.regular import Stamp, stamp
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Limits
 

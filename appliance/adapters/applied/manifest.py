@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from appliance.adapters.applied.documents import Recovered, copy_of, decoded, recover
-from appliance.adapters.files.regular import OddFileError, read_small_file
-from appliance.adapters.files.stamps import Stamp, stamp
+from appliance.adapters.files.regular import OddFileError, Stamp, read_small_file, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.names import BACKEND_GROUP, is_profile_name
 from appliance.domain.need import Estimate

@@ -1,4 +1,4 @@
-"""State files with a pipe, a directory, a socket, a link or a huge file in their place."""
+"""State files with something else in their place, and files that are read again once they change."""
 
 import os
 import socket
@@ -13,7 +13,12 @@ from appliance.adapters.applied.gateway_file import recover_configuration
 from appliance.adapters.applied.manifest import is_edited, read_manifest
 from appliance.adapters.commitment import FileCommitment
 from appliance.adapters.files.durable import read_regular
-from appliance.adapters.files.regular import OddFileError, read_small_file, replace_volatile
+from appliance.adapters.files.regular import (
+    CachedFile,
+    OddFileError,
+    read_small_file,
+    replace_volatile,
+)
 from appliance.adapters.key_file import read_keys
 from appliance.adapters.launch_files import read_peak, read_run_report, read_verdicts
 from appliance.adapters.model_files.locate import snapshot
@@ -181,6 +186,32 @@ async def test_an_odd_database_is_set_aside(
     await store.open()
     assert (await store.begin(OPERATION)).id == 1
     await store.close()
+
+
+def test_an_unchanged_file_is_read_once(tmp_path: Path) -> None:
+    """What was read is kept until the file changes or goes."""
+    path = tmp_path / "file"
+    path.write_bytes(b"first")
+    file = CachedFile(path, 16)
+    first = file.content()
+    assert first == b"first"
+    assert file.content() is first
+    path.write_bytes(b"longer")
+    assert file.content() == b"longer"
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        file.content()
+
+
+def test_an_error_is_not_kept(tmp_path: Path) -> None:
+    """A file that could not be read is tried again, though nothing seems to have changed."""
+    target, path = tmp_path / "target", tmp_path / "file"
+    target.write_bytes(b"text")
+    path.symlink_to(target)
+    file = CachedFile(path, 16)
+    for _ in range(2):
+        with pytest.raises(OddFileError):
+            file.content()
 
 
 def _at(path: Path, name: str) -> Path:
