@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.files.secret import certificate_problem, secret_problem
 from appliance.adapters.key_file import FileKeys
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.gateway import Configuration, Key
 from appliance.install.apply import ApplyOptions
+from appliance.install.gateway_compilation import certificate_problem, secret_problem
 from appliance.planning.units.gateway_drop_ins import SERVICE_DROP_IN, SOCKET_DROP_IN
 from appliance.protocol.control import Exit
 from appliance.settings import load_settings
