@@ -20,7 +20,7 @@ from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
-from appliance.adapters.model_files.checking import ModelChecks
+from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.model_headers import Fault
 from appliance.domain.names import unit_of

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.adapters.model_files.bounded import HeaderError
-from appliance.adapters.model_files.checking import ModelChecks
 from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.reading import read_model
+from appliance.adapters.model_files.reading import ModelChecks, read_model
 from appliance.domain.model_headers import (
     Fault,
     Gguf,
