@@ -26,6 +26,8 @@ _POOLING: Final = "modules.json"
 _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
 _MOST_SHARDS: Final = 4096
+_MOST_KEPT: Final = 64
+_Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class _UnreadError(Exception):
@@ -135,10 +137,6 @@ def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
         size += file.file_bytes
     pools = any((path.parent / _POOLING).exists() for path in files[:1])
     return Safetensors(config=config, weights_bytes=weights, file_bytes=size, pools=pools)
-
-
-_Stamp = tuple[tuple[str, int, int, int], ...]
-_MOST_KEPT: Final = 64
 
 
 class ModelChecks:

@@ -26,10 +26,10 @@ from appliance.adapters.toml.file import (
     parse_document,
     read_document,
 )
-from appliance.adapters.toml.lines import Where
 from appliance.adapters.toml.tables import Table
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
+from appliance.domain.problems import Where
 from appliance.domain.spec import Profile
 from appliance.domain.value_types import shown
 from appliance.engines import ENGINES

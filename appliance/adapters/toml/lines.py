@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from appliance.domain.problems import Where
+
 _TOKEN: Final = re.compile(
     r'(?P<string>"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)'
     r"|'''.*?(?:'{3,5}|\Z)"
@@ -66,10 +68,6 @@ def too_deep(found: Iterable[Token], limit: int) -> Token | None:
         if max(brackets, dots) > limit:
             return token
     return None
-
-
-Where = tuple[str | int, ...]
-"""Keys from the top of the document down; integers are indexes of an array."""
 
 
 def key_lines(text: str) -> Mapping[Where, int]:

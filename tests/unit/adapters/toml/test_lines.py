@@ -2,7 +2,8 @@
 
 import pytest
 
-from appliance.adapters.toml.lines import Where, key_lines
+from appliance.adapters.toml.lines import key_lines
+from appliance.domain.problems import Where
 
 
 @pytest.mark.parametrize(
