@@ -41,6 +41,8 @@ from appliance.domain.value_types import (
 )
 
 _SEE_BELOW = Doc("see below")
+Where = tuple[str | int, ...]
+"""Place in a document: keys from its top down; an integer is the position in a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,3 +236,13 @@ class Profile:
         """Return the served names without patterns; the profile's name when all are patterns."""
         plain = tuple(s for s in self.served if not set(s) & set("*?["))
         return plain or (self.name,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Problem of a profile that its owner has to fix."""
+
+    where: Where
+    """Place of the problem; empty: the file as a whole."""
+    text: str
+    """Sentence about the problem, without file and line."""

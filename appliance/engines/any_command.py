@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from appliance.domain.problems import Problem
-from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.domain.value_types import Command, Doc, TypeName, matching
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of

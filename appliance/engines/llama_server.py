@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from appliance.domain.problems import Problem
-from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.domain.spec import EngineOptions, Problem, Profile, Thinking
 from appliance.domain.value_types import (
     AbsolutePath,
     Count,

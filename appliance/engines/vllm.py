@@ -7,8 +7,7 @@ from itertools import zip_longest
 from typing import Annotated, Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.problems import Problem
-from appliance.domain.spec import EngineOptions, Profile, Thinking
+from appliance.domain.spec import EngineOptions, Problem, Profile, Thinking
 from appliance.domain.value_types import AbsolutePath, Count, Doc, Fraction, Shards, Size, Word
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import (

@@ -29,8 +29,7 @@ from appliance.adapters.toml.file import (
 from appliance.adapters.toml.tables import Table
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
-from appliance.domain.problems import Where
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Profile, Where
 from appliance.domain.value_types import shown
 from appliance.engines import ENGINES
 from appliance.planning.profiles.collisions import collisions

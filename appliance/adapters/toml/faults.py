@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from appliance.domain.problems import Where
+from appliance.domain.spec import Where
 from appliance.domain.value_types import shown
 
 _TYPES: Final[Mapping[str, str]] = {

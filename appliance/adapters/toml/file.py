@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from appliance.adapters.files.regular import OddFileError, read_small_file
 from appliance.adapters.toml.lines import key_lines, tokens, too_deep
-from appliance.domain.problems import Where
+from appliance.domain.spec import Where
 
 MAX_BYTES: Final = 256 << 10
 _TOO_LARGE: Final = f"larger than {MAX_BYTES >> 10} KiB: this is no file of settings"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.problems import Where
+from appliance.domain.spec import Where
 
 _TOKEN: Final = re.compile(
     r'(?P<string>"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)'

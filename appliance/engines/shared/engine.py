@@ -7,9 +7,8 @@ from typing import Literal, TypeVar
 
 from appliance.domain.model_headers import Safetensors
 from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
-from appliance.domain.problems import Problem
 from appliance.domain.profile_values import Gpus
-from appliance.domain.spec import EngineOptions, Profile
+from appliance.domain.spec import EngineOptions, Problem, Profile
 
 Options = TypeVar("Options", bound=EngineOptions)
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Problem, Profile
 from appliance.engines.shared.engine import InvocationContext, Task
 
 _SUFFIXES: Final = (

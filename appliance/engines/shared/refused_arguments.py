@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Problem, Profile
 
 HOST: Final = "the address is always the appliance's: a backend listens on loopback only"
 PORT: Final = "set port or socket at the top of the profile"

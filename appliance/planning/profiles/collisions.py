@@ -6,8 +6,7 @@ Profiles whose claims intersect never run together, so they may share an address
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Problem, Profile
 from appliance.planning.profiles.compilation import claim_of
 
 _KEYS: Final = ("port", "socket")

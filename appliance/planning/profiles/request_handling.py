@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from appliance.domain.problems import Problem
 from appliance.domain.profile import Handling
-from appliance.domain.spec import GatewayTable, Profile, Thinking
+from appliance.domain.spec import GatewayTable, Problem, Profile, Thinking
 
 _TEMPLATE_WORDS: Final = (
     "enable_thinking",  # Qwen, GLM, Gemma, Nemotron, InternLM and most others

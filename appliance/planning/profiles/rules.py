@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from appliance.domain.problems import Problem
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
 from appliance.engines.shared.rendering import HF_SCHEME

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.problems import Problem
 from appliance.domain.profile import WarmUp
-from appliance.domain.spec import Profile
+from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Task
 

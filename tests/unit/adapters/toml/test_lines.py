@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.adapters.toml.lines import key_lines
-from appliance.domain.problems import Where
+from appliance.domain.spec import Where
 
 
 @pytest.mark.parametrize(
