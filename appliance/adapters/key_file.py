@@ -7,7 +7,7 @@ of SHA-256.
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 from appliance.adapters.files.durable import read_regular, write_file
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Key
+from appliance.protocol.json_dataclasses import from_json
 
 KEY_FILE: Final = "keys.json"
 KEY_PREFIX: Final = "apl_"
@@ -22,6 +23,7 @@ _FORMAT: Final = 1
 _MODE: Final = 0o640
 _ID_BYTES: Final = 4
 _SECRET_BYTES: Final = 24
+_KEY_FIELDS: Final = tuple(field.name for field in fields(Key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +120,6 @@ def _entry(stored: StoredKey) -> Mapping[str, object]:
 
 
 def _stored(entry: Mapping[str, Any]) -> StoredKey:
-    profiles = entry["profiles"]
-    key = Key(
-        name=str(entry["name"]),
-        may_switch=entry["may_switch"] is True,
-        profiles=None if profiles is None else tuple(str(name) for name in profiles),
-    )
-    return StoredKey(
-        id=str(entry["id"]),
-        key=key,
-        sha256=str(entry["sha256"]),
-        created_unix_s=float(entry["created_unix_s"]),
-    )
+    # A right that is missing is damage, and never the default.
+    key = {name: entry[name] for name in _KEY_FIELDS}
+    return from_json(StoredKey, {**entry, "key": key})

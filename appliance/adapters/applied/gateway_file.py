@@ -4,20 +4,20 @@ Standard library only: the gateway reads it at every start.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from appliance.adapters.applied.documents import Recovered, copy_of, decoded, recover
 from appliance.adapters.files.regular import Stamp, stamp
 from appliance.domain.errors import StoreError
-from appliance.domain.gateway import Configuration, Limits
+from appliance.domain.gateway import Configuration
+from appliance.protocol.json_dataclasses import from_json
 
 GATEWAY_FILE: Final = "gateway.json"
 _FORMAT: Final = 1
 _MAX_BYTES: Final = 1 << 20
-_LISTS: Final = frozenset({"addresses", "interfaces", "allow_paths", "names", "origins"})
 
 
 def recover_configuration(directory: Path) -> Recovered[Configuration]:
@@ -63,35 +63,10 @@ def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
     Raises:
         StoreError: it is damaged, or of a newer release.
     """
-    return decoded(content, where, _FORMAT, _configuration)
+    return decoded(content, where, _FORMAT, partial(from_json, Configuration))
 
 
 def encode(configuration: Configuration, version: str) -> str:
     """Return the file's text: equal configurations give equal texts."""
     document = {"format": _FORMAT, "version": version, **asdict(configuration)}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-
-
-def _configuration(document: Mapping[str, Any]) -> Configuration:
-    limits = _known(Limits(), document.get("limits", {}))
-    return Configuration(**_known(Configuration(), document) | {"limits": Limits(**limits)})
-
-
-def _known(default: Configuration | Limits, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `default` that `entry` has, checked to be of their type."""
-    found = {}
-    for name in (f.name for f in fields(default) if f.name in entry and f.name != "limits"):
-        found[name] = _like(getattr(default, name), entry[name], name)
-    return found
-
-
-def _like(default: object, value: Any, name: str) -> object:
-    if name in _LISTS:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise TypeError(f"{name} is no list of texts")
-        return tuple(value)
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
-    if type(value) is not type(default):
-        raise TypeError(f"{name} is no {type(default).__name__}")
-    return value

@@ -16,17 +16,8 @@ from appliance.adapters.applied.documents import Recovered, copy_of, decoded, re
 from appliance.adapters.files.regular import OddFileError, Stamp, read_small_file, stamp
 from appliance.domain.claims import ALL_GPUS, Claim
 from appliance.domain.names import BACKEND_GROUP, is_profile_name
-from appliance.domain.need import Estimate
-from appliance.domain.profile import (
-    Applied,
-    Catalogue,
-    Deadlines,
-    Endpoint,
-    Handling,
-    Mark,
-    Need,
-    WarmUp,
-)
+from appliance.domain.profile import Applied, Catalogue
+from appliance.protocol.json_dataclasses import from_json
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
@@ -138,103 +129,17 @@ def _entry(applied: Applied) -> Mapping[str, object]:
 def _applied(name: str, entry: Mapping[str, Any]) -> Applied:
     if name != entry["name"] or not is_profile_name(name):
         raise ValueError(f"{name!r} is no profile")
-    claim = Claim(devices=frozenset(_texts(entry["claim"])))
-    return Applied(
-        name=name,
-        **{key: _text(entry, key) for key in _TEXTS},
-        model_path=None if entry["model_path"] is None else _text(entry, "model_path"),
-        served=_texts(entry["served"]),
-        endpoint=_endpoint(entry["endpoint"]),
-        claim=claim,
-        need=Need(**{key: _whole(value) for key, value in entry["need"].items()}),
-        deadlines=Deadlines(**{key: float(value) for key, value in entry["deadlines"].items()}),
-        warm_up=WarmUp(entry["warm_up"]),
-        first_mark=Mark(entry["first_mark"]),
-        conflicts=_texts(entry["conflicts"]),
-        # Releases before these keys wrote none of them: each then has its default.
-        fingerprint=_text(entry, "fingerprint") if "fingerprint" in entry else "",
-        gpus=_gpus(entry["gpus"]) if "gpus" in entry else _claimed(claim),
-        gpu_split=tuple(float(part) for part in entry.get("gpu_split", ())),
-        vram_fraction=_number(entry.get("vram_fraction")),
-        ram_fraction=_number(entry.get("ram_fraction")),
-        estimate=_estimate(entry.get("estimate")),
-        estimate_problem=_text(entry, "estimate_problem") if "estimate_problem" in entry else "",
-        locks_memory=entry.get("locks_memory") is True,
-        assume_free=entry.get("assume_free") is True,
-        handling=_handling(entry["handling"]) if "handling" in entry else Handling(),
-        user=_text(entry, "user") if "user" in entry else BACKEND_GROUP,  # of all engines once
-        files=_texts(entry.get("files", [])),
-        places=_texts(entry.get("places", [])),
-        programs=_texts(entry.get("programs", [])),
-    )
+    claim = {"devices": entry["claim"]}
+    # Releases before these two keys used the claimed GPUs, and one user for all engines.
+    gpus = entry["gpus"] if "gpus" in entry else _claimed(from_json(Claim, claim))
+    applied = from_json(Applied, {"user": BACKEND_GROUP, **entry, "claim": claim, "gpus": gpus})
+    if (applied.endpoint.port is None) == (applied.endpoint.socket is None):
+        raise ValueError(f"{name} has not one endpoint")
+    return applied
 
 
-def _handling(entry: Mapping[str, Any]) -> Handling:
-    file = entry["engine_key_file"]
-    return Handling(
-        set_parameters=dict(entry["set_parameters"]),
-        strip_parameters=_texts(entry["strip_parameters"]),
-        on_request=entry["on_request"] is True,
-        engine_key_file=None if file is None else _text(entry, "engine_key_file"),
-    )
-
-
-def _estimate(entry: Mapping[str, Any] | None) -> Estimate | None:
-    if entry is None:
-        return None
-    return Estimate(
-        vram_bytes=int(entry["vram_bytes"]),
-        least_vram_bytes=int(entry["least_vram_bytes"]),
-        ram_bytes=int(entry["ram_bytes"]),
-        notes=_texts(entry["notes"]),
-    )
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _gpus(value: Any) -> Literal["all"] | tuple[int, ...]:
-    return "all" if value == "all" else tuple(int(index) for index in value)
-
-
-def _claimed(claim: Claim) -> Literal["all"] | tuple[int, ...]:
-    """Return the used GPUs where an older manifest names only claims."""
+def _claimed(claim: Claim) -> Literal["all"] | list[int]:
+    """Return the GPUs of a claim as a manifest lists used ones."""
     if ALL_GPUS in claim.gpus:
         return "all"
-    return tuple(sorted(int(device.removeprefix("gpu-")) for device in claim.gpus))
-
-
-_TEXTS: Final = (
-    "description",
-    "engine",
-    "model",
-    "binary",
-    "health_path",
-    "source_path",
-    "source_sha256",
-)
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    value = entry[key]
-    if not isinstance(value, str):
-        raise TypeError(f"{key} is no text")
-    return value
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-        raise TypeError(f"{values!r} is no list of texts")
-    return tuple(values)
-
-
-def _whole(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _endpoint(entry: Mapping[str, Any]) -> Endpoint:
-    return Endpoint(
-        port=_whole(entry["port"]),
-        socket=None if entry["socket"] is None else _text(entry, "socket"),
-    )
+    return sorted(int(device.removeprefix("gpu-")) for device in claim.gpus)

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
+from appliance.protocol.json_dataclasses import from_json
 
 SCHEMA_VERSION: Final = 2
 Row = sqlite3.Row | Mapping[str, Any]
@@ -56,7 +57,7 @@ def to_operation(row: Row) -> Operation:
         id=row["id"],
         kind=Kind(row["kind"]),
         target=tuple(json.loads(row["target"])),
-        goal=_goal(json.loads(row["goal"])),
+        goal=from_json(Goal, json.loads(row["goal"])),
         boot_id=row["boot_id"],
         requested_by=row["requested_by"],
         began_unix_s=row["began"],
@@ -84,19 +85,6 @@ def to_finished(row: Row) -> Finished:
 
 def _cause(value: str | None) -> Cause | None:
     return None if value is None else Cause(value)
-
-
-def _goal(raw: Mapping[str, Any]) -> Goal:
-    commit = raw["commit"]
-    return Goal(
-        stop=tuple(raw["stop"]),
-        start=tuple(raw["start"]),
-        restore=tuple(raw["restore"]),
-        kept=tuple(raw.get("kept", ())),  # absent in old rows of version 1, like the claim
-        commit=None if commit is None else tuple(commit),
-        hold_until=raw["hold_until"],
-        claim=tuple(raw.get("claim", ())),
-    )
 
 
 # --- version 1 -----------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Inference keys: storage and check."""
 
+import json
 import os
 from pathlib import Path
 
@@ -126,6 +127,18 @@ def test_a_damaged_file_changes_nothing(
     assert len(caplog.records) == 1
     with pytest.raises(StoreError):
         FileKeys(tmp_path).add(AGENT, 6.0)
+
+
+@pytest.mark.parametrize("field", ["id", "name", "sha256", "may_switch", "profiles"])
+def test_a_key_that_lacks_a_field_is_damaged(tmp_path: Path, field: str) -> None:
+    """A limit that is missing does not count as none."""
+    keys = FileKeys(tmp_path)
+    keys.add(PHONE, 5.0)
+    document = json.loads((tmp_path / KEY_FILE).read_text())
+    del document["keys"][0][field]
+    (tmp_path / KEY_FILE).write_text(json.dumps(document))
+    with pytest.raises(StoreError, match="is damaged"):
+        keys.all()
 
 
 def test_a_link_is_no_key_file(tmp_path: Path) -> None:
