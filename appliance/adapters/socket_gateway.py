@@ -1,8 +1,9 @@
 """The port `Gateway` over gateway.sock (see `appliance.protocol.gateway`).
 
 Operations go on without a gateway that is not there or does not answer at once: clients then wait
-or fail as they would without one. What serves is sent again with every look of the supervisor, so
-that a gateway that was away learns it within seconds; meanwhile it goes by the last state it had.
+or fail as they would without one. What serves is sent when it changes, and again with a look of the
+supervisor a second later or more, so that a gateway that was away learns it within seconds;
+meanwhile it goes by the last state it had.
 """
 
 import asyncio
@@ -32,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 _FIGURES_S: Final = 0.25
 """A status is not kept waiting longer."""
+_REPEAT_S: Final = 1.0
+"""A state that was acknowledged is not sent again sooner: a switch looks a dozen times in 0.1 s, and
+each exchange takes 1 ms of both processes."""
 
 
 class SocketGateway:
@@ -40,12 +44,17 @@ class SocketGateway:
     Args:
         path: Of gateway.sock.
         patience_s: For an answer.
+        repeat_s: How long an acknowledged state is not sent again.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = 1.0) -> None:
+    def __init__(self, path: Path, *, patience_s: float = 1.0, repeat_s: float = _REPEAT_S) -> None:
         self._path = path
         self._patience_s = patience_s
+        self._repeat_s = repeat_s
         self._state = State()
+        self._acknowledged: State | None = None
+        """State that the gateway has said it goes by; None: not known."""
+        self._acknowledged_s = 0.0
         self._told = asyncio.Event()
         self._turn = asyncio.Lock()
         self._reload = False
@@ -59,7 +68,8 @@ class SocketGateway:
                 self._told.clear()
                 if self._reload:
                     self._reload = await self._ask(ReloadCommand()) is None
-                await self._ask(RouteCommand(self._state))
+                if not self._is_acknowledged():
+                    await self._send(RouteCommand(self._state))
 
     def route(self, state: State) -> None:
         """Serve by this from now on; does not wait."""
@@ -75,8 +85,11 @@ class SocketGateway:
         """Let new requests for `names` wait."""
         async with self._turn:
             # A state that is sent while this is under way must not undo it.
-            self._state = replace(self._state, held=self._state.held | set(names))
+            before = self._state
+            self._state = after = replace(before, held=before.held | set(names))
+            went_by = self._acknowledged
             answer = await self._ask(HoldCommand(tuple(names)))
+            self._acknowledge(after if answer is not None and went_by == before else None)
         return None if answer is None else held_text(answer.waiting)
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
@@ -91,13 +104,28 @@ class SocketGateway:
         """Serve by this, and let held requests go."""
         async with self._turn:
             self._state = state
-            answer = await self._ask(ReleaseCommand(state))
+            answer = await self._send(ReleaseCommand(state))
         return None if answer is None else released_text(answer.released)
 
     async def stats(self) -> Mapping[str, object] | None:
         """Return what it has measured; None: it does not answer."""
         answer = await self._ask(StatsCommand(), within_s=_FIGURES_S)
         return None if answer is None else answer.stats or None
+
+    async def _send(self, command: RouteCommand | ReleaseCommand) -> GatewayAnswer | None:
+        """Send a state; returns the answer, None: none came in time."""
+        answer = await self._ask(command)
+        self._acknowledge(None if answer is None else command.state)
+        return answer
+
+    def _acknowledge(self, state: State | None) -> None:
+        self._acknowledged = state
+        self._acknowledged_s = asyncio.get_running_loop().time()
+
+    def _is_acknowledged(self) -> bool:
+        """Tell whether the gateway said moments ago that it goes by the present state."""
+        age_s = asyncio.get_running_loop().time() - self._acknowledged_s
+        return self._state == self._acknowledged and age_s < self._repeat_s
 
     async def _ask(
         self, command: GatewayCommand, *, within_s: float | None = None
@@ -124,3 +152,4 @@ class SocketGateway:
         if not self._away:
             _log.warning("no gateway (%s): operations go on without it", why)
         self._away = why
+        self._acknowledged = None

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from appliance.domain.gateway import Standing, State
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.protocol.gateway import encode_state
+from appliance.protocol.gateway import GatewayAnswer, GatewayCommand, encode_state, verb_of
 from appliance.protocol.gateway_server import GatewayServer
 from tests.unit.gateway_states import AEON, BOX, GENESIS
 
@@ -56,8 +57,15 @@ class Gateway:
         self.meter = Meter()
         self.reloads = 0
         self.fault: Exception | None = None
-        commands = SupervisorCommands(self.table, self.traffic, self.meter, reload=self.reload)
-        self.control = GatewayServer(commands.do)
+        self.verbs: list[str] = []
+        self._commands = SupervisorCommands(
+            self.table, self.traffic, self.meter, reload=self.reload
+        )
+        self.control = GatewayServer(self.do)
+
+    async def do(self, command: GatewayCommand) -> GatewayAnswer:
+        self.verbs.append(verb_of(command))
+        return await self._commands.do(command)
 
     def reload(self) -> None:
         self.reloads += 1
@@ -201,7 +209,7 @@ async def test_the_gateway_learns_what_serves(gateway: Gateway) -> None:
 async def test_a_gateway_that_comes_late_is_told(tmp_path: Path) -> None:
     """The first look after it is there is soon enough; nothing waits for it."""
     path = tmp_path / "gateway.sock"
-    ours = SocketGateway(path)
+    ours = SocketGateway(path, repeat_s=0.0)
     async with telling(ours):
         ours.route(AEON)
         for _ in range(20):
@@ -212,6 +220,35 @@ async def test_a_gateway_that_comes_late_is_told(tmp_path: Path) -> None:
         async with controlled(path) as gateway:
             ours.route(AEON)
             await until(gateway.table, AEON)
+
+
+async def test_a_state_is_sent_once_however_often_the_box_is_looked_at(gateway: Gateway) -> None:
+    """A changed state is sent at once; one that was sent, held or released is not repeated for a while."""
+    ours = SocketGateway(gateway.path, repeat_s=60.0)
+    held = replace(AEON, held=frozenset({"aeon"}))
+    async with telling(ours):
+        for state in (AEON, held, GENESIS, AEON):
+            if state == held:
+                await ours.hold(["aeon"])
+            elif state == GENESIS:
+                await ours.release(GENESIS)
+            for _ in range(4):
+                ours.route(state)
+                await until(gateway.table, state)
+                await ours.stats()  # time for a repetition to arrive
+    changes = [verb for verb in gateway.verbs if verb != "stats"]
+    assert changes == ["route", "hold", "release", "route"]
+
+
+async def test_a_hold_of_an_unacknowledged_state_is_followed_by_that_state(
+    gateway: Gateway,
+) -> None:
+    """What the gateway goes by after a hold is known only if it was known before."""
+    ours = SocketGateway(gateway.path, repeat_s=60.0)
+    ours.route(AEON)
+    await ours.hold(["aeon"])
+    async with telling(ours):
+        await until(gateway.table, replace(AEON, held=frozenset({"aeon"})))
 
 
 async def test_an_operation_holds_drains_and_releases(gateway: Gateway) -> None:
