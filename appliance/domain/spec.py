@@ -1,4 +1,4 @@
-"""Profile as its owner writes it: the keys that all engines have, and the table of one engine.
+"""Profile as its owner writes it: keys that all engines have, the table of one engine, and problems.
 
 Each key of the file is a field with a `Doc`, declared here and nowhere else (those of an engine's
 table in its module); `appliance.adapters.profile_files.schema` makes the schema of a file from them.

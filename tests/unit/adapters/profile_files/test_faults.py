@@ -199,7 +199,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ('binary = "/opt/c"\n' + MINIMAL["command"], "genesis.toml:1: the program is the first of argv: remove binary"),
         ('extra_args = ["-v"]\n' + MINIMAL["command"], "genesis.toml:1: put them into argv: remove extra_args"),
         (LLAMA + 'kv = "fp8"\n', 'genesis.toml:5: kv "fp8" is unknown to llama-server: use one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl'),
-        (LLAMA.replace("port = 8100", 'socket = "/run/l"'), "genesis.toml:4: llama-server takes an address for a socket only when it ends in .sock"),
+        (LLAMA.replace("port = 8100", 'socket = "/run/l"'), "genesis.toml:4: llama-server takes an address for a socket only if the address ends in .sock"),
         (
             LLAMA + "[llama-server]\nkv_unified = true\n",
             "genesis.toml:6: one request at a time has nothing to share: set parallel, or remove kv_unified",
