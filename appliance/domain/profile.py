@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from appliance.domain.claims import Claim
-from appliance.domain.need import Estimate
 from appliance.domain.value_types import Deadline, Doc, Duration
 
 
@@ -34,6 +33,20 @@ class Need:
     vram_bytes: int | None = None
     """Bytes over all GPUs that the backend uses together."""
     ram_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Estimate from the headers of a model's files, over all GPUs together."""
+
+    vram_bytes: int
+    """Bytes on the GPUs; an upper bound where the architecture allows only that, see `notes`."""
+    least_vram_bytes: int
+    """Bytes of the weights on the GPUs alone: with less than this the model can never run."""
+    ram_bytes: int
+    """Bytes that stay in main memory, or pass through it, while the model runs."""
+    notes: tuple[str, ...] = ()
+    """Phrases that say what the figure leaves out or rounds up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

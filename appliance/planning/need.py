@@ -1,16 +1,26 @@
 """Need of a profile on this box by the best source, GPU by GPU.
 
 `requirement_of` is for gate and preflight, `resolve` for people.
+
+===============  ===========================================================================
+source           where the figure comes from, best first
+===============  ===========================================================================
+``observed``     the most that this very configuration was seen to hold, and an allowance
+``declared``     ``need`` in its profile
+``utilisation``  the share of each GPU, or of RAM, that the engine takes whatever the model is
+``estimate``     the headers of the model's files
+``unknown``      nothing says it
+===============  ===========================================================================
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from appliance.domain.amounts import size
 from appliance.domain.memory import DeviceMemory, GpuState
 from appliance.domain.names import unit_of
-from appliance.domain.need import Source
 from appliance.domain.profile import Applied
 from appliance.planning.memory.peak import ObservedPeak, with_allowance
 from appliance.planning.memory.requirement import (
@@ -26,6 +36,16 @@ from appliance.planning.memory.requirement import (
 
 _MOST_BYTES: Final = 1 << 62
 """Main memory of a box whose size is not known."""
+
+
+class Source(StrEnum):
+    """Source of the figure of a need. The order of definition is the order of preference."""
+
+    OBSERVED = "observed"
+    DECLARED = "declared"
+    UTILISATION = "utilisation"
+    ESTIMATE = "estimate"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

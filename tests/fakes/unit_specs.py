@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from appliance.domain.claims import Claim
-from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Deadlines, Endpoint, Mark, Need, WarmUp
+from appliance.domain.profile import Applied, Deadlines, Endpoint, Estimate, Mark, Need, WarmUp
 from appliance.domain.profile_values import Gpus, Override
 from appliance.domain.spec import Ordering, Patch, Profile
 from appliance.engines.shared.engine import Invocation

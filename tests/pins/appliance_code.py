@@ -26,10 +26,9 @@ from appliance.domain.memory import (
     Quality,
 )
 from appliance.domain.names import unit_of
-from appliance.domain.need import Estimate
 from appliance.domain.observed import ActiveState, ObservedUnit
 from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation, Outcome, Phase
-from appliance.domain.profile import Applied, Mark, Need
+from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings

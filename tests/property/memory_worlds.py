@@ -14,8 +14,7 @@ from appliance.domain.memory import (
     Quality,
 )
 from appliance.domain.names import unit_of
-from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Need
+from appliance.domain.profile import Applied, Estimate, Need
 from appliance.planning.memory.peak import ObservedPeak
 from tests.fakes.profiles import applied
 

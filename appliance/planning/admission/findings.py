@@ -7,8 +7,8 @@ from typing import Final
 
 from appliance.domain.access import AccessFacts
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
-from appliance.domain.need import Source
 from appliance.planning.memory.requirement import MARGIN_BYTES
+from appliance.planning.need import Source
 
 GIB: Final = 1 << 30
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from appliance.domain.amounts import size
-from appliance.domain.need import Source
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal
 from appliance.domain.profile import Catalogue
 from appliance.planning.admission.findings import GIB, BoxFacts, Finding, fine, refuse, warn
 from appliance.planning.memory.fit import Shortfall
-from appliance.planning.need import BoxNeed
+from appliance.planning.need import BoxNeed, Source
 from appliance.planning.wording import joined
 
 _NOTHING: Final[Mapping[str, Shortfall]] = {}

@@ -13,7 +13,6 @@ from typing import Final
 from appliance.domain.amounts import size, size_of_total
 from appliance.domain.memory import DeviceMemory, Holder, Quality
 from appliance.domain.names import profile_of
-from appliance.domain.need import Source
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import (
     GIB,
@@ -36,7 +35,7 @@ from appliance.planning.memory.requirement import (
     usable_bytes,
     used,
 )
-from appliance.planning.need import BoxNeed
+from appliance.planning.need import BoxNeed, Source
 
 _OF_GPUS: Final = frozenset({fit.WEIGHTS, fit.POOL, fit.VRAM})
 _SIGNIFICANT_BYTES: Final = 256 << 20

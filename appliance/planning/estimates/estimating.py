@@ -12,7 +12,7 @@ from appliance.domain.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.domain.need import Estimate
+from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import LlamaCppLoading, PytorchLoading

@@ -3,7 +3,7 @@
 from typing import Final
 
 from appliance.domain.model_headers import Gguf, Model
-from appliance.domain.need import Estimate
+from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import LlamaCppLoading
 from appliance.planning.estimates import cache

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from appliance.domain.model_headers import Safetensors
-from appliance.domain.need import Estimate
+from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import PytorchLoading
 from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError

@@ -36,7 +36,7 @@ NEVER_EMPTY_BYTES = 1 << 30
 OPAQUE = "opaque"
 """Quality of a reading whose sizes mean nothing (`appliance.adapters.gpus.states`)."""
 
-# Where a need is known from; `appliance.domain.need.Source` has the same words.
+# Where a need is known from; `appliance.planning.need.Source` has the same words.
 OBSERVED = "observed"
 DECLARED = "declared"
 UTILISATION = "utilisation"

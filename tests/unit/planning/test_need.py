@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.need import Estimate, Source
-from appliance.domain.profile import Applied, Need
+from appliance.domain.profile import Applied, Estimate, Need
 from appliance.planning.memory.peak import ObservedPeak, with_allowance
 from appliance.planning.memory.requirement import MemoryRequirement, parts_of
-from appliance.planning.need import need_row, resolve
+from appliance.planning.need import Source, need_row, resolve
 from tests.fakes.gpu_readings import card
 from tests.fakes.profiles import applied
 

@@ -20,8 +20,16 @@ from appliance.adapters.applied.manifest import (
     read_manifest,
 )
 from appliance.domain.errors import StoreError
-from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Deadlines, Endpoint, Handling, Mark, Need, WarmUp
+from appliance.domain.profile import (
+    Applied,
+    Deadlines,
+    Endpoint,
+    Estimate,
+    Handling,
+    Mark,
+    Need,
+    WarmUp,
+)
 from tests.fakes.unit_specs import made, one_of_each
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
-from appliance.domain.need import Estimate, Source
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
-from appliance.domain.profile import Applied, Mark, Need
+from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.planning.admission.preflight import (
     BoxFacts,
     Finding,
@@ -20,6 +19,7 @@ from appliance.planning.admission.preflight import (
     refusal,
 )
 from appliance.planning.memory.peak import ObservedPeak
+from appliance.planning.need import Source
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied, catalogue
 

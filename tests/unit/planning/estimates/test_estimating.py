@@ -17,7 +17,7 @@ from appliance.domain.model_headers import (
     Unread,
     Value,
 )
-from appliance.domain.need import Estimate
+from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import InvocationContext, LlamaCppLoading, MemoryUse

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.domain.need import Estimate
-from appliance.domain.profile import Applied, Need
+from appliance.domain.profile import Applied, Estimate, Need
 from appliance.launch.program import Options
 from appliance.planning.memory.arguments import FLAGS, SWITCHES, arguments_of, parsed
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement

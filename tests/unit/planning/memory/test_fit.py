@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.adapters.gpus.sampler_client import Device
-from appliance.domain.need import Source
 from appliance.launch.admission.obstacles import HostFigures
 from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.planning.memory import fit
@@ -23,6 +22,7 @@ from appliance.planning.memory.requirement import (
     usable_bytes,
     used,
 )
+from appliance.planning.need import Source
 
 GIB = 1 << 30
 MARGIN = 256 << 20
