@@ -21,11 +21,11 @@ from appliance.adapters.files.durable import read_regular
 from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.locate import gguf_files, main_file
-from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.errors import StoreError
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
 from appliance.engines import ENGINES
+from appliance.planning.admission.findings import AccessFacts, Node, Use, Walk
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.units.identity import Identity, identity_of
 from appliance.planning.units.specs import Reached

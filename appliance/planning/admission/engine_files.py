@@ -10,10 +10,17 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.names import BACKEND_GROUP
 from appliance.domain.profile import Applied
-from appliance.planning.admission.findings import Finding, refuse, warn
+from appliance.planning.admission.findings import (
+    AccessFacts,
+    Finding,
+    Node,
+    Use,
+    Walk,
+    refuse,
+    warn,
+)
 from appliance.planning.units.sandbox import (
     PRIVATE,
     Sight,

@@ -1,11 +1,10 @@
-"""Facts that a preflight looks at, and its findings."""
+"""Facts that a preflight looks at, with the paths to the files that an engine opens, and its findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from appliance.domain.access import AccessFacts
 from appliance.domain.memory import DeviceMemory, GpuState, Holder
 from appliance.planning.memory.requirement import MARGIN_BYTES
 from appliance.planning.need import Source
@@ -41,6 +40,52 @@ class Finding:
     """Source of the need that the sentence is about; None: it is about something else."""
     wanted_bytes: int | None = None
     """That need; None: unknown."""
+
+
+class Use(StrEnum):
+    """Use that an engine makes of a file."""
+
+    READ = "read"
+    RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One file, directory or link on the way to a file, as lstat(2) shows it."""
+
+    path: str
+    mode: int
+    uid: int
+    gid: int
+    owner: str
+    """Name of `uid`."""
+    has_acl: bool = False
+    """Whether the node has an access control list (acl(5)), which `mode` does not show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """Nodes on the path to one file, links followed."""
+
+    nodes: tuple[Node, ...]
+    use: Use
+    arrived: bool
+    """Whether the last node is the file; False: the file is missing, or is in a directory that this
+    process may not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessFacts:
+    """Identity of an engine, and the paths to all files that it opens before it serves."""
+
+    user: str
+    uid: int | None
+    """User ID of the engine; None: systemd makes the user at each start, so that no file belongs to
+    it."""
+    gids: frozenset[int]
+    walks: tuple[Walk, ...]
+    unit: str | None = None
+    """Text of the installed unit, followed by its drop-ins; None: the unit is not installed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

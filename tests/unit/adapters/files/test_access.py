@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.files.access import follow, read_access
-from appliance.domain.access import AccessFacts, Node, Use, Walk
 from appliance.domain.profile import Applied
 from appliance.planning.admission.engine_files import access_findings
-from appliance.planning.admission.findings import Level
+from appliance.planning.admission.findings import AccessFacts, Level, Node, Use, Walk
 from appliance.planning.units.sandbox import Sight, sight_of, view_in, view_of
 from tests.fakes.unit_specs import made
 
