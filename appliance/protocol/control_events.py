@@ -45,7 +45,7 @@ class HelloEvent(Record):
 
 
 class AcceptedEvent(Record):
-    """An operation runs; fields as in `appliance.domain.events.Accepted`."""
+    """An operation runs; fields as in `appliance.domain.operations.Accepted`."""
 
     operation: int
     kind: str
@@ -62,7 +62,7 @@ class TicketEvent(Record):
 
 
 class PhaseEvent(Record):
-    """A phase began, moved or ended; fields as in `appliance.domain.events.PhaseChanged`."""
+    """A phase began, moved or ended; fields as in `appliance.domain.operations.PhaseChanged`."""
 
     phase: str
     state: str
@@ -72,7 +72,7 @@ class PhaseEvent(Record):
 
 
 class EndedEvent(Record):
-    """`result` of an operation; fields as in `appliance.domain.events.Ended`."""
+    """`result` of an operation; fields as in `appliance.domain.operations.Ended`."""
 
     operation: int
     kind: str

@@ -8,8 +8,18 @@ from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BadRequestError
-from appliance.domain.events import Accepted, Ended, Event, PhaseChanged
-from appliance.domain.operations import FOREVER, Cause, Goal, HoldUntil, Kind, Outcome
+from appliance.domain.operations import (
+    FOREVER,
+    Accepted,
+    Cause,
+    Ended,
+    Event,
+    Goal,
+    HoldUntil,
+    Kind,
+    Outcome,
+    PhaseChanged,
+)
 from appliance.domain.profile import Mark
 from appliance.planning.admission.preflight import Level
 from appliance.planning.wording import joined, short

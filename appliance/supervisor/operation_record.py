@@ -4,8 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from appliance.domain.events import Ended, Event, PhaseChanged, PhaseState
-from appliance.domain.operations import Cause, Finished, Operation, Outcome, Phase
+from appliance.domain.operations import (
+    Cause,
+    Ended,
+    Event,
+    Finished,
+    Operation,
+    Outcome,
+    Phase,
+    PhaseChanged,
+    PhaseState,
+)
 from appliance.ports import Clock, Store
 
 

@@ -19,10 +19,18 @@ from appliance.domain.errors import (
     StoreError,
     UnknownProfileError,
 )
-from appliance.domain.events import Accepted, Ended
 from appliance.domain.gateway import State as GatewayState
 from appliance.domain.observed import Observed
-from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
+from appliance.domain.operations import (
+    Accepted,
+    Ended,
+    Finished,
+    HoldUntil,
+    Kind,
+    Operation,
+    Outcome,
+    RunCaller,
+)
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission.findings import refuse
 from appliance.planning.admission.preflight import Finding

@@ -9,8 +9,15 @@ from typing import get_type_hints
 import pytest
 
 from appliance.cli.grammar import VERBS
-from appliance.domain.events import Accepted, Ended, PhaseChanged, PhaseState
-from appliance.domain.operations import Kind, Outcome, Phase
+from appliance.domain.operations import (
+    Accepted,
+    Ended,
+    Kind,
+    Outcome,
+    Phase,
+    PhaseChanged,
+    PhaseState,
+)
 from appliance.planning.status.document import (
     EngineRow,
     GatewayRow,

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from appliance.domain.events import Ended
-from appliance.domain.operations import Finished, Goal, Kind, Outcome
+from appliance.domain.operations import Ended, Finished, Goal, Kind, Outcome
 from appliance.protocol.control import Exit
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import (
     FOREVER,
     Cause,
+    Ended,
     Finished,
     Goal,
     HoldUntil,
@@ -18,6 +18,8 @@ from appliance.domain.operations import (
     Operation,
     Outcome,
     Phase,
+    PhaseChanged,
+    PhaseState,
 )
 from appliance.domain.profile import Catalogue, Mark, Need
 from appliance.planning.admission.preflight import (

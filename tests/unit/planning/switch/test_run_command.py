@@ -6,17 +6,19 @@ from dataclasses import replace
 import pytest
 
 from appliance.domain.claims import Claim, claim_on, gpu_indexes
-from appliance.domain.events import Ended, PhaseChanged, PhaseState
 from appliance.domain.memory import GpuState, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, RunReport
 from appliance.domain.operations import (
     FOREVER,
     Cause,
+    Ended,
     Goal,
     Kind,
     Operation,
     Outcome,
     Phase,
+    PhaseChanged,
+    PhaseState,
     RunCaller,
 )
 from appliance.planning.admission.command_findings import command_findings
