@@ -202,7 +202,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (LLAMA.replace("port = 8100", 'socket = "/run/l"'), "genesis.toml:4: llama-server takes an address for a socket only if the address ends in .sock"),
         (
             LLAMA + "[llama-server]\nkv_unified = true\n",
-            "genesis.toml:6: one request at a time has nothing to share: set parallel, or remove kv_unified",
+            "genesis.toml:6: one request at a time shares no cache: set parallel, or remove kv_unified",
         ),
         (LLAMA + 'tool_parser = "hermes"\n', "genesis.toml:5: llama-server reads tool calls by the model's own template: remove tool_parser"),
         (
@@ -215,9 +215,9 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ),
         (
             LLAMA + 'gpus = []\n[llama-server]\ncpu_experts = "0-3"\n',
-            "genesis.toml:7: without GPUs everything is in host RAM: remove cpu_experts",
+            "genesis.toml:7: without GPUs all experts are in host RAM: remove cpu_experts",
         ),
-        (SGLANG + 'thinking = "off"\n', "genesis.toml:5: sglang has no switch for it on the server: remove thinking"),
+        (SGLANG + 'thinking = "off"\n', "genesis.toml:5: sglang cannot set thinking on the server: remove thinking"),
         (SGLANG.replace("port = 8102", 'socket = "/run/s.sock"'), "genesis.toml:4: sglang listens on a port only: set port"),
         (SGLANG + 'served = ["a", "b"]\n', "genesis.toml:5: sglang answers to one name only: keep one"),
         (
