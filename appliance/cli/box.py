@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
+from appliance.cli.arguments import Arguments
 from appliance.cli.paths import Places, find_places
 from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
 from appliance.planning.wording import no_such_profile
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from appliance.planning.status.document import ProfileRow, StatusDocument
 
 
-def places_of(arguments: Namespace) -> Places:
+def places_of(arguments: Arguments) -> Places:
     """Return the places of this box, with the control socket of the command line."""
     return find_places(socket=arguments.socket)
 

@@ -1,74 +1,50 @@
 """The whole grammar: every verb, its arguments, and the module that runs it.
 
-Nothing here imports a verb, nor anything that costs milliseconds: a switch is measured with the
-start of its command. `docs/reference/cli.md` is generated from this tree.
+Nothing here imports a verb, nor anything that costs milliseconds, as argparse does: a switch is
+measured with the start of its command. `appliance.cli.arguments` reads command lines in their usual
+form by this grammar, `appliance.cli.argument_parser` all of them. `docs/reference/cli.md` is
+generated from it.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
-from appliance import __version__
-from appliance.planning.wording import closest
-from appliance.protocol.control import MARKS, Exit
+from appliance.domain.errors import ApplianceError
+from appliance.protocol.control import MARKS
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Never
+    from typing import Any, Final, Protocol
+
+    class ArgumentGroup(Protocol):
+        """Receiver of arguments that exclude each other."""
+
+        def add_argument(self, *flags: str, **options: Any) -> Any:
+            """Add an argument with argparse's options; return it."""
+
+    class VerbParser(ArgumentGroup, Protocol):
+        """Receiver of a verb's arguments: argparse's parser, or the reader of usual command lines."""
+
+        def add_mutually_exclusive_group(self) -> ArgumentGroup:
+            """Add a group of arguments of which at most one is given."""
+
+        def complete_names(self, action: Any) -> None:
+            """Let the shell complete this argument with names of profiles."""
+
 
 PROGRAM: Final = "appliance"
-_MODULES: Final = "appliance.cli.verbs"
-_COLUMNS: Final = 80
-"""Width of help where the terminal's is unknown."""
-_SOCKET_HELP: Final = (
+SOCKET_HELP: Final = (
     "the supervisor's control socket (default: $APPLIANCE_CONTROL_SOCKET, else the settings)"
 )
-
-Completer = Callable[..., Iterable[str]]
-"""Function that argcomplete calls with keyword arguments while the shell asks."""
-
-
-class _Formatter(argparse.HelpFormatter):
-    """Formatter that finds the width by itself: argparse imports shutil for it."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
+_REMAINDER: Final = "..."
+"""`argparse.REMAINDER`."""
+_MODULES: Final = "appliance.cli.verbs"
 
 
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
-    except (OSError, ValueError):
-        return _COLUMNS
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors say what to type next."""
-
-    names: Completer | None = None
-    """Completes the names of profiles."""
-
-    def error(self, message: str) -> Never:
-        """End with the usage status and a hint."""
-        self.exit(Exit.USAGE, f"{message}: {self.prog} --help\n")
-
-    def complete_names(self, action: argparse.Action) -> None:
-        """Let the shell complete this argument with names of profiles."""
-        if self.names is not None:
-            action.completer = self.names  # type: ignore[attr-defined]  # argcomplete's protocol
-
-    def _check_value(self, action: argparse.Action, value: object) -> None:
-        # The base class lists every choice; one likely word helps more.
-        choices = [str(choice) for choice in action.choices or ()]
-        if action.choices is None or value in choices:
-            return
-        meant = closest(str(value), choices)
-        what = action.metavar if isinstance(action.metavar, str) else action.dest
-        hint = f'did you mean "{meant}"?' if meant else f"one of {', '.join(choices)}"
-        raise argparse.ArgumentError(None, f'"{value}" is no {what.lower()}; {hint}')
+class ArgumentValueError(ApplianceError):
+    """The text of an argument makes no value of its type."""
 
 
 class VerbGrammar(Record):
@@ -78,89 +54,51 @@ class VerbGrammar(Record):
     runs: str
     """``module:function`` below `verbs`."""
     help: str
-    fill: Callable[[Parser], None]
+    fill: Callable[[VerbParser], None]
     """Adds its arguments."""
     aliases: tuple[str, ...] = ()
 
+    def defaults(self) -> dict[str, object]:
+        """Return what holds where the command line says nothing else, beside its arguments."""
+        return {"runs": f"{_MODULES}.{self.runs}", "name": None, "names": []}
 
-def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Parser:
-    """Return the grammar.
+    def add_arguments(self, parser: VerbParser, *, no_socket: object) -> None:
+        """Add the arguments of every verb, and its own.
 
-    Args:
-        argv: The arguments to parse. Where they begin with a verb, only that one's arguments are
-            built: all of them take 10 ms.
-        names: Completes profile names for a shell.
-    """
-    parser = Parser(
-        prog=PROGRAM,
-        description="One box, one owner of its GPUs: local language models as systemd units.",
-        epilog="appliance VERB --help says more about one verb.",
-        allow_abbrev=False,
-        formatter_class=_Formatter,
-    )
-    parser.add_argument(
-        "--version", action="version", version=f"{PROGRAM} {__version__}", help="print the version"
-    )
-    parser.add_argument("--socket", metavar="PATH", default=None, help=_SOCKET_HELP)
-    verbs = parser.add_subparsers(
-        # Named, so that argparse does not format a usage line to find out.
-        prog=PROGRAM,
-        dest="verb",
-        metavar="VERB",
-        required=True,
-        title="verbs",
-        parser_class=Parser,
-    )
-    wanted = [v for v in VERBS if argv and argv[0] in (v.name, *v.aliases)]
-    for verb in wanted or VERBS:
-        _add(verbs, verb, names)
-    return parser
+        Args:
+            parser: Receives them.
+            no_socket: Value of --socket where it is not given after the verb.
+        """
+        parser.add_argument("--json", action="store_true", help="machine-readable output")
+        parser.add_argument("--socket", metavar="PATH", default=no_socket, help=SOCKET_HELP)
+        self.fill(parser)
 
 
-def _add(
-    verbs: argparse._SubParsersAction[Parser], verb: VerbGrammar, names: Completer | None
-) -> None:
-    parser = verbs.add_parser(
-        verb.name,
-        aliases=list(verb.aliases),
-        help=verb.help,
-        description=f"{verb.help[0].upper()}{verb.help[1:]}.",
-        allow_abbrev=False,
-        formatter_class=_Formatter,
-    )
-    parser.names = names
-    parser.set_defaults(runs=f"{_MODULES}.{verb.runs}", name=None, names=[])
-    parser.add_argument("--json", action="store_true", help="machine-readable output")
-    # Suppressed, so that it does not hide the one given before the verb.
-    parser.add_argument("--socket", metavar="PATH", default=argparse.SUPPRESS, help=_SOCKET_HELP)
-    verb.fill(parser)
-
-
-def _status(parser: Parser) -> None:
+def _status(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
     parser.add_argument("--watch", action="store_true", help="again every 2 s until Ctrl-C")
 
 
-def _list(parser: Parser) -> None:
+def _list(parser: VerbParser) -> None:
     parser.add_argument("--all", action="store_true", help="retired ones too")
     parser.add_argument("--mark", choices=MARKS, help="only those so marked")
 
 
-def _show(parser: Parser) -> None:
+def _show(parser: VerbParser) -> None:
     _name(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--unit", action="store_true", help="its systemd unit as installed")
     what.add_argument("--config", action="store_true", help="its profile file as it is now")
 
 
-def _logs(parser: Parser) -> None:
+def _logs(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="a profile (default: supervisor and all backends)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep showing new lines")
     parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N lines (100)")
     parser.add_argument("--since", metavar="TIME", help="an age as in 10m, or journalctl's own")
 
 
-def _wait(parser: Parser) -> None:
+def _wait(parser: VerbParser) -> None:
     _name(parser, optional=True)
     parser.add_argument(
         "--for",
@@ -173,7 +111,7 @@ def _wait(parser: Parser) -> None:
     _timeout(parser)
 
 
-def _switch(parser: Parser) -> None:
+def _switch(parser: VerbParser) -> None:
     _name(parser)
     parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
     parser.add_argument("--no-wait", action="store_true", help="return once it is accepted")
@@ -184,24 +122,24 @@ def _switch(parser: Parser) -> None:
     _drain(parser)
 
 
-def _start(parser: Parser) -> None:
+def _start(parser: VerbParser) -> None:
     _names(parser, "profiles (default: the committed ones)")
     _timeout(parser)
 
 
-def _stop(parser: Parser) -> None:
+def _stop(parser: VerbParser) -> None:
     _names(parser, "profiles (default: all that run)")
     _timeout(parser)
     _drain(parser)
 
 
-def _restart(parser: Parser) -> None:
+def _restart(parser: VerbParser) -> None:
     _names(parser, "profiles (default: all that serve)")
     _timeout(parser)
     _drain(parser)
 
 
-def _hold(parser: Parser) -> None:
+def _hold(parser: VerbParser) -> None:
     parser.add_argument(
         "--for",
         dest="hold_s",
@@ -213,7 +151,7 @@ def _hold(parser: Parser) -> None:
     _drain(parser)
 
 
-def _run(parser: Parser) -> None:
+def _run(parser: VerbParser) -> None:
     parser.add_argument(
         "--gpus",
         metavar="GPUS",
@@ -225,17 +163,17 @@ def _run(parser: Parser) -> None:
     parser.add_argument(
         "command",
         metavar="-- COMMAND",
-        nargs=argparse.REMAINDER,
+        nargs=_REMAINDER,
         help="the command with its arguments",
     )
 
 
-def _mark(parser: Parser) -> None:
+def _mark(parser: VerbParser) -> None:
     _name(parser)
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
-def _key(parser: Parser) -> None:
+def _key(parser: VerbParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
     )
@@ -253,15 +191,15 @@ def _names_in(text: str) -> list[str]:
     """Return the names of a list with commas.
 
     Raises:
-        ArgumentTypeError: One is empty, as all are when a shell variable has no value.
+        ArgumentValueError: One is empty, as all are when a shell variable has no value.
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise argparse.ArgumentTypeError(f'"{text}" leaves a name out; write A or A,B')
+        raise ArgumentValueError(f'"{text}" leaves a name out; write A or A,B')
     return names
 
 
-def _apply(parser: Parser) -> None:
+def _apply(parser: VerbParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show the differences")
     drift = parser.add_mutually_exclusive_group()
     drift.add_argument(
@@ -270,12 +208,12 @@ def _apply(parser: Parser) -> None:
     drift.add_argument("--discard", action="store_true", help="replace hand-edited units")
 
 
-def _edit(parser: Parser) -> None:
+def _edit(parser: VerbParser) -> None:
     _name(parser)
     parser.add_argument("--yes", "-y", action="store_true", help="apply without asking")
 
 
-def _profile(parser: Parser) -> None:
+def _profile(parser: VerbParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=["validate", "render"], help="validate or render"
     )
@@ -285,7 +223,7 @@ def _profile(parser: Parser) -> None:
     parser.complete_names(targets)
 
 
-def _config(parser: Parser) -> None:
+def _config(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
         metavar="ACTION",
@@ -294,13 +232,13 @@ def _config(parser: Parser) -> None:
     )
 
 
-def _completion(parser: Parser) -> None:
+def _completion(parser: VerbParser) -> None:
     parser.add_argument(
         "shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish"
     )
 
 
-def _nothing(_: Parser) -> None:
+def _nothing(_: VerbParser) -> None:
     """Add no arguments."""
 
 
@@ -344,16 +282,16 @@ VERBS: Final = (
 )
 
 
-def _name(parser: Parser, *, optional: bool = False, help_text: str = "a profile") -> None:
+def _name(parser: VerbParser, *, optional: bool = False, help_text: str = "a profile") -> None:
     nargs = "?" if optional else None
     parser.complete_names(parser.add_argument("name", metavar="NAME", nargs=nargs, help=help_text))
 
 
-def _names(parser: Parser, help_text: str) -> None:
+def _names(parser: VerbParser, help_text: str) -> None:
     parser.complete_names(parser.add_argument("names", metavar="NAME", nargs="*", help=help_text))
 
 
-def _timeout(parser: Parser) -> None:
+def _timeout(parser: VerbParser) -> None:
     parser.add_argument(
         "--timeout",
         dest="timeout_s",
@@ -363,7 +301,7 @@ def _timeout(parser: Parser) -> None:
     )
 
 
-def _drain(parser: Parser) -> None:
+def _drain(parser: VerbParser) -> None:
     drain = parser.add_mutually_exclusive_group()
     drain.add_argument(
         "--drain",
@@ -383,7 +321,7 @@ def _duration(text: str) -> float:
 
     seconds = duration_s(text)
     if seconds is None:
-        raise argparse.ArgumentTypeError(f'"{text}" is no duration; write 30s, 10m or 1h30m')
+        raise ArgumentValueError(f'"{text}" is no duration; write 30s, 10m or 1h30m')
     return seconds
 
 
@@ -393,10 +331,10 @@ def _gpus(text: str) -> str | list[int]:
     words = text.split(",")
     if all(word.isascii() and word.isdigit() for word in words):
         return sorted({int(word) for word in words})
-    raise argparse.ArgumentTypeError(f'"{text}" names no GPUs; write all, none or 0,1')
+    raise ArgumentValueError(f'"{text}" names no GPUs; write all, none or 0,1')
 
 
 def _count(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
-    raise argparse.ArgumentTypeError(f'"{text}" is no number of lines')
+    raise ArgumentValueError(f'"{text}" is no number of lines')

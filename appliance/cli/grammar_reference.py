@@ -3,13 +3,14 @@
 A test fails while the file is not what this would write.
 """
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from appliance.cli.grammar import PROGRAM, Parser, build_parser
+from appliance.cli.argument_parser import Parser, build_parser
+from appliance.cli.grammar import PROGRAM
+from appliance.cli.untranslated import argparse
 
 _HEAD: Final = """\
 # Command line

@@ -1,6 +1,7 @@
 """argparse without gettext: looking for translations imports locale too and takes 3 ms.
 
-Python ships none of its messages, and a usage error in two languages would help nobody.
+Python ships none of its messages, and a usage error in two languages would help nobody. Other modules
+still get the real gettext.
 """
 
 import importlib
@@ -8,8 +9,7 @@ import sys
 from types import ModuleType
 
 
-def import_argparse() -> None:
-    """Import argparse with untranslated texts; other modules still get the real gettext."""
+def _import_argparse() -> None:
     if "argparse" in sys.modules or "gettext" in sys.modules:
         return
     plain = ModuleType("gettext")
@@ -27,3 +27,9 @@ def _text(message: str) -> str:
 
 def _text_for(one: str, many: str, count: int) -> str:
     return one if count == 1 else many
+
+
+_import_argparse()
+import argparse  # noqa: E402
+
+__all__ = ["argparse"]

@@ -1,14 +1,13 @@
 """`appliance apply`."""
 
-from argparse import Namespace
-
 from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.arguments import Arguments
 from appliance.cli.terminal import Streams
 from appliance.install.apply import ApplyOptions
 from appliance.settings import load_settings
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Install units for the profiles, or say what would change."""
     options = ApplyOptions(
         dry_run=arguments.dry_run, adopt=arguments.adopt_changes, discard=arguments.discard

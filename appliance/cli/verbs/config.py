@@ -1,17 +1,17 @@
 """`appliance config`."""
 
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.paths import settings_path
 from appliance.cli.terminal import Streams
 from appliance.protocol.control import Exit
 from appliance.settings import as_table, load_settings
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Show the settings in force, check them, or say where they come from."""
     path = Path(settings_path())
     if arguments.action == "path":
@@ -23,7 +23,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
     return _say({"path": str(path), "ok": True}, f"{path}: ok{exists}", arguments, streams)
 
 
-def _say(document: Mapping[str, object], text: str, arguments: Namespace, streams: Streams) -> int:
+def _say(document: Mapping[str, object], text: str, arguments: Arguments, streams: Streams) -> int:
     as_json = json.dumps(document, indent=2, ensure_ascii=False)
     streams.out.line(as_json if arguments.json else text)
     return int(Exit.OK)

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from appliance.adapters.files.durable import read_regular, write_file
 from appliance.adapters.profile_files.loading import SUFFIX
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.domain.errors import UnknownProfileError
@@ -35,7 +35,7 @@ _EDITORS: Final = ("sensible-editor", "editor", "nano", "vi")
 _COLOURS: Final = {"+": Style.GREEN, "-": Style.RED, "@": Style.DIM}
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Edit one profile and apply it."""
     if os.geteuid() != 0:
         raise need_root(f"edit {arguments.name}")

@@ -1,9 +1,9 @@
 """`appliance key`: keys for clients on other machines."""
 
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError
@@ -23,7 +23,7 @@ from appliance.protocol.json_fields import Json, number_in, objects_in, text_in,
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Make, list or remove keys. A new key is printed once, alone on stdout."""
     closing, line = _asked(places_of(arguments).control_socket, _request(arguments))
     if arguments.json:
@@ -41,7 +41,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
     return exit_status(closing)
 
 
-def _request(arguments: Namespace) -> KeyRequest:
+def _request(arguments: Arguments) -> KeyRequest:
     action, name = arguments.action, arguments.name
     if (name is None) != (action == "ls"):
         what = "takes no NAME" if action == "ls" else "wants a NAME"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Iterable
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status
 from appliance.cli.status_screens import show_list
 from appliance.cli.terminal import Streams, Terminal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from appliance.planning.status.document import ProfileRow, StatusDocument
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Print one line for each profile; retired ones with --all only."""
     document = read_status(places_of(arguments))
     rows = [row for row in document["profiles"] if _wanted(row, arguments)]
@@ -28,7 +28,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
     return int(Exit.OK)
 
 
-def _wanted(row: ProfileRow, arguments: Namespace) -> bool:
+def _wanted(row: ProfileRow, arguments: Arguments) -> bool:
     if arguments.mark is not None:
         return bool(row["mark"] == arguments.mark)
     return bool(arguments.all) or row["mark"] != "retired" or row["state"] != "stopped"

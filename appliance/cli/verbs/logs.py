@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from argparse import Namespace
 from collections import deque
 from collections.abc import Sequence
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
@@ -19,7 +19,7 @@ from appliance.protocol.control import Exit
 _LINES = 100
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Become journalctl."""
     if arguments.name is not None:
         applied_of(places_of(arguments), arguments.name)
@@ -31,7 +31,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
         raise CliError(f"journalctl cannot be run: {error.strerror}", Exit.FAILED) from error
 
 
-def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
+def journal_command(arguments: Arguments, *, terminal: bool) -> list[str]:
     """Return the journalctl command line. Raises `OSError` where there is no journalctl."""
     command = ["journalctl"]
     if arguments.name is None:
@@ -46,7 +46,7 @@ def journal_command(arguments: Namespace, *, terminal: bool) -> list[str]:
     return command if terminal else [*command, "--no-pager"]
 
 
-def _window(command: Sequence[str], arguments: Namespace) -> tuple[str, ...]:
+def _window(command: Sequence[str], arguments: Arguments) -> tuple[str, ...]:
     """Return the options that limit which of the entries of `command` are shown."""
     if arguments.since is None:
         return ("-n", str(_LINES if arguments.lines is None else arguments.lines))

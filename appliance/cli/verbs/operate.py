@@ -1,8 +1,8 @@
 """The verbs that ask the supervisor for something: switch, start, stop, restart, hold."""
 
-from argparse import Namespace
 from collections.abc import Sequence
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.conclusion import conclude, exit_status
 from appliance.cli.operation_follower import OperationFollower
@@ -30,7 +30,7 @@ from appliance.protocol.json_fields import object_in, objects_in, text_in, texts
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
-def run_switch(arguments: Namespace, streams: Streams) -> int:
+def run_switch(arguments: Arguments, streams: Streams) -> int:
     """Switch to one profile, or say what a switch would do."""
     request = SwitchRequest(
         name=arguments.name,
@@ -42,36 +42,36 @@ def run_switch(arguments: Namespace, streams: Streams) -> int:
     return _operate(request, arguments, streams, by_hand)
 
 
-def run_start(arguments: Namespace, streams: Streams) -> int:
+def run_start(arguments: Arguments, streams: Streams) -> int:
     """Start profiles beside what runs."""
     request = StartRequest(names=tuple(arguments.names))
     return _operate(request, arguments, streams, _by_hand(Verb.START, arguments.names))
 
 
-def run_stop(arguments: Namespace, streams: Streams) -> int:
+def run_stop(arguments: Arguments, streams: Streams) -> int:
     """Stop profiles."""
     request = StopRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
     return _operate(request, arguments, streams, _by_hand(Verb.STOP, arguments.names))
 
 
-def run_restart(arguments: Namespace, streams: Streams) -> int:
+def run_restart(arguments: Arguments, streams: Streams) -> int:
     """Stop profiles and start them again."""
     request = RestartRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
     return _operate(request, arguments, streams, _by_hand(Verb.RESTART, arguments.names))
 
 
-def run_hold(arguments: Namespace, streams: Streams) -> int:
+def run_hold(arguments: Arguments, streams: Streams) -> int:
     """Stop every profile and hold the box."""
     request = HoldRequest(for_s=arguments.hold_s, drain_s=arguments.drain_s)
     return _operate(request, arguments, streams, f"sudo systemctl start {HOLD_UNIT}")
 
 
-def run_cancel(arguments: Namespace, streams: Streams) -> int:
+def run_cancel(arguments: Arguments, streams: Streams) -> int:
     """Cancel the running operation."""
     return _operate(CancelRequest(), arguments, streams)
 
 
-def run_mark(arguments: Namespace, streams: Streams) -> int:
+def run_mark(arguments: Arguments, streams: Streams) -> int:
     """Mark one profile."""
     return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
 
@@ -86,7 +86,7 @@ def _unit(name: str) -> str:
 
 
 def _operate(
-    request: ControlRequest, arguments: Namespace, streams: Streams, by_hand: str = ""
+    request: ControlRequest, arguments: Arguments, streams: Streams, by_hand: str = ""
 ) -> int:
     places = places_of(arguments)
     try:
@@ -109,7 +109,7 @@ def _operate(
     return int(Exit.OK)
 
 
-def _ended(closing: ClosingEvent, arguments: Namespace, streams: Streams) -> int:
+def _ended(closing: ClosingEvent, arguments: Arguments, streams: Streams) -> int:
     if arguments.json:
         return exit_status(closing)
     if isinstance(closing, ResultEvent) and "plan" in closing.details:
@@ -119,7 +119,7 @@ def _ended(closing: ClosingEvent, arguments: Namespace, streams: Streams) -> int
 
 
 def _without_supervisor(
-    error: UnreachableError, places: Places, arguments: Namespace, by_hand: str
+    error: UnreachableError, places: Places, arguments: Arguments, by_hand: str
 ) -> UnreachableError:
     """Return the failure with the command to use instead; a wrong name is an error of its own."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import SUFFIX, load_profile
 from appliance.adapters.systemd.systemctl import Systemctl
+from appliance.cli.arguments import Arguments
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ProfileError, UnknownProfileError
 from appliance.domain.names import unit_of
@@ -41,7 +41,7 @@ class Checked:
     """The errors in complete lines; empty: none."""
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Check profiles, or print the units they make; nothing is installed."""
     settings = load_settings()
     layout = layout_of(settings, Systemctl().version())
@@ -96,7 +96,7 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
     return Checked(file=str(path), spec=spec, error=problem(spec, layout) or "")
 
 
-def _report(checked: Sequence[Checked], arguments: Namespace, streams: Streams) -> None:
+def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
         document = [{"file": c.file, "ok": not c.error, "error": c.error or None} for c in checked]
         streams.out.line(json.dumps(document, indent=2, ensure_ascii=False))
@@ -112,7 +112,7 @@ def _render(
     checked: Sequence[Checked],
     installed: CompiledProfiles,
     layout: Layout,
-    arguments: Namespace,
+    arguments: Arguments,
     streams: Streams,
 ) -> None:
     wanted = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}

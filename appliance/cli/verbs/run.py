@@ -2,10 +2,10 @@
 
 import os
 import select
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.conclusion import exit_status
 from appliance.cli.failures import CliError, status_of
@@ -26,7 +26,7 @@ _SIGNALLED: Final = 128
 _HANGUP: Final = 129
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Run the command and return its exit status."""
     words = arguments.command
     command = words[1:] if words[:1] == ["--"] else words

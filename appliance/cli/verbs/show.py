@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import time
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.launch_files import read_peak
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 1 << 20
 """Of a unit or a profile."""
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Print everything about one profile, its unit, or its file."""
     places = places_of(arguments)
     applied = applied_of(places, arguments.name)
@@ -51,7 +51,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
     return int(Exit.OK)
 
 
-def _file(path: Path, arguments: Namespace, out: Terminal) -> int:
+def _file(path: Path, arguments: Arguments, out: Terminal) -> int:
     try:
         text = read_small_file(path, _MOST_BYTES, follow_links=True).decode(errors="replace")
     except FileNotFoundError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import Namespace
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one, show_status
@@ -21,7 +21,7 @@ _WATCH_S: Final = 2.0
 _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Print the status once, or again and again until Ctrl-C."""
     places = places_of(arguments)
     if not arguments.watch:
@@ -33,7 +33,7 @@ def run(arguments: Namespace, streams: Streams) -> int:
         time.sleep(_WATCH_S)
 
 
-def _once(places: Places, arguments: Namespace, out: Terminal, *, indent: int | None) -> int:
+def _once(places: Places, arguments: Arguments, out: Terminal, *, indent: int | None) -> int:
     document = read_status(places)
     if arguments.name is not None:
         return _one(document, arguments, out, indent=indent)
@@ -45,7 +45,7 @@ def _once(places: Places, arguments: Namespace, out: Terminal, *, indent: int | 
 
 
 def _one(
-    document: StatusDocument, arguments: Namespace, out: Terminal, *, indent: int | None
+    document: StatusDocument, arguments: Arguments, out: Terminal, *, indent: int | None
 ) -> int:
     from appliance.planning.status.document import profile_exit  # noqa: PLC0415 - for a name only
 

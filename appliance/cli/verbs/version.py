@@ -1,9 +1,9 @@
 """`appliance version`."""
 
 import json
-from argparse import Namespace
 
 from appliance import __version__
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError
@@ -13,7 +13,7 @@ from appliance.protocol.control_requests import StatusRequest
 from appliance.protocol.json_fields import object_in, text_in
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Print our version, and the supervisor's where it answers."""
     supervisor = _supervisor_version(places_of(arguments).control_socket)
     if arguments.json:

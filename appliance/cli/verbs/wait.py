@@ -1,10 +1,11 @@
 """`appliance wait`: for the running operation, or until the box is in some state."""
 
+import contextlib
 import json
 import time
-from argparse import Namespace
 from typing import Final, Literal
 
+from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.conclusion import conclude, exit_status
 from appliance.cli.failures import (
@@ -27,20 +28,18 @@ _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]
 
 
-def run(arguments: Namespace, streams: Streams) -> int:
+def run(arguments: Arguments, streams: Streams) -> int:
     """Wait, and return the operation's exit status, or 0 once the state is reached."""
     places = places_of(arguments)
     if arguments.name is None and arguments.state is None:
-        try:
+        # Without the supervisor operations are unknown: wait until the verdict is good.
+        with contextlib.suppress(UnreachableError, PermissionDeniedError):
             return _follow(places, arguments, streams)
-        except (UnreachableError, PermissionDeniedError):
-            # Without the supervisor operations are unknown: wait until the verdict is good.
-            arguments.state = "serving"
     state = arguments.state or "serving"
     return _poll(places, arguments, streams, state=state)
 
 
-def _follow(places: Places, arguments: Namespace, streams: Streams) -> int:
+def _follow(places: Places, arguments: Arguments, streams: Streams) -> int:
     path = places.control_socket
     follower = OperationFollower(
         Conversation(path, AttachRequest()),
@@ -55,7 +54,7 @@ def _follow(places: Places, arguments: Namespace, streams: Streams) -> int:
     return exit_status(closing) if arguments.json else conclude(closing, streams)
 
 
-def _poll(places: Places, arguments: Namespace, streams: Streams, *, state: str) -> int:
+def _poll(places: Places, arguments: Arguments, streams: Streams, *, state: str) -> int:
     began = time.monotonic()
     while True:
         document = read_status(places)
@@ -73,7 +72,7 @@ def _poll(places: Places, arguments: Namespace, streams: Streams, *, state: str)
         time.sleep(_LOOK_S)
 
 
-def _say(sentence: str, document: StatusDocument, arguments: Namespace, streams: Streams) -> None:
+def _say(sentence: str, document: StatusDocument, arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
         streams.out.line(json.dumps(document, ensure_ascii=False))
     else:

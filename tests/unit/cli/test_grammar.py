@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.grammar import VERBS, VerbGrammar, build_parser
+from appliance.cli.argument_parser import build_parser
+from appliance.cli.grammar import VERBS, VerbGrammar
 from appliance.cli.grammar_reference import reference
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor
@@ -15,10 +16,12 @@ from tests.fakes.profiles import applied
 
 HEAVY = {
     "argcomplete",
+    "argparse",
     "asyncio",
     "dataclasses",
     "dbus_fast",
     "gettext",
+    "importlib",
     "inspect",
     "locale",
     "pathlib",
@@ -155,7 +158,7 @@ def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
 def test_argparse_alone_goes_without_translations() -> None:
     """Whoever imports gettext beside the command line gets the real one."""
     program = (
-        "import sys, appliance.cli.grammar as g; assert 'gettext' not in sys.modules; "
+        "import sys, appliance.cli.argument_parser as g; assert 'gettext' not in sys.modules; "
         "print(g.build_parser().format_usage()); import gettext; print(gettext.__file__)"
     )
     done = subprocess.run(
@@ -170,7 +173,7 @@ def test_argparse_alone_goes_without_translations() -> None:
 
 def test_verbs_are_imported_only_when_run() -> None:
     """Knowing the grammar imports no verb."""
-    program = "import sys, appliance.cli.main as m; m.build_parser(); print(*sys.modules)"
+    program = "import sys, appliance.cli.main; from appliance.cli.argument_parser import build_parser as b; b(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

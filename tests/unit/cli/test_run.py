@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli.grammar import build_parser
+from appliance.cli.argument_parser import build_parser
 from appliance.cli.progress_lines import heading
 from appliance.protocol import run_ticket
 from appliance.protocol.control_events import AcceptedEvent
