@@ -1,1 +1,1 @@
-"""Pure decisions. Time and observations are arguments."""
+"""Pure decisions; time and observations are arguments."""

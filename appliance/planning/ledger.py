@@ -31,10 +31,10 @@ from appliance.planning.memory.peak import ObservedPeak
 
 GROWTH_SHARE: Final = 0.01
 GROWTH_BYTES: Final = 64 << 20
-"""A peak that has grown by less than the larger of the two is not written again: what is kept
+"""Growth below which a peak is not written again; the larger of the two counts. The memory kept
 free for a backend exceeds its peak by several times that."""
 MOST_OF_RAM: Final = 0.75
-"""Mapped files count up to this share of RAM: what fills more is as large as the machine
+"""Share of RAM up to which mapped files count: files that fill more are as large as the machine
 allows, and a need of that size could refuse the next start for ever."""
 
 
@@ -49,7 +49,7 @@ class Holding:
     comm: str
     pid: int
     held_bytes: int | None
-    """None: the driver does not say."""
+    """Bytes that the process holds; None: the driver does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +58,10 @@ class Ledger:
 
     taken_unix_s: float
     taken_s: float
-    """On the monotonic clock."""
+    """Time of the sample on the monotonic clock."""
     gpus: GpuMemory = field(default_factory=GpuMemory)
     holdings: Mapping[str, Sequence[Holding]] = field(default_factory=dict)
-    """By UUID, largest first; a GPU whose processes are not known is absent."""
+    """Holdings by the GPU's UUID, largest first; a GPU whose processes are not known is absent."""
     groups: Mapping[str, GroupMemory] = field(default_factory=dict)
     """Main memory of running backends, by profile."""
 
@@ -101,7 +101,7 @@ def _holdings(device: DeviceMemory) -> tuple[Holding, ...]:
 
 
 def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
-    """Return the GPUs that a profile uses; empty when it uses none, or one of them is not there."""
+    """Return the GPUs that a profile uses; empty: it uses none, or one of them is missing."""
     if applied.gpus == "all":
         return tuple(gpus.devices)
     found = tuple(d for d in gpus.devices if d.index in applied.gpus)
@@ -111,7 +111,7 @@ def used_devices(applied: Applied, gpus: GpuMemory) -> tuple[DeviceMemory, ...]:
 def grown(
     peak: ObservedPeak | None, applied: Applied, ledger: Ledger, *, ram_total_bytes: int
 ) -> ObservedPeak | None:
-    """Return the peak after one more sample of a running backend; the same object: nothing new.
+    """Return the peak after one more sample of a running backend; the same object: no change.
 
     Args:
         peak: The one so far, of whatever configuration; None: none.
@@ -157,7 +157,7 @@ def _larger(one: int | None, other: int | None) -> int | None:
 
 
 def _vram(applied: Applied, ledger: Ledger) -> Mapping[str, int] | None:
-    """Return bytes by the UUID of each GPU that the profile uses; None: the sample tells nothing."""
+    """Return bytes by the UUID of each GPU that the profile uses; None: not in the sample."""
     if not applied.gpus:
         return {}
     used = used_devices(applied, ledger.gpus)
@@ -178,7 +178,7 @@ def _own(name: str, device: DeviceMemory, ledger: Ledger) -> int | None:
     held = [h.held_bytes for h in listed if h.profile == name]
     if None in held:
         return None
-    # Memory that two of its processes share is listed for both.
+    # Memory that two processes of the profile share is listed for both.
     return min(sum(b or 0 for b in held), device.used_bytes)
 
 

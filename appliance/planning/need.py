@@ -35,7 +35,7 @@ from appliance.planning.memory.requirement import (
 )
 
 _MOST_BYTES: Final = 1 << 62
-"""Main memory of a box whose size is not known."""
+"""Main memory that is assumed for a box whose size is not known, in bytes."""
 
 
 class Source(StrEnum):
@@ -50,36 +50,36 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxNeed:
-    """Memory that the gate asks for, in bytes, the margin left out."""
+    """Memory that the gate asks for, in bytes, without the margin."""
 
     source: Source | None
-    """Of the VRAM; None: the profile uses no GPU."""
+    """Source of the VRAM's figure; None: the profile uses no GPU."""
     gpus: Mapping[int, int] = field(default_factory=dict)
-    """Wanted on each GPU by NVML index; empty: unknown, or the GPUs are."""
+    """Bytes needed on each GPU by NVML index; empty: the need or the GPUs are unknown."""
     least_gpus: Mapping[int, int] = field(default_factory=dict)
-    """With less than this on a GPU it can never run; empty: not known."""
+    """Bytes on each GPU without which the model can never run; empty: not known."""
     vram_bytes: int | None = None
-    """Over all GPUs; None: unknown."""
+    """Bytes over all GPUs; None: unknown."""
     ram_source: Source = Source.UNKNOWN
     ram_bytes: int | None = None
-    """None: unknown."""
+    """Bytes of main memory; None: unknown."""
     notes: tuple[str, ...] = ()
-    """What the source leaves out or rounds up."""
+    """Phrases that say what the source leaves out or rounds up."""
     problem: str = ""
-    """Why the need is unknown, as a phrase."""
+    """Reason why the need is unknown, as a phrase."""
     fraction: float | None = None
     """Share of each GPU, where the need is a share."""
 
     @property
     def amount(self) -> str:
-        """The VRAM as a sentence names it: ``≈18.6 GiB``."""
+        """Return the VRAM as a sentence names it: ``≈18.6 GiB``."""
         if self.vram_bytes is not None:
             return f"≈{size(self.vram_bytes)}"
         return "an unknown amount" if self.fraction is None else _percent(self.fraction)
 
     @property
     def label(self) -> str:
-        """Where the VRAM is known from: ``estimate: sliding window, upper bound``."""
+        """Return the source of the VRAM's figure: ``estimate: sliding window, upper bound``."""
         if self.source is Source.UNKNOWN:
             return self.problem or "not declared"
         why = "; ".join(self.notes)
@@ -89,7 +89,7 @@ class BoxNeed:
 
     @property
     def text(self) -> str:
-        """The VRAM for people: ``≈18.6 GiB (observed)``."""
+        """Return the VRAM for people: ``≈18.6 GiB (observed)``."""
         if self.source is None:
             return "none"
         amount = "unknown" if self.source is Source.UNKNOWN else self.amount
@@ -97,7 +97,7 @@ class BoxNeed:
 
     @property
     def ram_text(self) -> str:
-        """The RAM for people."""
+        """Return the RAM for people."""
         if self.ram_bytes is None:
             return f"unknown ({self.problem})" if self.problem else "unknown"
         return f"≈{size(self.ram_bytes)} ({self.ram_source})"
@@ -123,14 +123,14 @@ def need_row(need: BoxNeed) -> Mapping[str, object]:
 
 
 def used_gpus(applied: Applied, present: Sequence[int]) -> tuple[int, ...]:
-    """Return the indexes of the GPUs that a profile uses, in its order."""
+    """Return the indexes of the GPUs that a profile uses, in the profile's order."""
     return tuple(sorted(present)) if applied.gpus == "all" else applied.gpus
 
 
 def requirement_of(
     applied: Applied, peak: ObservedPeak | None = None, *, margin_bytes: int | None = None
 ) -> MemoryRequirement:
-    """Return what `applied` requires, as the gate's arguments state it.
+    """Return the requirement of `applied`, as the gate's arguments state it.
 
     Args:
         applied: The profile.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 _SHORT: Final = 64
-"""Characters; a profile's name has at most 48."""
+"""Longest text of a client in a message, in characters; a profile's name has at most 48."""
 
 
 def joined(names: Sequence[str], *, nothing: str = "nothing") -> str:

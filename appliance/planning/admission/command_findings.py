@@ -13,7 +13,7 @@ from appliance.planning.admission.gpu_readiness import reader_failure
 def command_findings(
     kind: Kind, goal: Goal, observed: Observed, box: BoxFacts
 ) -> tuple[Finding, ...]:
-    """Return findings against running a command with the claim of `goal`; none for other kinds."""
+    """Return findings against the command of `goal` with its claim; none for other kinds."""
     if kind is not Kind.RUN:
         return ()
     claim = Claim(devices=frozenset(goal.claim))
@@ -49,7 +49,7 @@ def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
 
 
 def _foreign_findings(index: int, box: BoxFacts) -> Iterable[Finding]:
-    """Yield warnings of memory that no switch frees: only the caller knows whether it is needed."""
+    """Yield warnings of memory that no switch frees; the caller decides whether it is needed."""
     for holder in box.gpu_holders.get(index, ()):
         if profile_of(holder.unit) is None:
             yield warn(f"{amount_of(holder)} of GPU {index} stays with {named(holder)}")

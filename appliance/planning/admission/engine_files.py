@@ -43,11 +43,11 @@ def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Fin
     if len(found) <= _MOST_TOLD:
         return found
     told = found[:_MOST_TOLD]
-    return (*told, warn(f"{len(found) - len(told)} further files have the same trouble"))
+    return (*told, warn(f"{len(found) - len(told)} further files cannot be opened either"))
 
 
 def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
-    """Return the paths that the unit is shown; empty where no path needs it, the usual case."""
+    """Return the paths that the unit shows; empty where no path needs it, the usual case."""
     if not any(is_concealed(node.path) for walk in facts.walks for node in walk.nodes):
         return frozenset()
     return view_of(applied) if facts.unit is None else view_in(facts.unit)
@@ -100,7 +100,7 @@ def _denied(node: Node, facts: AccessFacts, missing: int) -> str:
 def _hidden(path: str) -> str:
     for top in PRIVATE:
         if path.startswith(f"{top}/"):
-            return f"the engine cannot see {path}: each unit has a {top} of its own: move it"
+            return f"the engine cannot see {path}: each unit has a {top} of its own: move the file"
     return (
         f"the engine cannot see {path}, which its unit does not show: sudo appliance apply, or name it in"
         ' [unit] "Service.BindReadOnlyPaths"'

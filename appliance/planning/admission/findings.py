@@ -21,25 +21,25 @@ class Level(StrEnum):
 
 
 class Presence(StrEnum):
-    """Presence of a file. UNKNOWN: this process may not look."""
+    """Presence of a file. UNKNOWN: this process may not look into its directory."""
 
     PRESENT = "present"
     MISSING = "missing"
     DAMAGED = "damaged"
-    """The file is there and cannot be complete."""
+    """File that exists and cannot be complete."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence of a preflight."""
+    """Finding of a preflight, as one sentence."""
 
     level: Level
     text: str
     source: Source | None = None
-    """Source of the need that the sentence is about; None: it is about something else."""
+    """Source of the need that the sentence is about; None: the sentence is about something else."""
     wanted_bytes: int | None = None
-    """That need; None: unknown."""
+    """Bytes of that need; None: unknown."""
 
 
 class Use(StrEnum):
@@ -94,16 +94,16 @@ class ProfileFacts:
 
     model: Presence = Presence.PRESENT
     model_problem: str = ""
-    """What shows that the model is damaged, as a phrase."""
+    """Phrase that says how the model is seen to be damaged; empty: no damage is known."""
     engine: Presence = Presence.PRESENT
     port_user: str | None = None
-    """User whose process listens on the profile's port; None: nobody does."""
+    """User whose process listens on the profile's port; None: no process does."""
     edited: bool = False
     """Whether the profile's file is not the one that was applied."""
     model_bytes: int | None = None
-    """Size of the model's file; None: it is no single file, or cannot be seen."""
+    """Size of the model's file; None: not a single file, or not visible to this process."""
     access: AccessFacts | None = None
-    """The paths to all files that the engine opens; None: its user does not exist."""
+    """Paths to all files that the engine opens; None: the engine's user does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,24 +112,25 @@ class BoxFacts:
 
     ram_total_bytes: int
     ram_available_bytes: int | None = None
-    """None: not known."""
+    """Bytes of main memory that are available; None: not known."""
     gpu_error: str | None = None
-    """Why not all GPUs can be read; None: they can (or there is no driver and none is needed)."""
+    """Reason why some GPU cannot be read; None: all can (or there is no driver and none is
+    needed)."""
     gpu_state: GpuState = GpuState.OK
-    """Of all GPUs together; see `GpuMemory.state`."""
+    """State of all GPUs together; see `GpuMemory.state`."""
     devices: Mapping[int, DeviceMemory] = field(default_factory=dict)
-    """Every GPU that was read, by NVML index, also those that do not work."""
+    """GPUs that were read, by NVML index, including those that do not work."""
     margin_bytes: int = MARGIN_BYTES
-    """What the gate keeps free beyond a declared or estimated need."""
+    """Bytes that the gate keeps free beyond a declared or estimated need."""
 
     @property
     def gpu_total_bytes(self) -> Mapping[int, int]:
-        """By NVML index, of the GPUs that work."""
+        """Return the size of each GPU that works, by NVML index."""
         return {i: d.total_bytes for i, d in self.devices.items() if d.state is GpuState.OK}
 
     @property
     def gpu_holders(self) -> Mapping[int, Sequence[Holder]]:
-        """Processes with memory on a GPU, by index; a GPU whose list cannot be read is absent."""
+        """Return the processes with memory on each GPU, by index; absent: a GPU without a list."""
         return {i: d.holders for i, d in self.devices.items() if d.holders is not None}
 
 
@@ -149,7 +150,7 @@ def fine(text: str, source: Source | None = None, wanted_bytes: int | None = Non
 
 
 def named(holder: Holder) -> str:
-    """Return a holder in words: "python3 (pid 4121, session-3.scope, user ana)"."""
+    """Return the text that names a holder: "python3 (pid 4121, session-3.scope, user ana)"."""
     facts = (f"pid {holder.pid}", holder.unit, f"user {holder.user or 'unknown'}")
     return f"{holder.comm or 'a process'} ({', '.join(filter(None, facts))})"
 

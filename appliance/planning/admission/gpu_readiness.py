@@ -64,6 +64,6 @@ def _opaque(applied: Applied, used: Iterable[int], box: BoxFacts) -> Iterator[Fi
         else:
             file = applied.source_path.rpartition("/")[2]
             yield refuse(
-                f"memory of GPU {index} cannot be read{why}: to start it all the same, set"
+                f"memory of GPU {index} cannot be read{why}: to start {applied.name} all the same, set"
                 f" need.assume_free = true in {file}, then sudo appliance apply"
             )

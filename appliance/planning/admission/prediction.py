@@ -33,19 +33,19 @@ class Leaving:
     """Profiles that end before the start."""
 
     names: AbstractSet[str] = frozenset()
-    """All of them."""
+    """Names of all leaving profiles."""
     running: Sequence[Applied] = ()
-    """Those of them that have a unit which is not idle."""
+    """Leaving profiles that have a unit which is not idle."""
     groups: Mapping[str, GroupMemory] = field(default_factory=dict)
-    """Their main memory, by profile; absent: not known."""
+    """Main memory of leaving profiles, by profile; absent: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Memory as the gate will find it."""
+    """Memory as the gate will find it, by prediction."""
 
     devices: tuple[DeviceMemory, ...]
-    """By index; `holders` are those that stay."""
+    """GPUs by index; `holders` are those that stay."""
     host: HostMemory
 
     def unit_of(self, pid: int) -> str:
@@ -107,7 +107,7 @@ def _given_back(
 
 
 def _is_untold(applied: Applied, device: DeviceMemory, box: BoxFacts) -> bool:
-    """Tell whether a profile that runs uses this GPU, and no list says how much of it."""
+    """Tell whether a profile uses this GPU and no list says how much memory it has there."""
     if not (applied.gpus == "all" or device.index in applied.gpus):
         return False
     listed = (h for d in box.devices.values() for h in d.holders or ())

@@ -110,7 +110,7 @@ def _need(applied: Applied, peak: ObservedPeak | None, box: BoxFacts) -> BoxNeed
 def _requirement(
     applied: Applied, peak: ObservedPeak | None, observed: Observed, box: BoxFacts
 ) -> MemoryRequirement:
-    """Return the requirement that the gate will have. Rivals that run have findings of their own."""
+    """Return the requirement that the gate will have; running rivals have their own findings."""
     idle = tuple(n for n in applied.conflicts if observed.unit(n).idle)
     return requirement_of(replace(applied, conflicts=idle), peak, margin_bytes=box.margin_bytes)
 

@@ -33,7 +33,7 @@ def ram_findings(
     box: BoxFacts,
     lacking: Mapping[str, Shortfall] = _NOTHING,
 ) -> Iterator[Finding]:
-    """Return what speaks against starting `goal` beside what stays.
+    """Return findings against starting `goal` beside the profiles that stay.
 
     Args:
         goal: What is to run.
@@ -73,7 +73,8 @@ def _sentence(name: str, short: Shortfall, box: BoxFacts) -> str:
     if not short.final:
         wanted = f"{short.wanted_bytes / GIB:.1f}"
         return (
-            f"{name} needs ≈{wanted} GiB of RAM free, {present} would be: stop what holds the rest"
+            f"{name} needs ≈{wanted} GiB of RAM free, {present} GiB would be free:"
+            " stop the programs that hold the rest"
         )
     need = f"{(short.wanted_bytes - box.margin_bytes) / GIB:.1f}"
     reserve = f"of which {size(box.margin_bytes)} stay free"

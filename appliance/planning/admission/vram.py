@@ -39,7 +39,7 @@ from appliance.planning.need import BoxNeed, Source
 
 _OF_GPUS: Final = frozenset({fit.WEIGHTS, fit.POOL, fit.VRAM})
 _SIGNIFICANT_BYTES: Final = 256 << 20
-"""Less than this without an owner is the driver's own."""
+"""Memory without a known holder that is not reported: the driver itself holds about as much."""
 
 
 def vram_findings(
@@ -86,7 +86,7 @@ def _no_cache(
     requirement: MemoryRequirement,
     ours: Sequence[DeviceMemory],
 ) -> str | None:
-    """Return why the engine's share may not hold the context of the profile; None: it holds it."""
+    """Return why the engine's share may not hold the context of the profile; None: it does."""
     if need.fraction is None or applied.estimate is None or not _is_untried(requirement, ours):
         return None
     wanted, room = applied.estimate.vram_bytes, _room(need, requirement, ours)
@@ -112,7 +112,7 @@ def _too_large(
     ours: Sequence[DeviceMemory],
     short: Sequence[Shortfall],
 ) -> str | None:
-    """Return why the profile cannot fit even on empty GPUs; None: it can, or that is unknown."""
+    """Return why the profile cannot fit even on empty GPUs; None: it can, or need unknown."""
     final = next((s for s in short if s.final), None)
     if final is not None:
         return _impossible(need, requirement, ours, final)
@@ -165,7 +165,7 @@ def _holder_findings(
     readable: Sequence[DeviceMemory],
     short: Sequence[Shortfall],
 ) -> Iterator[Finding]:
-    """Yield findings on the processes whose memory no operation of ours frees, and on the rest."""
+    """Yield findings on memory that no operation frees, with its process where that is known."""
     lists = prediction.devices, prediction.unit_of
     block = short[0] if short else fit.in_the_way(requirement, *lists)
     found = [
@@ -188,7 +188,7 @@ def _of_holders(readable: Sequence[DeviceMemory], block: Shortfall | None) -> It
 
 
 def _blocks(holder: Holder, block: Shortfall) -> bool:
-    """Tell whether this process is in the way of the start."""
+    """Tell whether this process prevents the start."""
     if block.kind == fit.REMAINS:
         return holder.unit == block.unit
     if block.kind == fit.STRANGERS:
@@ -200,12 +200,12 @@ def _of_nobody(
     readable: Sequence[DeviceMemory], *, say: Callable[[str], Finding]
 ) -> Iterator[Finding]:
     for device in readable:
-        # Of a unified one the figure is what is used of the host's memory.
+        # For a GPU with unified memory, the figure is what is used of the host's memory.
         unified = device.quality is Quality.UNIFIED
         nobodys = 0 if unified else device.unattributed_bytes or 0
         if nobodys > _SIGNIFICANT_BYTES:
             yield say(
-                f"{_gib(nobodys)} GiB of GPU {device.index} held by no process that is listed:"
+                f"{_gib(nobodys)} GiB of GPU {device.index} held by no listed process:"
                 " look with nvidia-smi, or reboot"
             )
 
@@ -216,10 +216,10 @@ def _sentence(block: Shortfall) -> str:
     if block.kind == fit.REMAINS:
         return f"{block.unit} still has memory on {gpu}: stop it or wait"
     if block.kind == fit.STRANGERS:
-        return f"the need is not known, and others compute on {gpu}: stop them or wait"
+        return f"the need is not known, and other processes compute on {gpu}: stop them or wait"
     if block.kind == fit.IN_USE:
         held = _gib(block.present_bytes)
-        return f"the need is not known, and {held} GiB of {gpu} are in use: stop what holds them"
+        return f"the need is not known, and {held} GiB of {gpu} are in use: stop the programs that hold them"
     free = size_of_total(block.present_bytes, block.wanted_bytes)
     if block.kind == fit.POOL:
         return f"{free} would be free in the memory that {gpu} shares with the host"

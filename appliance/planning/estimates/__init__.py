@@ -1,1 +1,1 @@
-"""Estimates of a model's memory from the headers of its files. Pure."""
+"""Estimates of a model's memory from the headers of its files; no I/O."""

@@ -1,6 +1,6 @@
 """Architectures whose memory follows the rules of `cache`: ``LLM_ARCH_NAMES`` of llama.cpp.
 
-Another one may keep something that no rule here counts, so it has no estimate at all.
+Another architecture may keep something that no rule here counts, so it has no estimate at all.
 """
 
 from typing import Final

@@ -16,19 +16,20 @@ TYPES: Final = {
     "q4_0": (32, 18),
     "iq4_nl": (32, 18),
 }
-"""Cache type to the elements of a block and the bytes they take (``GGML_QUANT_SIZES``)."""
+"""Elements of a block and the bytes that they take, by cache type (``GGML_QUANT_SIZES``)."""
 _PADDING: Final = 256
-"""The cache of a request is rounded up to this (``llama_context``: ``GGML_PAD(n_ctx, 256)``)."""
+"""Multiple to which the cache of a request is rounded up (``llama_context``: ``GGML_PAD(n_ctx,
+256)``)."""
 _STATE_BYTES: Final = 4
-"""Recurrent states are F32 (``llama_memory_recurrent``)."""
+"""Bytes of an element of a recurrent state, which is F32 (``llama_memory_recurrent``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Window of the cache: how many tokens, in how many caches."""
+    """Window of the cache: number of tokens, and of caches."""
 
     tokens: int
-    """Of one request, or of all requests where they share one cache."""
+    """Tokens of one request, or of all requests where they share one cache."""
     caches: int
     """Number of caches: one for each request, or one shared."""
     requests: int
@@ -37,7 +38,7 @@ class Window:
 
     @property
     def cells(self) -> int:
-        """Tokens of all caches together, padded as llama.cpp does."""
+        """Return the tokens of all caches together, padded as llama.cpp does."""
         return -(-self.tokens // _PADDING) * _PADDING * self.caches
 
 
@@ -50,7 +51,7 @@ def layer_bytes(facts: GgufFacts, window: Window) -> tuple[int, ...]:
     upper bound, see `notes`.
     """
     if facts.value("attention.causal") is False:
-        return (0,) * facts.layers  # an encoder keeps nothing
+        return (0,) * facts.layers  # an encoder has no cache
     heads = facts.per_layer("attention.head_count_kv", default=facts.heads)
     key, value = _head_sizes(facts)
     attends = _attending(facts)
@@ -95,7 +96,7 @@ def _head_sizes(facts: GgufFacts) -> tuple[int, int]:
 
 
 def _attending(facts: GgufFacts) -> tuple[bool, ...]:
-    """Return which layers have attention: of some hybrids each n-th (``full_attention_interval``)."""
+    """Return which layers have attention: in hybrids each n-th (``full_attention_interval``)."""
     interval = facts.number("full_attention_interval") or 1
     return tuple((layer + 1) % interval == 0 for layer in range(facts.layers))
 

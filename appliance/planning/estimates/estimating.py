@@ -1,4 +1,4 @@
-"""The estimate of a profile, whatever its engine."""
+"""Estimate of a profile's memory, whatever its engine."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,7 +19,7 @@ from appliance.engines.shared.engine import LlamaCppLoading, PytorchLoading
 from appliance.planning.estimates import llama_cpp, transformers
 from appliance.planning.estimates.facts import UnknownError
 
-_NOT_THERE: Final = "the model was not there when it was applied"
+_NOT_THERE: Final = "the model's files were missing when the profile was applied"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +28,15 @@ class Estimated:
 
     estimate: Estimate | None = None
     problem: str = ""
-    """Why there is no estimate, as a phrase."""
+    """Reason why there is no estimate, as a phrase."""
     file_bytes: int | None = None
-    """Of the model's files; None: not known."""
+    """Bytes of the model's files; None: not known."""
     weights: Safetensors | None = None
-    """The headers of a model that is in safetensors files."""
+    """Headers of a model in safetensors files; None: a model of another format, or not read."""
 
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
-    """Return the reference of a profile's model; None: it names none that can be read."""
+    """Return the reference of a profile's model; None: no model that can be read is named."""
     known = ENGINES.get(engine)
     if known is None or known.weights is None or not model:
         return None

@@ -11,11 +11,11 @@ _MOST: Final = 1 << 24
 
 
 class UnknownError(Exception):
-    """No estimate is possible; `str()` says why, as a phrase."""
+    """Lack of an estimate; `str()` says why, as a phrase."""
 
 
 class GgufFacts:
-    """The dimensions of a GGUF model by the names of its architecture.
+    """Dimensions of a GGUF model by the names of its architecture.
 
     Raises:
         UnknownError: from the constructor and every method, for a value that makes no sense.

@@ -18,7 +18,8 @@ from appliance.planning.estimates.offload import (
 
 _DEFAULT_UBATCH: Final = 512
 _CONTEXT_BYTES: Final = 384 << 20
-"""A CUDA context with the library's own workspace: some hundred MiB a GPU, by driver and card."""
+"""Bytes of a CUDA context with the library's workspace: some hundred MiB a GPU, by driver and
+card."""
 _ACTIVATIONS: Final = 16
 """Vectors of the embedding's size that a graph keeps for each token of a batch, roughly."""
 _NO_OFFLOAD: Final = ("--no-kv-offload", "-nkvo")
@@ -60,7 +61,7 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
 
 
 def _window(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> cache.Window:
-    """Return the window as the engines render it: ``ctx`` is one request's, unless they share a cache.
+    """Return the window as engines render it: ``ctx`` is one request's, unless they share a cache.
 
     Without ``ctx`` and a default llama.cpp takes what the model was trained for, for all requests
     together.

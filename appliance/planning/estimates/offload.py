@@ -11,28 +11,29 @@ from appliance.engines.shared.engine import LlamaCppLoading
 
 _BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.", re.ASCII)
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-"""``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
+"""Pattern of expert tensors: ``LLM_FFN_EXPS_REGEX`` of llama.cpp's common.h."""
 _FIRST_EXPERTS: Final = ("--n-cpu-moe", "-ncmoe")
 _ALL_EXPERTS: Final = ("--cpu-moe", "-cmoe")
 _OVERRIDE: Final = ("--override-tensor", "-ot")
 _EMBEDDINGS: Final = ("token_embd.", "token_types.", "position_embd.", "per_layer_token_embd.")
-"""Inputs: they stay in main memory however many layers are offloaded."""
+"""Input tensors, which stay in main memory however many layers are offloaded."""
 _OUTPUT: Final = "output.weight"
 _TIED: Final = "token_embd.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Bytes of the weights, by where they end up."""
+    """Bytes of the weights, by the memory that holds them."""
 
     gpu: int
     least_gpu: int
-    """Of `gpu`, the layers alone: builds differ in whether the output goes along."""
+    """Bytes of `gpu` in the layers alone: builds differ in whether the output is offloaded with
+    them."""
     ram: int
 
 
 def layers_on_gpus(profile: Profile, loading: LlamaCppLoading, layers: int) -> int:
-    """``--gpu-layers`` as rendered; one more than `layers` takes the output along."""
+    """Return ``--gpu-layers`` as rendered; one more than `layers` offloads the output too."""
     if profile.gpus == ():
         return 0
     asked = loading.gpu_layers
@@ -40,7 +41,7 @@ def layers_on_gpus(profile: Profile, loading: LlamaCppLoading, layers: int) -> i
 
 
 def first_layer(layers: int, offloaded: int) -> int:
-    """Return the first layer on the GPUs, which take the last ones.
+    """Return the index of the first layer on the GPUs, which hold the last layers.
 
     ``llama_model::load_tensors``: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)``: the
     output counts as the last. Builds before 2026 count it after the layers; that is one layer
@@ -74,7 +75,7 @@ def weights(
         else:
             ram += tensor.stored_bytes
     if offloaded and not has_output:
-        gpu += tied  # the embeddings serve as output too, and are then there twice
+        gpu += tied  # the embeddings serve as output too, and then are in both memories
     return Weights(gpu=gpu, least_gpu=least, ram=ram)
 
 

@@ -10,12 +10,13 @@ from appliance.engines.shared.engine import PytorchLoading
 from appliance.planning.estimates.facts import MOST_LAYERS, UnknownError
 
 _PROCESS_BYTES: Final = 1 << 30
-"""CUDA context, NCCL, graphs and activations of a worker: 0.5 to 2 GiB by card and batch."""
+"""Bytes of a worker's CUDA context, NCCL, graphs and activations: 0.5 to 2 GiB by card and
+batch."""
 _HOST_BYTES: Final = 4 << 30
-"""Python, torch and the tokenizer of the server and its workers, roughly."""
+"""Bytes of Python, torch and the tokenizer of the server and its workers, roughly."""
 _MOST: Final = 1 << 24
 _TEXT: Final = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where models that also see or hear keep the dimensions of their language model."""
+"""Keys under which models for images or sound keep the dimensions of their language model."""
 _BYTES: Final = {"float32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2}
 
 
@@ -30,7 +31,7 @@ def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> E
         cached = token_bytes(profile, model.config) * _tokens(profile, model.config)
         notes.append("room for one request's cache only" if _one(profile) else "cache guessed")
     if profile.gpus == ():
-        # There is no other memory: weights and cache are in the host's.
+        # On the CPU weights and cache are in main memory, too.
         in_ram = model.weights_bytes + cached + _HOST_BYTES
         return Estimate(vram_bytes=0, least_vram_bytes=0, ram_bytes=in_ram, notes=tuple(notes))
     return Estimate(

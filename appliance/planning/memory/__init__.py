@@ -1,4 +1,4 @@
-"""The memory rule, which gate and preflight share: what must be free where, and whether it is.
+"""Memory rule that gate and preflight share: which memory must be free, and whether it is.
 
 Standard library only, and nothing of ours from outside: the gate imports it before every start.
 """

@@ -1,4 +1,4 @@
-"""The memory requirement on the gate's command line: `arguments_of` writes it, `parsed` reads it."""
+"""Memory requirement on the gate's command line: `arguments_of` writes it, `parsed` reads it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _fraction(text: str | None) -> float | None:
 
 
 def _split(text: str | None) -> tuple[float, ...]:
-    """Weights in ``3,1``; empty for none."""
+    """Parse weights such as ``3,1``; empty for none."""
     weights = tuple(map(_number, text.split(","))) if text else ()
     if not all(0.0 <= weight < float("inf") for weight in weights):
         raise ValueError(f"--vram-split is no list of weights: {text}")
@@ -108,7 +108,7 @@ def _number(text: str) -> float:
 
 
 def _gpus(text: str | None) -> tuple[int, ...] | None:
-    """NVML indexes in ``0,1``, in the order given; None for ``all``; empty for no GPU."""
+    """Parse NVML indexes such as ``0,1``, order kept; None for ``all``; empty for no GPU."""
     if text == "all":
         return None
     if not text:

@@ -1,4 +1,4 @@
-"""Fit of a requirement to readings of memory: what is missing, and what is in the way. No I/O.
+"""Fit of a requirement to readings of memory: missing memory, and processes that prevent a start.
 
 The gate passes what it reads, the preflight what it predicts. On a GPU that shares the
 host's memory one pool has to hold both needs.
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
 
 EXACT = "exact"
 UNIFIED = "unified"
-"""Qualities of a reading that decide something here (`appliance.adapters.gpus.states`)."""
+"""Qualities of a reading that this rule distinguishes (`appliance.adapters.gpus.states`)."""
 _BACKEND_UNITS = "appliance-backend-"
 
 # Kinds of a shortfall.
 MISSING = "missing"
-"""A used GPU is not there."""
+"""Shortfall: a used GPU is missing."""
 BROKEN = "broken"
-"""A used GPU does not work."""
+"""Shortfall: a used GPU does not work."""
 UNREADABLE = "unreadable"
-"""The sizes of a used GPU mean nothing."""
+"""Shortfall: the sizes of a used GPU mean nothing."""
 RAM = "ram"
 WEIGHTS = "weights"
-"""The weights alone exceed the GPUs."""
+"""Shortfall: the weights alone exceed the GPUs."""
 POOL = "pool"
-"""Memory that GPUs and host share."""
+"""Shortfall of memory that GPUs and host share."""
 VRAM = "vram"
 REMAINS = "remains"
-"""A unit that must hold nothing on a used GPU."""
+"""Shortfall: a unit that must hold nothing on a used GPU holds memory there."""
 IN_USE = "in use"
-"""With an unknown need: memory of a GPU whose processes nobody lists."""
+"""Shortfall with an unknown need: memory is in use on a GPU without a list of processes."""
 STRANGERS = "strangers"
-"""With an unknown need: processes that compute on a used GPU."""
+"""Shortfall with an unknown need: other processes compute on a used GPU."""
 OWNERLESS = "ownerless"
-"""With an unknown need: memory that no living process holds."""
+"""Shortfall with an unknown need: no living process holds the memory in use."""
 
 
 class Shortfall:
-    """Shortfall: one thing that is missing, or in the way."""
+    """Shortfall: memory that is missing, or a process that prevents the start."""
 
     __slots__ = (
         "count",
@@ -85,26 +85,27 @@ class Shortfall:
         error_kind: str = "",
     ) -> None:
         self.kind = kind
-        """One of the words above."""
+        """Kind of the shortfall: one of the constants above."""
         self.index = index
-        """Of the GPU, or of the first of them; -1: of none that can be named."""
+        """Index of the GPU, or of the first of several; -1: no GPU can be named."""
         self.count = count
-        """Of STRANGERS: processes; of MISSING: GPUs that are there; of WEIGHTS: GPUs they go to."""
+        """Count of processes (STRANGERS), of GPUs present (MISSING) or of GPUs that get weights
+        (WEIGHTS)."""
         self.wanted_bytes = wanted_bytes
-        """Margin included."""
+        """Bytes that must be free, margin included."""
         self.present_bytes = present_bytes
-        """What is free; of a final one, what there is at all; of IN_USE and OWNERLESS, what is
-        held."""
+        """Bytes that are free; if `final`, the size of the memory; of IN_USE and OWNERLESS, bytes
+        in use."""
         self.final = final
-        """True: no wait can help, as the machine is."""
+        """Whether no wait can help on this machine."""
         self.guessed = guessed
-        """The figure is an estimate's."""
+        """Whether the figure is an estimate's."""
         self.unit = unit
-        """Of REMAINS."""
+        """Unit that still holds memory (REMAINS)."""
         self.problem = problem
-        """Of BROKEN and UNREADABLE, as a phrase; empty: not told."""
+        """Phrase about a BROKEN or UNREADABLE GPU; empty: not known."""
         self.error_kind = error_kind
-        """Of BROKEN: the kind of error that the reading has."""
+        """Kind of error of a BROKEN GPU, as the reading has it."""
 
 
 def is_proved_at_once(requirement: MemoryRequirement, devices: Sequence[DeviceReading]) -> bool:
@@ -115,7 +116,7 @@ def is_proved_at_once(requirement: MemoryRequirement, devices: Sequence[DeviceRe
 def held_bytes(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading], host: HostReading
 ) -> int:
-    """Return what somebody holds where this need has to go."""
+    """Return the bytes in use where this need has to be met."""
     if not requirement.uses_gpus:
         return host.total_bytes - host.available_bytes
     return sum(d.used_bytes for d in used(requirement, devices) if has_sizes(d))
@@ -124,7 +125,7 @@ def held_bytes(
 def shortfalls(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading], host: HostReading
 ) -> Iterator[Shortfall]:
-    """Return what is missing by the figures; empty: enough is free. `in_the_way` names holders.
+    """Return the shortfalls by the figures; empty: enough is free. `in_the_way` names holders.
 
     Args:
         requirement: The need.
@@ -138,7 +139,7 @@ def shortfalls(
     pooled = any(d.quality == UNIFIED for d in ours)
     ram = ram_demand(requirement, host.total_bytes, devices)
     needs = gpu_demands(requirement, devices)
-    # In a pool whose GPU's need is unknown, that of main memory counts at least.
+    # Where the need of a GPU is unknown, the need of main memory still counts in a shared pool.
     if ram is not None and (not pooled or needs is None):
         yield from _shortfall(RAM, ram, host.available_bytes, host.total_bytes)
     if needs is None:
@@ -176,7 +177,7 @@ def _shortfall(
     index: int = -1,
     guessed: bool = False,
 ) -> Iterator[Shortfall]:
-    """Return the shortfall of one place, which is too small or has too little free; None: neither."""
+    """Return the shortfall of one memory, too small or with too little free; None: neither."""
     certain, asked = need.certain_bytes, need.asked_bytes(most_bytes)
     if certain > most_bytes:
         yield Shortfall(
@@ -189,7 +190,7 @@ def _shortfall(
 
 
 def _too_large(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) -> Shortfall | None:
-    """Return the shortfall of weights that are larger than the GPUs they go to; None: they fit."""
+    """Return the shortfall of weights that are larger than their GPUs; None: the weights fit."""
     least = requirement.least_bytes
     if least is None or not all(map(has_sizes, ours)):
         return None
@@ -244,7 +245,7 @@ def _vram_shortfalls(
 
 
 def needs_lists(requirement: MemoryRequirement, devices: Sequence[DeviceReading]) -> bool:
-    """Tell whether the processes on the used GPUs can stand in the way."""
+    """Tell whether processes on the used GPUs can prevent the start."""
     named = bool(requirement.rivals or requirement.own)
     return named or gpu_demands(requirement, devices) is None
 
@@ -254,7 +255,7 @@ def in_the_way(
     devices: Sequence[DeviceReading],
     unit_of: Callable[[int], str],
 ) -> Shortfall | None:
-    """Return the processes on the used GPUs that forbid a start although enough is free.
+    """Return the processes on the used GPUs that prevent a start although enough is free.
 
     Rivals, and an earlier run, must hold nothing. With an unknown need nobody else may compute
     there either, but backends that are no rivals: those share the GPU on purpose.
@@ -287,7 +288,7 @@ def in_the_way(
 
 
 def is_stranger(unit: str, *, compute: bool) -> bool:
-    """Tell whether a process is in the way of a backend whose need is unknown."""
+    """Tell whether a process prevents the start of a backend whose need is unknown."""
     return compute and not unit.startswith(_BACKEND_UNITS)
 
 

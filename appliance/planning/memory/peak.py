@@ -1,4 +1,4 @@
-"""The most that a backend was seen to hold, and the file that keeps it.
+"""Observed peak of a backend's memory, and the file that keeps it.
 
 The supervisor writes a file a profile, ``needs/NAME.json``; supervisor, command line and gate read
 it::
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ALLOWANCE_SHARE = 0.05
 ALLOWANCE_BYTES = 512 << 20
-"""Added to an observed peak, whichever of the two is more: no two runs are alike."""
+"""Allowance above an observed peak; the larger of the two is added, because no two runs are
+equal."""
 FORMAT = 1
 MOST_FILE_BYTES = 64 << 10
 _MOST_BYTES = 1 << 50
@@ -35,7 +36,7 @@ def with_allowance(peak_bytes: int) -> int:
 
 
 class ObservedPeak:
-    """The most that a backend was seen to hold. Never changed."""
+    """Largest memory that a backend was seen to hold; an object never changes."""
 
     __slots__ = ("fingerprint", "gpus", "ram_bytes", "seen_unix_s")
 
@@ -48,11 +49,12 @@ class ObservedPeak:
         seen_unix_s: float = 0.0,
     ) -> None:
         self.fingerprint = fingerprint
-        """Of the configuration that ran (`Applied.fingerprint`); another one tells nothing."""
+        """Fingerprint of the configuration that ran (`Applied.fingerprint`); it tells nothing about
+        another."""
         self.gpus = gpus or {}
         """Bytes by the UUID of the GPU."""
         self.ram_bytes = ram_bytes
-        """Main memory of all its processes together; None: not seen."""
+        """Bytes of main memory of all processes of the backend together; None: not seen."""
         self.seen_unix_s = seen_unix_s
 
     def __eq__(self, other: object) -> bool:
@@ -67,7 +69,7 @@ class ObservedPeak:
         return (self.fingerprint, dict(self.gpus), self.ram_bytes, self.seen_unix_s)
 
     def of(self, fingerprint: str) -> ObservedPeak | None:
-        """Return the peak if it was seen of the configuration `fingerprint`; empty: of none."""
+        """Return the peak if configuration `fingerprint` was seen to hold it; empty: none was."""
         return self if fingerprint and self.fingerprint == fingerprint else None
 
 
@@ -94,7 +96,7 @@ def decoded(text: str) -> ObservedPeak | None:
 
 
 class _Grammar:
-    """Parameters of the interpreter's own JSON scanner."""
+    """Grammar of JSON: the parameters of the interpreter's own scanner."""
 
     strict = True
     object_hook = None

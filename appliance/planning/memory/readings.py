@@ -8,63 +8,63 @@ from typing import Protocol, TypeVar
 
 
 class ProcessReading(Protocol):
-    """A process with memory on a GPU."""
+    """Process with memory on a GPU."""
 
     @property
     def pid(self) -> int:
-        """As the kernel counts it."""
+        """Return the process ID."""
 
     @property
     def held_bytes(self) -> int | None:
-        """None: the driver does not say."""
+        """Return the bytes that the process holds; None: the driver does not say."""
 
     @property
     def compute(self) -> bool:
-        """False: it only draws."""
+        """Tell whether the process computes; False: it only draws."""
 
 
 class DeviceReading(Protocol):
-    """One GPU at one instant, or as it is predicted to be. Sizes are zero where unreadable."""
+    """One GPU at one instant, or as predicted. Sizes are zero where they cannot be read."""
 
     @property
     def index(self) -> int:
-        """NVML index; of AMD's cards, their place in the order of PCI addresses."""
+        """Return the NVML index; for AMD's cards, the position in the order of PCI addresses."""
 
     @property
     def uuid(self) -> str:
-        """Its identity; empty when not even that can be read."""
+        """Return the UUID, which identifies the GPU; empty: the driver does not tell even that."""
 
     @property
     def total_bytes(self) -> int:
-        """With what the driver reserves."""
+        """Return the size, including what the driver reserves."""
 
     @property
     def free_bytes(self) -> int:
-        """What a process could have now."""
+        """Return the bytes that a process could have now."""
 
     @property
     def used_bytes(self) -> int:
-        """Without what the driver reserves, where it tells the two apart."""
+        """Return the bytes in use; without those that the driver reserves, where known."""
 
     @property
     def reserved_bytes(self) -> int:
-        """Kept by the driver for itself, where it says so."""
+        """Return the bytes that the driver keeps for itself, where it says so."""
 
     @property
     def quality(self) -> str:
-        """What the sizes are worth, a word of `appliance.adapters.gpus.states`."""
+        """Return the quality of the sizes, a constant of `appliance.adapters.gpus.states`."""
 
     @property
     def error_kind(self) -> str:
-        """What is wrong with a GPU that does not work, a word from there; empty: it works."""
+        """Return the error of a GPU that does not work, a constant from there; empty: it works."""
 
     @property
     def problem(self) -> str:
-        """Why it is opaque or does not work, as a phrase; empty: no problem."""
+        """Return why the GPU is opaque or does not work, as a phrase; empty: no problem."""
 
     @property
     def processes(self) -> Sequence[ProcessReading] | None:
-        """Those with memory on it; None: not asked for, or the driver has no such list."""
+        """Return the processes with memory on the GPU; None: not asked for, or no list."""
 
 
 class HostReading(Protocol):
@@ -72,15 +72,15 @@ class HostReading(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """MemTotal of proc(5)."""
+        """Return MemTotal of proc(5), in bytes."""
 
     @property
     def available_bytes(self) -> int:
-        """MemAvailable of proc(5)."""
+        """Return MemAvailable of proc(5), in bytes."""
 
 
 class Arguments(Protocol):
-    """A parsed command line."""
+    """Parsed command line."""
 
     def has(self, switch: str, /) -> bool:
         """Tell whether a flag that stands alone was given."""

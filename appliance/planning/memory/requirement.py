@@ -1,4 +1,4 @@
-"""Requirement of memory before a backend starts, GPU by GPU and in main memory.
+"""Memory requirement of a backend before its start, for each GPU and for main memory.
 
 What a GPU is asked for, by what is known of the need, best first. All sizes are in bytes.
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from appliance.planning.memory.readings import D, DeviceReading
 
 MARGIN_BYTES = 256 << 20
-"""Kept free beyond a need that was not observed, unless the settings say otherwise: the driver's
-context on a GPU takes some hundred MiB that no model file shows."""
+"""Bytes kept free beyond a need that was not observed, unless the settings say otherwise: the
+driver's context on a GPU takes some hundred MiB that no model file shows."""
 NEVER_EMPTY_BYTES = 1 << 30
-"""What a desktop and the driver may hold of a GPU that no model is on."""
+"""Bytes that a desktop and the driver may hold of a GPU without a model."""
 OPAQUE = "opaque"
 """Quality of a reading whose sizes mean nothing (`appliance.adapters.gpus.states`)."""
 
-# Where a need is known from; `appliance.planning.need.Source` has the same words.
+# Sources of a need; `appliance.planning.need.Source` has the same values.
 OBSERVED = "observed"
 DECLARED = "declared"
 UTILISATION = "utilisation"
@@ -81,31 +81,32 @@ class MemoryRequirement:
         strangers: bool = False,
     ) -> None:
         self.ram_bytes = ram_bytes
-        """Declared."""
+        """Declared bytes of main memory."""
         self.vram_bytes = vram_bytes
-        """Declared, over all used GPUs together."""
+        """Declared bytes over all used GPUs together."""
         self.fraction = fraction
         """Share of each GPU that the engine takes, whatever the model is."""
         self.estimate_bytes = estimate_bytes
-        """From the model's headers, over all used GPUs; may be an upper bound."""
+        """Estimated bytes from the model's headers, over all used GPUs; may be an upper bound."""
         self.least_bytes = least_bytes
-        """The weights alone, of the same estimate."""
+        """Bytes of the weights alone, from the same estimate."""
         self.peak = peak
-        """Of this very configuration."""
+        """Observed peak of this very configuration."""
         self.gpus = gpus
-        """Used NVML indexes in the order of `split`; None: all there are; empty: none."""
+        """Used NVML indexes in the order of `split`; None: all GPUs; empty: none."""
         self.split = split
-        """How the need is spread over them; too short: the last ones hold none; empty: by size."""
+        """Weights by which the need is spread over the GPUs; too few: the last ones hold none;
+        empty: by size."""
         self.margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
         self.rivals = rivals
         """Units that must hold nothing on a used GPU: they never run beside this one."""
         self.own = own
-        """The unit that is to start: of an earlier run nothing may be left; empty: none."""
+        """Unit that is to start, of whose earlier run nothing may be left; empty: none."""
         self.assume_free = assume_free
-        """Admit also where the figures mean nothing."""
+        """Whether to admit a start also where the figures mean nothing."""
         self.strangers = strangers
-        """With an unknown need: leave living processes alone that are nobody's we know; only
-        memory without an owner is late."""
+        """Whether, with an unknown need, processes outside the backends' units may compute on the
+        GPUs: only memory without a living process then delays the start."""
 
     @property
     def uses_gpus(self) -> bool:
@@ -121,17 +122,17 @@ class Demand:
     def __init__(self, need_bytes: int, *, margin_bytes: int = 0, certain_bytes: int = 0) -> None:
         self.need_bytes = need_bytes
         self.margin_bytes = margin_bytes
-        """To be free beyond it."""
+        """Bytes to be free beyond the need."""
         self.certain_bytes = certain_bytes
-        """As much of both together as is no guess."""
+        """Bytes of need and margin together that are no guess."""
 
     @property
     def wanted_bytes(self) -> int:
-        """Demand and margin."""
+        """Return the bytes of need and margin together."""
         return self.need_bytes + self.margin_bytes
 
     def asked_bytes(self, usable_bytes: int) -> int:
-        """Return what must be free where a process could have at most `usable_bytes`."""
+        """Return the bytes that must be free where a process could have at most `usable_bytes`."""
         return min(self.wanted_bytes, max(self.certain_bytes, usable_bytes - NEVER_EMPTY_BYTES))
 
 
@@ -141,12 +142,12 @@ def certain_demand(need_bytes: int, margin_bytes: int) -> Demand:
 
 
 def observed_demand(peak_bytes: int) -> Demand:
-    """Return the demand of a peak that was seen; the allowance stands for the margin."""
+    """Return the demand of an observed peak; the allowance takes the place of the margin."""
     return Demand(with_allowance(peak_bytes), certain_bytes=peak_bytes)
 
 
 def used(requirement: MemoryRequirement, devices: Sequence[D]) -> Sequence[D]:
-    """Return the GPUs that are used, of those that are there, in the order of the split."""
+    """Return the used GPUs that are present, in the order of the split."""
     if requirement.gpus is None:
         return sorted(devices, key=lambda d: d.index)
     by_index = {d.index: d for d in devices}
@@ -166,7 +167,7 @@ def usable_bytes(device: DeviceReading) -> int:
 def applicable_peak(
     requirement: MemoryRequirement, devices: Sequence[DeviceReading]
 ) -> ObservedPeak | None:
-    """Return the observed peak; None: not seen, or on other GPUs, or larger than a GPU."""
+    """Return the observed peak; None: not seen, seen on other GPUs, or larger than a GPU."""
     peak, ours = requirement.peak, used(requirement, devices)
     if peak is None or not ours or set(peak.gpus) != {d.uuid for d in ours}:
         return None
@@ -237,7 +238,7 @@ def _fractions(
 
 
 def _weights(requirement: MemoryRequirement, ours: Sequence[DeviceReading]) -> Sequence[float]:
-    """By the split; without one by the size of the GPUs, which is how llama.cpp splits."""
+    """Return the weights of the split; without one the sizes of the GPUs, as llama.cpp splits."""
     split = requirement.split[: len(ours)]
     if any(split):
         return [*split, *([0.0] * (len(ours) - len(split)))]
@@ -255,7 +256,7 @@ def parts_of(
 
 
 def spread_over(requirement: MemoryRequirement, ours: Sequence[D]) -> Sequence[D]:
-    """Return those of the used GPUs that hold a part of the need."""
+    """Return the used GPUs that hold a part of the need."""
     return [d for d, weight in zip(ours, _weights(requirement, ours), strict=True) if weight]
 
 
@@ -271,7 +272,7 @@ def observed_ram_bytes(
 def ram_demand(
     requirement: MemoryRequirement, total_bytes: int, devices: Sequence[DeviceReading]
 ) -> Demand | None:
-    """Return the need of main memory, of which there are `total_bytes`; None: unknown."""
+    """Return the demand on main memory of `total_bytes`; None: unknown."""
     seen = observed_ram_bytes(requirement, total_bytes, devices)
     if seen is not None:
         return observed_demand(seen)

@@ -1,1 +1,1 @@
-"""Rules within and between profiles, and what a profile compiles to."""
+"""Rules within and between profiles, and the compilation of profiles."""

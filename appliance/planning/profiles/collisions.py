@@ -15,7 +15,7 @@ _KEYS: Final = ("port", "socket")
 def collisions(
     profiles: Mapping[str, Profile], reserved: Mapping[int, str]
 ) -> Mapping[str, tuple[Problem, ...]]:
-    """Return problems by profile; profiles without any are absent.
+    """Return problems by profile; profiles without a problem are absent.
 
     Args:
         profiles: Every profile of the box by name.

@@ -17,11 +17,11 @@ from appliance.planning.profiles.warm_up import warm_up_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSource:
-    """The file that a profile was read from."""
+    """File that a profile was read from."""
 
     path: str
     sha256: str
-    """Of its bytes, in hexadecimal."""
+    """SHA-256 of the file's bytes, in hexadecimal."""
 
 
 def claim_of(profile: Profile) -> Claim:
@@ -34,7 +34,7 @@ def claim_of(profile: Profile) -> Claim:
 
 
 def unseen(_reference: ModelReference) -> Unread:
-    """`LookAtModel` for callers without a file system: every model is missing."""
+    """Report every model as missing: `LookAtModel` for callers without a file system."""
     return Unread(fault=Fault.MISSING, problem="not looked at")
 
 
@@ -45,7 +45,7 @@ def compile_applied(
     hf_home: str,
     look: LookAtModel = unseen,
 ) -> Applied:
-    """Return `profile` as it is installed, still without the profiles it conflicts with.
+    """Return `profile` as it is installed, still without the profiles that it conflicts with.
 
     Args:
         profile: A valid one.

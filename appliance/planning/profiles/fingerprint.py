@@ -1,4 +1,4 @@
-"""Fingerprint of a configuration: another one may take another amount of memory."""
+"""Fingerprint of a configuration; another configuration may take another amount of memory."""
 
 import json
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from appliance.engines.shared.engine import Invocation
 
 
 def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:
-    """Return SHA-256 in hexadecimal over everything that decides how much memory `profile` takes.
+    """Return the SHA-256 in hexadecimal of everything that decides how much memory `profile` takes.
 
     Args:
         profile: The profile.

@@ -23,7 +23,7 @@ _TEMPLATE_WORDS: Final = (
 )
 THINKING: Final = (
     *(f"chat_template_kwargs.{word}" for word in _TEMPLATE_WORDS),
-    "chat_template",  # vLLM, where it trusts requests so far
+    "chat_template",  # vLLM, when it trusts request parameters so far
     "enable_thinking",
     "output_config.effort",
     "reasoning",
@@ -40,17 +40,17 @@ THINKING: Final = (
     "thinking_budget_tokens",
     "thinking_token_budget",
 )
-"""What switches thinking on in a request, or gives it a budget: the words of the templates, those
-of llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their
-OpenAI and Anthropic entry points), and those of the OpenAI (`reasoning`), Anthropic (`thinking`,
+"""Request parameters that switch thinking on or give it a budget: those of the chat templates, of
+llama-server (server-common.cpp, server-task.cpp), vLLM and SGLang (the protocol.py of their OpenAI
+and Anthropic entry points), and of the OpenAI (`reasoning`), Anthropic (`thinking`,
 `output_config`) and Ollama (`think`) interfaces, as of November 2026."""
 
 
 def handling_of(profile: Profile) -> Handling:
-    """Return what is installed: a server that has thinking off is not talked out of it.
+    """Return the handling that is installed; no client can turn on thinking that is off.
 
-    Taking the client's word away is enough, since the engine is started with thinking off. What
-    the owner sets on purpose stays.
+    Removing the client's parameter is enough, since the engine is started with thinking off. A
+    parameter that the owner sets stays.
     """
     written = profile.gateway
     stripped = written.strip_parameters
@@ -75,9 +75,9 @@ def _reaches(outer: str, path: str) -> bool:
 
 
 def handling_problems(profile: Profile) -> Iterator[Problem]:
-    """Return a problem for each parameter that is set and taken out at once."""
+    """Return a problem for each parameter that is both set and removed."""
     for place, stripped in enumerate(profile.gateway.strip_parameters):
         for path in profile.gateway.set_parameters:
             if _reaches(stripped, path) or _reaches(path, stripped):
-                text = f'"{stripped}" is taken out, and "{path}" is set: keep one'
+                text = f'"{stripped}" is removed, and "{path}" is set: keep one'
                 yield Problem(where=("gateway", "strip", place), text=text)

@@ -49,7 +49,7 @@ def problems(profile: Profile) -> tuple[Problem, ...]:
 def _endpoint(profile: Profile) -> Iterator[Problem]:
     port, socket = profile.endpoint.port, profile.endpoint.socket
     if port is None and socket is None:
-        yield Problem(where=(), text="port or socket is missing: say where the backend listens")
+        yield Problem(where=(), text="port or socket is missing: set one of them")
     if port is not None and socket is not None:
         yield Problem(where=("socket",), text="port and socket exclude each other: keep one")
 
@@ -64,7 +64,7 @@ def _model(profile: Profile) -> Iterator[Problem]:
             text = f'"{model}" is not of the form hf:owner/name'
             yield Problem(where=("model",), text=text)
         elif engine.packaged_model:
-            yield Problem(where=("model",), text="the embedded engine wants the path of a file")
+            yield Problem(where=("model",), text="the embedded engine takes the path of a file")
     elif not model.startswith("/") and model != engine.packaged_model:
         text = f'"{model}" is neither an absolute path nor hf:owner/name'
         hint = f' nor "{engine.packaged_model}"' if engine.packaged_model else ""

@@ -1,4 +1,4 @@
-"""Request that proves a start: an engine that embeds, ranks or classifies answers no completion.
+"""Request that proves a start; an engine that embeds, ranks or classifies answers no completion.
 
 The profile's ``warm_up`` goes first, then its options, then what the engine would choose itself from
 the model's own files.
@@ -38,11 +38,11 @@ def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
 
 
 def warm_up_problems(profile: Profile) -> Iterator[Problem]:
-    """Return the problem of a ``warm_up`` that the engine, run as the profile says, cannot answer."""
+    """Return the problem of a ``warm_up`` that the engine cannot answer as the profile runs it."""
     task = ENGINES[profile.engine].task(profile)
     if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
         text = (
-            f'"{profile.warm_up}" gets no answer from an engine that is run to {task}: remove it,'
+            f'"{profile.warm_up}" is not answered by an engine that is run to {task}: remove it,'
             f' or write "{_PROOF[task]}"'
         )
         yield Problem(where=("warm_up",), text=text)

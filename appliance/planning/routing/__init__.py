@@ -1,1 +1,1 @@
-"""Decisions about a client's request: profile, changes of the body, refusals, switches."""
+"""Decisions about a client's request: its profile, changes of its body, refusals, switches."""

@@ -13,13 +13,13 @@ _Path = tuple[str, ...]
 
 
 class _Removed:
-    """Marker of a parameter that is taken out."""
+    """Marker of a parameter that is removed."""
 
 
 _REMOVED: Final = _Removed()
 
 _Tree = dict[str, object]
-"""By key: a value, `_REMOVED`, or the tree of an `_InnerObject`."""
+"""Tree of changes by key: a value, `_REMOVED`, or the tree of an `_InnerObject`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +32,18 @@ class Edit:
     """Change of one member of an object."""
 
     value: bytes = b""
-    """JSON text of the new value; of a member that changes inside, of the value that replaces
-    another than an object. Empty: the member is taken out, or, in the latter case, stays."""
+    """JSON text of the new value; of a member that changes inside, text that replaces a value that
+    is no object. Empty: the member is removed, or, if it changes inside, a value that is no object
+    stays."""
     member: bytes = b""
-    """JSON text of name and value, put in where the member is absent; empty: nothing."""
+    """JSON text of name and value, inserted where the member is absent; empty: nothing is
+    inserted."""
     inside: "Edits | None" = None
     """Changes inside of an object; None: none."""
 
 
 Edits = Mapping[str, Edit]
-"""By key."""
+"""Changes of members by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +51,19 @@ class BodyChanges:
     """Compiled changes, made once for a profile."""
 
     model: bytes | None = None
-    """JSON text of the engine's name for its model; None: the client's stays."""
+    """JSON text of the engine's name for its model; None: the client's name stays."""
     edits: Edits = field(default_factory=dict)
     """All changes, that of `model` included."""
     others: bool = False
     """Whether anything but `model` changes."""
     fields: Mapping[str, str | None] = field(default_factory=dict)
-    """All changes of a form, which is flat: text by name; None: taken out."""
+    """Changes of a form, which is flat: text by name; None: the field is removed."""
 
 
 def compile_changes(
     *, model: str | None, set_: Mapping[str, object], strip: Sequence[str]
 ) -> BodyChanges:
-    """Compile changes.
+    """Compile changes of request bodies.
 
     Args:
         model: Engine's name for its model; None: the client's stays.
@@ -102,7 +104,7 @@ def _edit(key: str, found: object) -> Edit:
 
 
 def _settled(set_: Mapping[str, object], strip: Sequence[str]) -> dict[_Path, object]:
-    """Return what is wanted in the end, by path; a later value is put into one at a shorter path."""
+    """Return the wanted values by path; a later value is inserted into one at a shorter path."""
     wanted: dict[_Path, object] = {}
     for path in sorted((tuple(key.split(".")) for key in strip), key=len):
         if _covering(wanted, path) is None:
@@ -121,13 +123,13 @@ def _depth(item: tuple[_Path, object]) -> int:
 
 
 def _covering(wanted: Mapping[_Path, object], path: _Path) -> _Path | None:
-    """Return the path itself or one that leads to it, if it is there already."""
+    """Return the path itself or one that leads to it, if present already."""
     prefixes = (path[:length] for length in range(1, len(path) + 1))
     return next((prefix for prefix in prefixes if prefix in wanted), None)
 
 
 def _put(base: object, path: _Path, value: object) -> object:
-    """Return a value with another one put into it; what is no object becomes one."""
+    """Return a value with another one inserted into it; a value that is no object becomes one."""
     if not path:
         return value
     old = dict(base) if isinstance(base, Mapping) else {}

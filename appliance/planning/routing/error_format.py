@@ -61,7 +61,7 @@ def encode_error_event(api: Api, refusal: Refusal) -> bytes:
 
 def encode_comment(text: str) -> bytes:
     """Return a comment for a stream of events: clients skip it, and the connection stays open."""
-    # Anything but ASCII or a line's end would have to be escaped, and a comment has no escapes.
+    # Comments have no escapes, so text other than ASCII and line ends cannot be written.
     safe = "".join(c if c.isascii() and c.isprintable() else " " for c in text)
     return b": %b\n\n" % safe.encode()
 

@@ -18,7 +18,7 @@ from enum import IntEnum
 
 
 class ShareUse(IntEnum):
-    """What a share is used for; the smallest value gives way first."""
+    """Use of a share; the smallest value is evicted first."""
 
     IDLE = 0
     READING = 1
@@ -33,13 +33,13 @@ class Share:
     size: int
     use: ShareUse
     order: float = 0.0
-    """Among shares of one use the smallest order gives way first, then the first in line."""
+    """Order among shares of one use: the smallest is evicted first, then the first in the list."""
 
 
 def choose_evictions(
     shares: Sequence[Share], newcomer: str, *, least: int, most: int | None = None
 ) -> list[int]:
-    """Return the indices of the shares that give way; empty: the newcomer has to.
+    """Return the indices of the shares to evict; empty: the newcomer is refused instead.
 
     Args:
         shares: All shares, those of the newcomer included.
@@ -67,7 +67,7 @@ def choose_evictions(
 
 
 def _by_owner(shares: Sequence[Share]) -> dict[str, list[int]]:
-    """Return the indices of each owner's shares, the next to give way last."""
+    """Return the indices of each owner's shares, the next to evict last."""
     ranked = sorted((-share.use, -share.order, -at) for at, share in enumerate(shares))
     found: dict[str, list[int]] = {}
     for _, _, at in ranked:
@@ -78,7 +78,7 @@ def _by_owner(shares: Sequence[Share]) -> dict[str, list[int]]:
 def _choose_next(
     shares: Sequence[Share], left: dict[str, list[int]], totals: dict[str, int], newcomer: str
 ) -> int | None:
-    """Return the index of the next share to give way; None: no owner has more than the newcomer."""
+    """Return the index of the next share to evict; None: no owner has more than the newcomer."""
     enough = totals[newcomer]
     for owner in sorted(totals, key=lambda name: -totals[name]):
         if totals[owner] < enough:

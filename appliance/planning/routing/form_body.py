@@ -1,4 +1,4 @@
-"""Multipart form, as audio is uploaded with: its model, and changes of its fields.
+"""Multipart form, as used for uploads of audio: its model, and changes of its fields.
 
 Parsed more strictly than most engines do (RFC 2046 and RFC 7578, without what two implementations
 could take differently), because the engine has to see the same fields.
@@ -16,9 +16,9 @@ from appliance.planning.routing.splicing import Cut, Pieces, splice
 
 _MOST_PARTS: Final = 1000
 _LONGEST_HEAD: Final = 8 << 10
-"""Of one part."""
+"""Longest head of one part, in bytes."""
 _LONGEST_VALUE: Final = 4 << 10
-"""Of a field that the form is routed by."""
+"""Longest value of a field that the form is routed by, in bytes."""
 _A_STEP: Final = 512 << 10
 """Bytes that are searched in one step: at worst 2 ms, where 64 MiB take 250 ms."""
 _HEAD_WEIGHT: Final = 16
@@ -46,11 +46,11 @@ class _Part:
     name: str
     is_file: bool
     begin: int
-    """Where the delimiter is."""
+    """Position of the delimiter."""
     start: int
-    """Where the content begins."""
+    """Position where the content begins."""
     end: int
-    """Where the content ends."""
+    """Position where the content ends."""
 
 
 class FormBody:
@@ -160,7 +160,7 @@ def _boundary(content_type: str) -> str:
 
 
 def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_Part], int]]:
-    """Return the parts, and where the closing delimiter is."""
+    """Return the parts, and the position of the closing delimiter."""
     parts: list[_Part] = []
     at = spent = 0
     if not body.startswith(delimiter):
@@ -169,7 +169,7 @@ def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_P
         after = at + len(delimiter)
         mark = body[after : after + 2]
         if mark == b"--":
-            # One byte more than may follow, no copy of all: it can be as long as the form.
+            # Copy one byte more than the limit, not all: the text can be as long as the form.
             if body[after + 2 : after + 5] not in {b"", b"\r\n"}:
                 raise BodyError("something follows the form")
             return parts, at
@@ -189,7 +189,7 @@ def _parts(body: bytes, delimiter: bytes) -> Generator[None, None, tuple[list[_P
 
 
 def _find(body: bytes, mark: bytes, start: int) -> Generator[None, None, int]:
-    """Return where a mark is; -1: nowhere."""
+    """Return the position of a mark; -1: not found."""
     for at in range(start, len(body), _A_STEP):
         found = body.find(mark, at, at + _A_STEP + len(mark) - 1)
         if found >= 0:
@@ -246,7 +246,7 @@ def _headers(head: str) -> dict[str, str]:
 
 
 def _parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Return what stands before the parameters, in lower case, and the parameters."""
+    """Return the text before the parameters, in lower case, and the parameters."""
     kind, _, _ = value.partition(";")
     at = len(kind)
     parameters: dict[str, str] = {}

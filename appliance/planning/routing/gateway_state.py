@@ -1,4 +1,4 @@
-"""Decision which profiles clients meet as serving, starting or down, and whose requests are held.
+"""Decision which profiles clients see as serving, starting or down, and whose requests are held.
 
 Everything is derived from the box and the operation's row, so that a supervisor that takes over in
 the middle of an operation holds the same requests as the one before.
@@ -32,7 +32,7 @@ def state_of(
     started: frozenset[str] = frozenset(),
     on_hold: bool = False,
 ) -> State:
-    """Return how every profile stands, and whose new requests are held.
+    """Return the standing of every profile, and the profiles whose new requests are held.
 
     Args:
         catalogue: Every applied profile.
@@ -54,7 +54,7 @@ def state_of(
 
 
 def standing_of(unit: ObservedUnit) -> Standing:
-    """Return how a unit stands.
+    """Return the standing that a unit's state gives its profile.
 
     A unit that stops counts as one that starts: what systemd does next (start it again after a
     crash, or leave it) shows when it has stopped.

@@ -18,9 +18,9 @@ from appliance.planning.routing.splicing import LONG_BYTES, Cut, Pieces, splice
 __all__ = ["BodyError", "JsonBody", "parse_json_in_steps"]
 
 _LONGEST_MODEL: Final = 4 << 10
-"""In bytes of JSON text: the name is looked up, and part of the error about an unknown model."""
+"""Longest JSON text of a model's name, in bytes: the name is looked up and quoted in errors."""
 _LARGEST_INSIDE: Final = 32 << 10
-"""In bytes, of an inner object that changes: it is scanned in one go."""
+"""Largest inner object that may change, in bytes: it is scanned in one go."""
 
 
 class JsonBody:
@@ -148,7 +148,7 @@ def _value_cuts(body: bytes, start: int, end: int, edit: Edit, above: str) -> li
         if end - start > _LARGEST_INSIDE:
             raise BodyError(f"{above[:-1]} is too large to be changed", above[:-1])
         return _cuts(body, start, scan_member_object(body, start, end), edit.inside, above)
-    # Where the client sends another value than an object, an object of what is set replaces it.
+    # Where the client sends a value that is no object, the object of set values replaces it.
     if not edit.value or body[start:end] == edit.value:
         return []
     return [(start, end, edit.value)]

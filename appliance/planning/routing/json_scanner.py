@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, cast
 from appliance.domain.errors import ApplianceError
 
 MOST_MEMBERS: Final = 1000
-"""Members of one object. No API has a tenth of that; each costs half a microsecond."""
+"""Most members of one object. No API has a tenth of that; each costs half a microsecond."""
 
 
 class BodyError(ApplianceError):
@@ -49,16 +49,16 @@ _read_once: Final = make_scanner(
     cast("Any", json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_constant))
 )
 _SHORT_BYTES: Final = 4096
-"""Longest body for `scan_plain_object`: it cannot hold too many members."""
+"""Longest body for `scan_plain_object`: a body of this length cannot hold too many members."""
 _MODEL: Final = b'"model"'
 _MODEL_MEMBER: Final = re.compile(rb'"model"[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
 Member = tuple[str, int, int, int]
-"""Key; where its quote is; where the value begins; where the value ends."""
+"""Member of an object: key, position of its quote, begin and end of its value."""
 
 
 def scan_object(body: bytes) -> tuple[int, list[Member]]:
-    """Return where the brace of a body's object is, and its members.
+    """Return the position of the brace of a body's object, and the object's members.
 
     Raises:
         BodyError: The body is no JSON object in UTF-8, or is nested too deeply.
@@ -79,7 +79,7 @@ def scan_object(body: bytes) -> tuple[int, list[Member]]:
 
 
 def scan_plain_object(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | None:
-    """Return the model, where it is written, and whether a stream is wanted, of a plain body.
+    """Return the model, its position, and whether a stream is wanted, of a plain body.
 
     Most bodies have each key once and without escapes. The C scanner parses such a body in one go,
     which takes half as long as `scan_object`: on the path of every request.
@@ -95,7 +95,7 @@ def scan_plain_object(body: bytes) -> tuple[str | None, tuple[int, int] | None, 
         found, end = _read_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
-    # A key that occurs once in the text, and is a member, is nowhere else.
+    # A key that occurs once in the text, and is a member, occurs nowhere else.
     if end != len(text) or ("stream" in found and body.count(b'"stream"') > 1):
         return None
     streams = found.get("stream") is True
@@ -124,7 +124,7 @@ def decode_string(raw: bytes) -> str:
 
 
 def _members(text: str, at: int) -> tuple[list[Member], int]:
-    """Return the members of the object at a brace, and where it ends."""
+    """Return the members of the object at a brace, and the position of its end."""
     try:
         return _scan_members(text, at)
     except JSONDecodeError as error:
@@ -161,7 +161,7 @@ def _scan_members(text: str, at: int) -> tuple[list[Member], int]:
 
 
 def _value_at(text: str, at: int) -> int:
-    """Return where a value begins after its name. The spacing that programs write costs no regex."""
+    """Return the position of a value after its name, without a regex for usual spacing."""
     if text[at] != ":":
         at = _past(text, at)
         if text[at] != ":":
@@ -173,7 +173,7 @@ def _value_at(text: str, at: int) -> int:
 
 
 def _name_at(text: str, at: int) -> int:
-    """Return where the next name begins after a value."""
+    """Return the position of the next name after a value."""
     if text[at] != ",":
         raise JSONDecodeError("no comma", text, at)
     at += 1
@@ -183,7 +183,7 @@ def _name_at(text: str, at: int) -> int:
 
 
 def _past(text: str, at: int) -> int:
-    """Return where the whitespace at a position ends; raise IndexError at the end of the text."""
+    """Return the position after whitespace; raise IndexError at the end of the text."""
     end = _whitespace(text, at).end()  # type: ignore[union-attr]
     text[end]
     return end

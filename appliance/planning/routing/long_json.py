@@ -29,26 +29,26 @@ Steps = Generator[None]
 _Found = TypeVar("_Found")
 
 _DEEPEST: Final = 900
-"""Nested brackets; Python's own parser gives up a little later."""
+"""Deepest nesting of brackets; Python's own parser gives up a little later."""
 _MOST_MARKS: Final = 1_000_000
-"""Brackets and long strings: half a second of CPU. A million tokens of a conversation have a
+"""Most brackets and long strings: half a second of CPU. A million tokens of a conversation have a
 hundredth of that."""
 _LONGEST_NAME: Final = 8 << 10
-"""Of a name at the top level, in bytes of JSON text."""
+"""Longest name at the top level, in bytes of JSON text."""
 _A_STEP: Final = 2048
-"""In units of half a microsecond."""
+"""Cost of a step, in units of half a microsecond."""
 _A_PASS: Final = 8
-"""Units that a match of a regular expression costs, and one more for every 256 bytes."""
+"""Cost of a match of a regular expression, in those units; every 256 bytes cost one more."""
 _DECODED_BYTES: Final = 256 << 10
 
 _between: Final = re.compile(
     rb'(?:[-+.0-9eEtrufalsn,: \t\r\n]{1,512}|"[^"\\\x00-\x1f]{0,128}"){0,256}'
 ).match
-"""Matches numbers, words, commas, colons, blanks and short strings: at most 128 KiB."""
+"""Matcher of numbers, words, commas, colons, blanks and short strings: at most 128 KiB."""
 _text: Final = re.compile(
     rb'(?:[^"\\\x00-\x1f]{1,1024}|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})){0,256}'
 ).match
-"""Matches the inside of a string: at most 256 KiB."""
+"""Matcher of the inside of a string: at most 256 KiB."""
 _blanks: Final = re.compile(rb"[ \t\r\n]{0,65536}").match
 _scalar: Final = re.compile(
     rb"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]{1,1000})?(?:[eE][+-]?[0-9]{1,10})?|true|false|null"
@@ -80,7 +80,7 @@ class LongJsonScanner:
         self._marks = 0
         self._spent = 0
         self.opening = 0
-        """Where the object's brace is."""
+        """Position of the object's brace."""
         self.members: list[Member] = []
 
     def steps(self) -> Steps:
@@ -118,7 +118,7 @@ class LongJsonScanner:
         raise BodyError(f"an object of the body has more than {MOST_MEMBERS} members")
 
     def _member(self) -> Steps:
-        """Scan one name with its value, and the blanks behind it."""
+        """Scan one name with its value, and the blanks after them."""
         name_at = self._at
         if self._here() != b'"':
             self._fail("no name", name_at)
@@ -148,7 +148,7 @@ class LongJsonScanner:
             self._fail("no value", self._at)
 
     def _container(self) -> Steps:
-        """Scan a list or an object, up to its closing bracket; inside of it only the structure."""
+        """Scan a list or an object up to its closing bracket; its inside for structure only."""
         body = self._body
         stack = bytearray()
         while True:
@@ -177,7 +177,7 @@ class LongJsonScanner:
                 yield
 
     def _string(self) -> Steps:
-        """Scan a string, from its first quote to behind its last."""
+        """Scan a string, from its first quote to after its last."""
         body = self._body
         start = self._at
         self._at += 1
@@ -189,7 +189,7 @@ class LongJsonScanner:
                 self._at += 1
                 return
             if self._at == before:
-                why = "an escape that is none" if mark == b"\\" else "a control character"
+                why = "an invalid escape" if mark == b"\\" else "a control character"
                 self._fail(f"{why} in the string that begins at byte {start}", before)
             if self._spent > _A_STEP:
                 self._spent = 0

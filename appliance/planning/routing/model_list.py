@@ -11,7 +11,7 @@ from appliance.domain.gateway import Key, Refusal, Routed, State
 from appliance.planning.routing.model_names import ModelDirectory, may_use
 
 _LONG_AGO: Final = "1970-01-01T00:00:00Z"
-"""Both APIs want the time at which a model was created, which is not known."""
+"""Time of a model's creation, which both APIs require and which is not known."""
 
 Entry = Mapping[str, object]
 

@@ -27,11 +27,11 @@ _PATTERN_CHARACTERS: Final = frozenset("*?[")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
 _LONGEST_NAME: Final = 256
-"""Longest name that patterns are tried on: clients choose the length."""
+"""Longest name that is matched with patterns: clients choose the length."""
 
 
 def routed(applied: Applied, engine_key: str | None = None) -> Routed:
-    """Return a profile as the gateway sees it.
+    """Return a profile as the gateway routes to it.
 
     Args:
         applied: As it is installed.
@@ -84,11 +84,11 @@ class ModelDirectory:
 
     @property
     def names(self) -> Mapping[str, tuple[str, ...]]:
-        """Every exact name, with the profiles that serve it."""
+        """Return every exact name, with the profiles that serve it."""
         return self._names
 
     def resolve(self, model: str | None, state: State, key: Key | None = None) -> Routed | Refusal:
-        """Return the profile for a request; it may be held, loading or down.
+        """Return the profile for a request, even one that is held, loading or down.
 
         Args:
             model: Model that the client asks for; None or empty: none.
@@ -141,7 +141,7 @@ def default_profile(
 
 
 def readiness(profile: Routed, state: State, *, may_switch: bool = False) -> bool | Refusal:
-    """Tell whether a request may go to a profile now; False: it has to wait for a change.
+    """Tell whether a request may go to a profile now; False: the request waits for a change.
 
     Args:
         profile: Profile of the request.
@@ -169,8 +169,8 @@ def may_use(key: Key | None, profile: str) -> bool:
 
 def _compile_pattern(text: str, profiles: tuple[str, ...]) -> _Pattern:
     first, *rest = (_escape(part) for part in re.split(r"\*+", text))
-    # Each part between two stars matches where it first occurs, without backtracking: a later
-    # occurrence would match nothing more, and with many stars backtracking takes for ever.
+    # Each part between two stars matches at its first occurrence, without backtracking: a later
+    # occurrence would match nothing more, and with many stars backtracking would not end in time.
     between = "".join(f"(?>.*?{part})" for part in rest[:-1])
     end = f".*{rest[-1]}" if rest else ""
     expression = re.compile(f"{first}{between}{end}", re.DOTALL)

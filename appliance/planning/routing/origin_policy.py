@@ -1,4 +1,4 @@
-"""Origin policy: requests without a key are served to programs of this machine, not to web pages.
+"""Origin policy: without a key, programs of this machine are served, and web pages are not.
 
 A browser on this machine lets every page that it shows send requests to 127.0.0.1. Three headers
 tell them apart: ``Origin`` and ``Sec-Fetch-Site`` (Fetch standard), which no page can forge, and
@@ -20,7 +20,7 @@ _WEB: Final = frozenset({"http", "https"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginPolicy:
-    """Hosts and origins that need no key."""
+    """Host names and origins that need no key."""
 
     names: frozenset[str]
     """Host names of this machine, in lower case."""
@@ -55,13 +55,13 @@ class OriginPolicy:
         return name in self.names or _is_localhost(name) or _address(name) is not None
 
     def _is_allowed(self, origin: str) -> bool:
-        """Tell whether the server of a page is on this machine, or listed."""
+        """Tell whether the server of a web page is on this machine, or listed."""
         if origin in self.origins:
             return True
         scheme, found, rest = origin.partition("://")
         if not found:
             return False  # "null": a page in a sandbox, or one that hides its origin
-        # Other schemes are those of programs that were installed here.
+        # Other schemes belong to programs installed on this machine.
         return scheme not in _WEB or _is_loopback_name(_host_name(rest))
 
 

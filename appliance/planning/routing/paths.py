@@ -23,35 +23,35 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _ADMIN_PARTS: Final = frozenset(
     {*("debug", "dev", "admin", "internal"), *(path for path in ADMIN_PATHS if "/" not in path)}
 )
-"""First parts of paths, after a version."""
+"""Admin paths by their first part, after a version."""
 _ADMIN_LONGER: Final = tuple(path.split("/") for path in ADMIN_PATHS if "/" in path)
 _ADMIN_WORDS: Final = re.compile(
     r"weight|lora|profil|sleep|wake_?up|memory_occupation|hicache|expert_distribution"
     r"|kv_cache|kv_event|kv_transfer|transfer_engine"
 )
-"""In a first part; no path that generates contains them."""
+"""Words of admin paths in a first part; no path for generation contains them."""
 
 _APIS: Final = {
     ("chat", "completions"): Api.CHAT,
-    ("api", "chat"): Api.CHAT,  # llama-server takes the same there
-    ("invocations",): Api.CHAT,  # vLLM and SGLang take chats there, and vLLM everything else too
+    ("api", "chat"): Api.CHAT,  # llama-server takes chats at the same path
+    ("invocations",): Api.CHAT,  # vLLM and SGLang take chats at this path, vLLM all else too
     ("completions",): Api.COMPLETIONS,
     ("completion",): Api.COMPLETIONS,
     ("infill",): Api.COMPLETIONS,
     ("responses",): Api.RESPONSES,
     ("messages",): Api.ANTHROPIC,
 }
-"""By the first parts of a path, after a version."""
+"""APIs by the first parts of a path, after a version."""
 
 _VERSION: Final = re.compile(r"v\d+\Z")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f#?]")
 _MOST_UNESCAPED: Final = 4
-"""Times; honest clients escape once, and a name that is itself escaped, twice."""
+"""Most rounds of unescaping; honest clients escape once, and an escaped name twice."""
 
 
 class PathError(ApplianceError):
-    """Path that no honest client sends; the message is for the client."""
+    """Error for a path that no honest client sends; the message is for the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +60,13 @@ class PathClass:
 
     api: Api = Api.OTHER
     is_admin: bool = False
-    """Whether the path changes the engine or shows other clients' requests; exposed only if allowed."""
+    """Whether the path changes the engine or shows other clients' requests; the path is then
+    exposed only if allowed."""
     is_model_list: bool = False
-    """Whether the path asks for the list of models or one entry, which the gateway answers itself."""
+    """Whether the path asks for the list of models or one of its entries, which the gateway answers
+    itself."""
     model: str | None = None
-    """Entry of the list of models; None: all of them."""
+    """Name of the entry of the list of models; None: all entries."""
 
 
 def classify_path(method: str, path: str) -> PathClass:
@@ -132,7 +134,7 @@ def _unescaped(path: str) -> str:
         if plain == path:
             return plain
         path = plain
-    raise PathError("the path is escaped over and over")
+    raise PathError("the path is percent-encoded too many times")
 
 
 _MODEL_LIST: Final = PathClass(is_model_list=True)
@@ -144,4 +146,4 @@ _COMMON_PATHS: Final = {
     "/v1/embeddings": PathClass(),
     "/v1/models": _MODEL_LIST,
 }
-"""Paths of nearly all requests, which so cost one look-up."""
+"""Paths of nearly all requests, whose class costs one look-up."""

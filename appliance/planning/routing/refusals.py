@@ -7,7 +7,7 @@ from typing import Final
 
 from appliance.domain.gateway import Refusal
 
-# The request as such.
+# Refusals of malformed requests.
 
 MALFORMED_REQUEST: Final = Refusal(
     status=400, code="bad_request", message="the request is malformed"
@@ -19,7 +19,7 @@ HEAD_TOO_LARGE: Final = Refusal(
 )
 TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
 METHOD_NOT_IMPLEMENTED: Final = Refusal(
-    status=501, code="method_not_implemented", message="no such method here"
+    status=501, code="method_not_implemented", message="the gateway does not support this method"
 )
 COMPRESSED_BODY: Final = Refusal(
     status=415, code="compressed_body", message="a request's body must not be compressed"
@@ -28,15 +28,17 @@ UNSUPPORTED_CHARSET: Final = Refusal(
     status=415, code="unsupported_charset", message="a request's body must be UTF-8"
 )
 EXPECTATION_FAILED: Final = Refusal(
-    status=417, code="expectation_failed", message="only 100-continue is known"
+    status=417,
+    code="expectation_failed",
+    message="the header Expect may only have the value 100-continue",
 )
 OTHER_HOST_IN_TARGET: Final = Refusal(
-    status=421, code="misdirected", message="the target names another host"
+    status=421, code="misdirected", message="the request target names another host"
 )
 
 
 def bad_request(message: str, param: str | None = None) -> Refusal:
-    """Return the refusal of a request that no client should send.
+    """Return the refusal of a malformed request.
 
     Args:
         message: What is wrong with the request.
@@ -55,16 +57,16 @@ def path_not_exposed(path: str) -> Refusal:
     return Refusal(
         status=403,
         code="path_not_exposed",
-        message=f"{path[:200]} governs the engine or tells of other clients, and is not exposed",
+        message=f"{path[:200]} changes the engine or shows other clients' requests, and is not exposed",
     )
 
 
-# Who sent the request.
+# Refusals by key, host and origin.
 
 KEY_MISSING: Final = Refusal(
-    status=401, code="key_missing", message="a key is needed here: appliance key add NAME"
+    status=401, code="key_missing", message="the request needs a key: appliance key add NAME"
 )
-KEY_UNKNOWN: Final = Refusal(status=401, code="key_unknown", message="there is no such key")
+KEY_UNKNOWN: Final = Refusal(status=401, code="key_unknown", message="the key is not known")
 HOST_REFUSED: Final = Refusal(
     status=421,
     code="misdirected",
@@ -76,10 +78,10 @@ HOST_REFUSED: Final = Refusal(
 ORIGIN_REFUSED: Final = Refusal(
     status=403,
     code="origin_refused",
-    message="a web page from elsewhere needs a key, or has to be listed under [gateway] origins",
+    message="a web page of another origin needs a key, or its origin has to be listed under [gateway] origins",
 )
 
-# Room for the request.
+# Refusals for lack of capacity.
 
 TOO_MANY_CONNECTIONS: Final = Refusal(
     status=503, code="too_many_connections", message="too many connections", retry_after_s=5
@@ -103,7 +105,7 @@ WAIT_TOO_LONG: Final = Refusal(
     retry_after_s=10,
 )
 
-# Models and engines, and operations that end requests.
+# Refusals because of models and engines, and of operations that end requests.
 
 ENGINE_FAILED: Final = Refusal(
     status=502,
@@ -157,8 +159,8 @@ def model_not_active(profile: str, active: str) -> Refusal:
         profile: Name of the profile.
         active: Names of the profiles that serve; empty: none does.
     """
-    now = f"{active} is active" if active else "nothing is active"
-    # Not a status that clients retry by themselves: nothing changes until an operator acts.
+    now = f"{active} is active" if active else "no model is active"
+    # A status that clients do not retry by themselves: nothing changes until an operator acts.
     return Refusal(
         status=404,
         code="model_not_active",
@@ -192,7 +194,7 @@ def engine_error(status: int, message: str | None) -> Refusal:
 MODEL_REPLACED: Final = Refusal(
     status=503,
     code="switching",
-    message="the model is being replaced, and the answer took longer than was waited for",
+    message="the model is being replaced, and the answer was not complete by the deadline of the drain",
     retry_after_s=5,
 )
 GATEWAY_STOPPED: Final = Refusal(

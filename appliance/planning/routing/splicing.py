@@ -1,14 +1,14 @@
-"""Splicing of a body: parts change, and the rest is not copied if the body is long."""
+"""Splicing of a body: parts change, and the rest of a long body is not copied."""
 
 from collections.abc import Iterable
 from typing import Final
 
 LONG_BYTES: Final = 16 << 10
 """Longest body that is scanned in one go, which takes 0.4 ms, and copied to be changed: a copy of
-64 MiB takes 40 ms, and the memory of another request. Longer ones have `long_json`."""
+64 MiB takes 40 ms, and the memory of another request. Longer bodies are scanned by `long_json`."""
 
 Cut = tuple[int, int, bytes]
-"""Start, end, and the bytes that come in between instead."""
+"""Cut of a body: start, end, and the bytes that replace what lies between."""
 
 
 class Pieces:
@@ -25,7 +25,7 @@ class Pieces:
         return self._size
 
     def __radd__(self, before: bytes) -> bytes:
-        """Return a copy in one piece, behind other bytes."""
+        """Return a copy in one piece, after other bytes."""
         return before + bytes(self)
 
     def __bytes__(self) -> bytes:
@@ -34,7 +34,7 @@ class Pieces:
 
 
 def splice(body: bytes, cuts: Iterable[Cut]) -> bytes | Pieces:
-    """Return the body with cuts, which must not overlap; the very same object without any."""
+    """Return the body with cuts applied, which must not overlap; without cuts the same object."""
     ordered = sorted(cuts)
     if not ordered:
         return body

@@ -23,16 +23,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 FAILED_FOR_S: Final = 60.0
-"""After a switch on request that failed, until the next one to the same profile."""
+"""Pause after a switch on request that failed, until the next one to the same profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingProfile:
-    """Profile that does not serve, and that requests wait for."""
+    """Profile that does not serve, and for which requests wait."""
 
     profile: str
     since_s: float
-    """When the first of those requests began to wait."""
+    """Time when the first of those requests began to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,35 +40,36 @@ class BoxState:
     """State of the box, as far as switches depend on it."""
 
     since_s: float | None = None
-    """Since when a profile serves; None: none does."""
+    """Time since when a profile serves; None: none does."""
     in_flight: int = 0
-    """Requests that a switch would have to drain."""
+    """Number of requests that a switch would have to drain."""
     busy: bool = False
     """Whether an operation runs, or an operator holds the box."""
     failed_s: Mapping[str, float] = field(default_factory=dict)
-    """When the last switch to a profile failed, by profile; absent: it did not."""
+    """Time of the last failed switch to a profile, by profile; absent: it did not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchPolicy:
-    """Times of the rules."""
+    """Durations in the rules."""
 
     residency_s: float = 60.0
-    """For which a profile serves at least."""
+    """Time for which a profile serves at least."""
     patience_s: float = 60.0
-    """For which the first request waits while the profile that serves has requests in flight."""
+    """Time for which the first request waits while the profile that serves has requests in
+    flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchTo:
-    """Request a switch now."""
+    """Decision to request a switch now."""
 
     profile: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckAgain:
-    """Check again at that time, or when something changes."""
+    """Decision to check again at that time, or when something changes."""
 
     at_s: float
 
@@ -95,7 +96,7 @@ def next_switch(
 
 
 def has_failed(profile: str, now_s: float, box: BoxState) -> bool:
-    """Tell whether a switch to a profile failed so lately that it is not tried again yet."""
+    """Tell whether a switch to a profile failed so recently that it is not tried again yet."""
     at_s = box.failed_s.get(profile)
     return at_s is not None and now_s < at_s + FAILED_FOR_S
 

@@ -1,1 +1,1 @@
-"""The status document and the sentences in it."""
+"""Status document, and the sentences in it."""

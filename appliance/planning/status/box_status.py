@@ -104,7 +104,7 @@ def build_status(
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
-    # Whatever stops for a hold, an operation or a rival was not meant by itself.
+    # A unit that stops for a hold, an operation or a rival was not stopped by hand.
     run = _run_row(observed.run, now_s)
     alone = hold is None and operation is None and run is None
     busy = frozenset(observed.busy())
@@ -175,7 +175,7 @@ def profile_state(unit: ObservedUnit, *, refused: bool) -> ProfileState:
 
 
 def parse_committed(text: str) -> tuple[str, ...]:
-    """Names in the file of committed profiles, sorted; lines that are no name are ignored."""
+    """Return the names in the file of committed profiles, sorted; other lines are ignored."""
     lines = {line.strip() for line in text.splitlines()}
     return tuple(sorted(line for line in lines if is_profile_name(line)))
 
@@ -196,7 +196,7 @@ def parse_hold(text: str) -> HoldUntil:
 
 
 def endpoint_of(applied: Applied) -> str:
-    """Where clients of the backend connect: ``127.0.0.1:8022`` or ``unix:/run/…``."""
+    """Return where clients connect to the backend: ``127.0.0.1:8022`` or ``unix:/run/…``."""
     if applied.endpoint.socket is not None:
         return f"unix:{applied.endpoint.socket}"
     return f"127.0.0.1:{applied.endpoint.port}"
@@ -252,7 +252,7 @@ def _why_missed(
     watched: bool,
     held: bool,
 ) -> str | None:
-    """Why a committed profile that nothing keeps from running is stopped; `rival` evicted it."""
+    """Return why a committed profile that could run is stopped; None: not known."""
     if rival is not None:
         return f"evicted by {rival}, which {rival_end_text(observed.unit(rival))}"
     return stop_text(name, observed.unit(name), last, watched=watched, held=held)
@@ -284,7 +284,7 @@ def _note(
 def _hold_row(hold_until: HoldUntil, *, active: bool, now: float) -> HoldRow | None:
     if isinstance(hold_until, (int, float)):
         if hold_until <= now and not active:
-            return None  # over; the file is kept until what it stopped is back
+            return None  # over; the file stays until the profiles that it stopped are back
         return HoldRow(until_unix_s=float(hold_until), kept=True)
     if hold_until is not None or active:
         return HoldRow(until_unix_s=None, kept=hold_until is not None)
@@ -349,12 +349,12 @@ def _run_row(unit: ObservedUnit, now_s: float) -> RunRow | None:
 
 
 def uptime_of(unit: ObservedUnit, now_s: float) -> float | None:
-    """How long a unit has been up; None: it is not, or that is not known."""
+    """Return how long a unit has been up; None: not up, or not known."""
     return round(now_s - unit.since_s, 1) if unit.serving and unit.since_s else None
 
 
 def _run_why(run: RunRow | None) -> list[str]:
-    """Sentence on a command whose operation is not known."""
+    """Return a sentence on a command whose operation is not known."""
     if run is None:
         return []
     return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
@@ -384,7 +384,7 @@ def _missing_why(
 
 
 def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
-    """Why a committed profile does not serve; `rivals` run, or come up, in its way."""
+    """Return why a committed profile does not serve; `rivals` run, or start, in its place."""
     name, note = row["name"], row["note"]
     if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
         note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
@@ -392,7 +392,7 @@ def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":
         reason = f" ({note})" if note else ""
-        # A start evicts nobody.
+        # A start evicts no profile.
         verb = "switch" if rivals else "start"
         return f"{name} is committed but stopped{reason}: appliance {verb} {name}"
     return f"{name} is committed but still {row['state']}: appliance wait {name}"
@@ -426,7 +426,7 @@ def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[s
 
 
 def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
-    """Sentence on a driver that hangs: what runs goes on, and nothing can start."""
+    """Return a sentence on a driver that hangs: running models continue, and nothing can start."""
     if memory is None or memory.get("gpu_state") != GpuState.HUNG:
         return []
-    return [f"{memory.get('gpu_error')}: what serves goes on, no start is admitted"]
+    return [f"{memory.get('gpu_error')}: running models continue, no start is admitted"]

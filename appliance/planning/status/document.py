@@ -1,4 +1,4 @@
-"""The shape of the status document, apart from how it is made.
+"""Shape of the status document, apart from how it is made.
 
 Imports no dataclass: `appliance status` reads a finished document from the supervisor, and
 making dataclasses would be half of the time that takes.
@@ -16,39 +16,39 @@ VerdictState = Literal["serving", "degraded", "nothing"]
 
 
 class SupervisorRow(TypedDict):
-    """Whether the supervisor runs, and for how long; None: unknown."""
+    """State of the supervisor, and how long it has run; None: unknown."""
 
     state: Literal["up", "down"]
     uptime_s: float | None
 
 
 class HoldRow(TypedDict):
-    """A hold in force."""
+    """Hold in force."""
 
     until_unix_s: float | None
-    """None: until a switch or a start ends it."""
+    """Unix seconds when the hold ends; None: until a switch or a start ends it."""
     kept: bool
-    """A boot holds again; False: its unit was started by hand."""
+    """Whether a boot holds again; False: the hold's unit was started by hand."""
 
 
 class RunRow(TypedDict):
-    """A command of an operator in place of models (`appliance run`)."""
+    """Command of an operator in place of models (`appliance run`)."""
 
     state: Literal["waiting", "running", "ending"]
     text: str
-    """``python3 of user ana``, and what it waits for."""
+    """Text such as ``python3 of user ana``, and what the command waits for."""
     since_unix_s: float | None
-    """When it began; None: not yet, or not known."""
+    """Unix seconds when the command began; None: not begun, or not known."""
     uptime_s: float | None
-    """How long it has run, whatever was done to the clock; likewise."""
+    """Seconds that the command has run, even if the clock was set; None likewise."""
 
 
 class StallRow(TypedDict):
-    """An engine that owes answers and does nothing."""
+    """Stalled engine: it has requests in flight and makes no progress."""
 
     in_flight: int
     quiet_s: float
-    """For how long no byte has come and no CPU was used."""
+    """Seconds in which no byte has come and no CPU was used."""
 
 
 class ProfileRow(TypedDict):
@@ -75,14 +75,14 @@ class ProfileRow(TypedDict):
 
 
 class Percentiles(TypedDict):
-    """Of the last minutes, in milliseconds."""
+    """Percentiles of the last minutes, in milliseconds."""
 
     p50: float
     p99: float
 
 
 class EngineRow(TypedDict):
-    """What an engine says about itself; None: it does not say."""
+    """Load that an engine reports; None: not reported."""
 
     running: int | None
     queued: int | None
@@ -90,19 +90,19 @@ class EngineRow(TypedDict):
 
 
 class TrafficRow(TypedDict):
-    """What the gateway measured of one profile or key; counts are since it started."""
+    """Traffic of one profile or key as the gateway measured it; counts are since its start."""
 
     name: str
     requests: int
     in_flight: int
     queued: int
     quiet_s: float | None
-    """For how long the engine has owed bytes and sent none; None: it owes none."""
+    """Seconds in which the engine has owed bytes and sent none; None: it owes none."""
     errors: int
     gone: int
-    """Whose client left before the end."""
+    """Requests whose client left before the end."""
     retried: int
-    """Sent again, because the engine had closed a kept connection."""
+    """Requests that were sent again, because the engine had closed a kept connection."""
     bytes: int
     output_tokens: int
     tok_s: float | None
@@ -113,20 +113,20 @@ class TrafficRow(TypedDict):
 
 
 class GatewayRow(TypedDict):
-    """The one address that clients keep, and what goes through it."""
+    """Gateway, and the requests that go through it."""
 
     state: Literal["up", "down"]
     uptime_s: float | None
     sampled_age_s: float
-    """How long ago it was asked."""
+    """Seconds since the gateway was asked."""
     engines_age_s: float | None
-    """How long ago the engines were asked; None: not lately."""
+    """Seconds since the engines were asked; None: not recently."""
     profiles: list[TrafficRow]
     keys: list[TrafficRow]
 
 
 class Verdict(TypedDict):
-    """The answer to "is it all right?", the exit status it gives, and sentences saying why."""
+    """Verdict on the box: its state, the exit status that it gives, and sentences that say why."""
 
     state: VerdictState
     exit: int
@@ -134,7 +134,7 @@ class Verdict(TypedDict):
 
 
 class StatusDocument(TypedDict):
-    """What ``appliance status --json`` prints."""
+    """Document that ``appliance status --json`` prints."""
 
     host: str
     version: str
@@ -155,9 +155,9 @@ ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"}
 
 
 def profile_exit(row: ProfileRow) -> Exit:
-    """The exit status of ``status NAME``."""
+    """Return the exit status of ``status NAME``."""
     if row["state"] == "serving":
-        # Absent in the document of an older supervisor.
+        # The field is absent in the document of an older supervisor.
         return Exit.FAILED if row.get("stall") else Exit.OK
     if row["state"] in ENDED_BADLY or row["committed"]:
         return Exit.FAILED

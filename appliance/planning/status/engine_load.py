@@ -1,4 +1,4 @@
-"""Load of an engine (running, queued, KV cache), read from what it publishes.
+"""Load of an engine (running, queued, KV cache), read from what the engine publishes.
 
 Metrics are looked for by the names of all engines: the program of a ``command`` may be any of them.
 """
@@ -19,13 +19,13 @@ _WANTED: Final = frozenset({*_RUNNING, *_QUEUED, *_KV_CACHE})
 
 
 def kv_cache_page(engine: str) -> KvCachePage | None:
-    """Return the page to ask where the metrics of `engine` say nothing of its KV cache."""
+    """Return the page to ask where the metrics of `engine` do not tell the use of its KV cache."""
     known = ENGINES.get(engine)
     return None if known is None else known.kv_cache_page
 
 
 def load_in(metrics: str) -> EngineLoad:
-    """Return what a page of metrics in Prometheus's text format says."""
+    """Return the load that a page of metrics in Prometheus's text format tells."""
     found: dict[str, list[float]] = {}
     for line in metrics.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
@@ -35,13 +35,13 @@ def load_in(metrics: str) -> EngineLoad:
     return EngineLoad(
         running=_sum(_first(found, _RUNNING)),
         queued=_sum(_first(found, _QUEUED)),
-        # Of several ranks the fullest is the one that makes requests wait.
+        # Of several ranks the one with the fullest cache makes requests wait.
         kv_cache=min(1.0, max(fullest)) if fullest else None,
     )
 
 
 def _value(line: str) -> float | None:
-    """``name{labels} value [time]``; a label may contain anything, so from the end."""
+    """Parse ``name{labels} value [time]`` from its end, since a label may contain anything."""
     words = line.rpartition("}")[2].split() if "}" in line else line.split()[1:]
     try:
         value = float(words[0])

@@ -1,4 +1,4 @@
-"""The gateway in the status document: what it measured, and what engines say beside it."""
+"""Row of the gateway in the status document: its measurements, and the load of engines."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -66,7 +66,7 @@ def _engine(load: EngineLoad | None) -> EngineRow | None:
 
 
 def _objects(source: Mapping[str, object], key: str) -> dict[str, Mapping[str, object]]:
-    """Objects by name; another release may have left them out."""
+    """Return objects by name; another release may have left them out."""
     found = source.get(key)
     pairs = found.items() if isinstance(found, dict) else ()
     return {str(name): value for name, value in pairs if isinstance(value, dict)}

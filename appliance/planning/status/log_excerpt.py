@@ -13,7 +13,7 @@ from typing import Final
 from appliance.engines import ENGINES
 
 LINES: Final = 10
-"""At most so many lines are shown."""
+"""Number of lines that are shown at most."""
 LINES_READ: Final = 1000
 """Newest lines to choose from; a traceback from each of eight workers takes about 500."""
 _SHOWN_CHARACTERS: Final = 400
@@ -28,16 +28,16 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 _PROCESS: Final = _any_of((*(p.process for p in _PREFIXES), r"\[(rank\d+)\]: ?"))
-"""Those of engines, and ``[rank0]:`` of PyTorch."""
+"""Prefixes of processes: those of engines, and ``[rank0]:`` of PyTorch."""
 _LEVEL: Final = re.compile(
     r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):? +"
     r"(?:\d\d-\d\d \d\d:\d\d:\d\d +)?(\[[\w./]+:\d+\])? ?"
 )
-"""``ERROR 11-22 07:00:01 [core.py:1229]`` of vLLM, ``INFO:     `` of uvicorn."""
+"""Prefix with a level: ``ERROR 11-22 07:00:01 [core.py:1229]`` of vLLM, ``INFO: `` of uvicorn."""
 _STAMP: Final = _any_of(p.stamp for p in _PREFIXES)
 _LETTER: Final = _any_of(p.letter for p in _PREFIXES)
 _GROUP: Final = re.compile(r" *(?:\| ?|\+ |\+-+)")
-"""Margin of a traceback within an exception group."""
+"""Left margin of a traceback within an exception group."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _LESSER: Final = frozenset({"DEBUG", "INFO", "WARNING", "D", "I", "W"})
 _ERROR: Final = re.compile(
@@ -50,7 +50,7 @@ _ERROR: Final = re.compile(
 
 
 def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
-    """At most `LINES` of `lines` that best say what went wrong, in their order, none twice.
+    """Return at most `LINES` of `lines` that best tell what failed, in their order, none twice.
 
     The last ones that name an error; where none does, the last ones.
     """
@@ -61,7 +61,7 @@ def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def _folded(lines: Iterable[str]) -> dict[str, bool]:
-    """Texts without tracebacks and without what stands before them; whether each names an error."""
+    """Return texts without tracebacks and prefixes, and whether each names an error."""
     found: dict[str, bool] = {}
     unwinding: set[str] = set()
     for line in lines:
@@ -70,7 +70,7 @@ def _folded(lines: Iterable[str]) -> dict[str, bool]:
             unwinding.add(speaker)
             continue
         if speaker in unwinding:
-            # Processes write at once: each has a traceback of its own.
+            # Processes write at the same time: each has a traceback of its own.
             if not text or text[0] in " \t":
                 continue
             unwinding.discard(speaker)

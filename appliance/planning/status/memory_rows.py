@@ -1,4 +1,4 @@
-"""The status document's account of memory, from the ledger's last sample."""
+"""Rows of memory in the status document, from the ledger's last sample."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ def profile_memory(
     peaks: Mapping[str, ObservedPeak],
     ram_total_bytes: int,
 ) -> Mapping[str, Row]:
-    """Return what each profile needs and, while it runs, holds; by name."""
+    """Return by name what each profile needs and, while it runs, holds."""
     gpus = GpuMemory() if ledger is None else ledger.gpus
     return {
         name: {

@@ -1,4 +1,4 @@
-"""Texts for people about how a unit, a start or an operation ended."""
+"""Texts for people that tell how a unit, a start or an operation ended."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,11 +17,11 @@ _ENDED: Final[Mapping[str, str]] = {
     "timeout": "made no progress until the deadline",
     "watchdog": "stopped answering its watchdog",
 }
-"""By systemd's result of a run (Result of systemd.service(5)), to follow what has ended."""
+"""Texts by systemd's result of a run (Result of systemd.service(5)), to follow the unit's name."""
 _BY_GATE: Final = frozenset({"exec-condition", "exit-code", "success"})
 """Results of a run that the gate ended, if no engine has left an exit status."""
 _BY_SILENT_GATE: Final = frozenset({"core-dump", "exit-code", "signal"})
-"""Results of a run whose gate failed, likewise."""
+"""Results of a run whose gate failed, if no engine has left an exit status."""
 _OF_ENGINE: Final = frozenset(
     {"core-dump", "exit-code", "oom-kill", "signal", "timeout", "watchdog"}
 )
@@ -91,7 +91,7 @@ def stop_text(
 
 
 def _explains(name: str, last: Mapping[str, object]) -> bool:
-    """Whether the last operation can have left a profile stopped: a stop that was refused cannot."""
+    """Tell whether the last operation can have left a profile stopped: a refused stop cannot."""
     target = last.get("target")
     if not isinstance(target, (list, tuple)) or (target and name not in target):
         return False

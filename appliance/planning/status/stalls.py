@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 STALLED_AFTER_S: Final = 90.0
-"""Without a byte and without CPU. Work shows in the CPU whatever it takes, so this has to be longer only
-than an engine may sleep over a request that it works on, and than a machine may stand still."""
+"""Seconds without a byte and without CPU after which an engine is stalled. Work shows in the CPU,
+so this has to be longer only than an engine may sleep over a request that it works on, and than a
+machine may stand still."""
 IDLE_SHARE: Final = 0.05
-"""Of one CPU, between two looks: an API process may use it while its engine is frozen. An engine that
-computes keeps a CPU busy, also to feed a GPU and to wait for it."""
+"""Share of one CPU, between two looks, below which an engine is idle: an API process may use it
+while its engine is frozen. An engine that computes keeps a CPU busy, also to feed a GPU and to wait
+for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +24,9 @@ class Look:
     """One look at a profile that serves."""
 
     at_s: float
-    """On the monotonic clock."""
+    """Time of the look on the monotonic clock."""
     cpu_s: float | None
-    """CPU time used by its processes so far; None: not counted."""
+    """CPU seconds that the profile's processes have used so far; None: not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +35,21 @@ class Activity:
 
     last: Look
     active_s: float
-    """When it was last seen using a CPU, or first seen."""
+    """Time when the profile was last seen using a CPU, or first seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """An engine that makes no progress."""
+    """Stall: an engine that makes no progress."""
 
     in_flight: int
-    """Requests that it has."""
+    """Number of its requests in flight."""
     quiet_s: float
-    """For how long no byte has come and no CPU was used."""
+    """Seconds in which no byte has come and no CPU was used."""
 
 
 def seen(before: Activity | None, look: Look) -> Activity:
-    """Add a look. A count that went back is that of another start."""
+    """Add a look; a count of CPU time that went back belongs to another start."""
     if before is None or before.last.cpu_s is None or look.cpu_s is None:
         return Activity(last=look, active_s=look.at_s)
     used_s = look.cpu_s - before.last.cpu_s
@@ -65,6 +67,6 @@ def stall(activity: Activity, figures: Mapping[str, object]) -> Stall | None:
 
 
 def stall_words(found: Stall) -> str:
-    """``3 requests in flight, no byte and no CPU for 95 s``."""
+    """Return the stall as text: ``3 requests in flight, no byte and no CPU for 95 s``."""
     requests = "1 request" if found.in_flight == 1 else f"{found.in_flight} requests"
     return f"no progress: {requests} in flight, no byte and no CPU for {found.quiet_s:.0f} s"

@@ -1,4 +1,4 @@
-"""Sentences of the supervisor: the box in one line, its changes, the gateway's part in an operation."""
+"""Sentences of the supervisor on the box, its changes, and the gateway's part in an operation."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def summary(observed: Observed, committed: Sequence[str], operation: Operation |
 
 
 def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
-    """A sentence for every engine that has ended by itself between two looks, sorted by profile."""
+    """Return a sentence for every engine that has ended by itself between two looks, sorted."""
     return tuple(
         f"{name} crashed ({end_text(unit)}): systemd starts it again"
         for name, unit in sorted(after.units.items())
@@ -41,7 +41,7 @@ def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
 def changes(
     before: Sequence[str], after: Sequence[str], committed: Sequence[str], *, operating: bool
 ) -> tuple[str, ...]:
-    """A sentence for every profile that began or ceased to serve.
+    """Return a sentence for every profile that began or ceased to serve.
 
     Args:
         before: Profiles that served.
@@ -57,14 +57,14 @@ def changes(
 
 
 def held_text(requests: int) -> str:
-    """How many requests are held: ``3 requests wait``; empty for none."""
+    """Return how many requests are held: ``3 requests wait``; empty for none."""
     if not requests:
         return ""
     return "1 request waits" if requests == 1 else f"{requests} requests wait"
 
 
 def drained_text(finished: int, cut: int, timeout_s: float) -> str:
-    """How the requests in flight ended: ``2 finished, 1 cut after 30 s``."""
+    """Return how the requests in flight ended: ``2 finished, 1 cut after 30 s``."""
     if not finished and not cut:
         return "no requests in flight"
     when = f"after {timeout_s:g} s" if timeout_s else "at once"
@@ -74,7 +74,7 @@ def drained_text(finished: int, cut: int, timeout_s: float) -> str:
 
 
 def released_text(requests: int) -> str:
-    """How many held requests go on: ``1 request goes on``; empty for none."""
+    """Return how many held requests go on: ``1 request goes on``; empty for none."""
     if not requests:
         return ""
     return "1 request goes on" if requests == 1 else f"{requests} requests go on"

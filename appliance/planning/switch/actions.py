@@ -18,71 +18,71 @@ class Steps:
     """Profiles whose start was asked for."""
     warm: frozenset[str] = frozenset()
     run_started: bool = False
-    """The start of the command's unit was asked for."""
+    """Whether the start of the command's unit was asked for."""
     run_stopped: bool = False
-    """The stop of the command's unit was asked for."""
+    """Whether the stop of the command's unit was asked for."""
     committed: bool = False
     failure: str = ""
-    """Why the last step failed; empty: it did not."""
+    """Reason why the last step failed; empty: it did not fail."""
     cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunPreflight:
-    """Look at everything that could refuse the change."""
+    """Action: look at everything that could refuse the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRequests:
-    """Ask the gateway to queue new requests."""
+    """Action: ask the gateway to queue new requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequests:
-    """Let requests in flight to these profiles finish."""
+    """Action: let requests in flight to these profiles finish."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Queue a stop job."""
+    """Action: queue a stop job."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Queue a start job."""
+    """Action: queue a start job."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartRun:
-    """Queue a start of the unit that runs the command."""
+    """Action: queue a start of the unit that runs the command."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Queue a stop of the unit that runs the command, with everything in it."""
+    """Action: queue a stop of the unit that runs the command, with everything in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUpModel:
-    """Ask a model for one real completion."""
+    """Action: ask a model for one real completion."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write the committed names, begin or end the hold, release the requests."""
+    """Action: write the committed names, begin or end the hold, release the requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing until something changes."""
+    """Action: do nothing until something changes."""
 
     phase: Phase
     text: str
@@ -90,29 +90,30 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class BeginRollback:
-    """Begin the roll-back."""
+    """Action: begin the roll-back."""
 
     reason: str
     cause: Cause = Cause.FAILURE
     phase: Phase | None = None
-    """Phase that failed, when the operation got further than was observed; None: the present one."""
+    """Phase that failed, when the operation got further than was observed; None: the present
+    phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeginRestore:
-    """Begin to restore what served before: the command is over."""
+    """Action: begin to restore what served before, because the command is over."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """End the operation."""
+    """Action: end the operation."""
 
     outcome: Outcome
     message: str
     cause: Cause | None = None
-    """As in `Finished`."""
+    """Cause as in `Finished`."""
 
 
 Action = (

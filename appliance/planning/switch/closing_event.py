@@ -43,7 +43,7 @@ def closing_event(
 
 
 def _restored(goal: Goal) -> tuple[str, ...]:
-    """Profiles that had to be started again; the rest of what serves never stopped."""
+    """Return the profiles that had to be started again; the others never stopped."""
     return tuple(n for n in goal.restore if n not in goal.kept)
 
 

@@ -32,14 +32,14 @@ _ENDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writes:
-    """What a commit changes on disk for the next boot."""
+    """Changes that a commit makes on disk for the next boot."""
 
     names: tuple[str, ...] | None = None
-    """Names to serve after a boot, sorted; None: they stay."""
+    """Names to serve after a boot, sorted; None: unchanged."""
     sets_hold: bool = False
     """Whether the hold is replaced by `hold`."""
     hold: HoldUntil = None
-    """The new hold; None: there shall be none."""
+    """New hold; None: no hold."""
 
 
 def in_the_way(name: str, catalogue: Catalogue) -> frozenset[str]:
@@ -125,7 +125,7 @@ def writes_of(operation: Operation, committed: tuple[str, ...]) -> Writes:
 
 
 def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) -> tuple[str, ...]:
-    """Return those of `names` that can serve together: while one replaces another, both are busy."""
+    """Return those of `names` that can serve together; of two that conflict, the first by rank."""
     chosen: set[str] = set()
     for name in sorted(names, key=lambda n: (_rank(observed.unit(n)), n)):
         if not in_the_way(name, catalogue) & chosen:
@@ -134,7 +134,7 @@ def _together(names: Iterable[str], catalogue: Catalogue, observed: Observed) ->
 
 
 def _rank(unit: ObservedUnit) -> int:
-    """Rank of a unit for a restore: serving before starting, starting before stopping or crashed."""
+    """Return the rank of a unit for a restore: serving, starting, stopping or crashed."""
     if unit.serving:
         return 0
     ends = unit.active is ActiveState.DEACTIVATING or unit.waits_to_restart

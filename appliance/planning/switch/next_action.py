@@ -39,7 +39,7 @@ from appliance.planning.switch.run_command import end_command, has_begun, is_for
 from appliance.planning.wording import joined
 
 CANCELLED: Final = "cancelled"
-"""Reason of an operation that somebody has cancelled."""
+"""Reason of an operation that a caller has cancelled."""
 
 
 def next_action(
@@ -134,7 +134,7 @@ def _to_start(operation: Operation) -> tuple[str, ...]:
 def _to_stop(
     operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
 ) -> tuple[str, ...]:
-    """Return the profiles that still have to stop: a restarted one only until it has been down once.
+    """Return the profiles that still have to stop; a restarted one only until it was down once.
 
     On the way back also what was evicted and is in the way of what is restored: of two that followed
     one another when the operation began, the first may still be stopping.
@@ -145,7 +145,7 @@ def _to_stop(
         begun = (*operation.goal.start, *(n for n in operation.goal.stop if n in rivals))
         wanted = tuple(n for n in begun if n not in stays)
     elif has_begun(operation, steps, observed):
-        return ()  # who is started by hand now meets the command's leases
+        return ()  # a profile started by hand now meets the command's leases
     elif operation.phase in {Phase.START, Phase.LOAD, Phase.WARM_UP, Phase.COMMIT, Phase.RELEASE}:
         wanted = tuple(n for n in operation.goal.stop if n not in operation.goal.start)
     else:
@@ -198,7 +198,7 @@ def _failure(
     catalogue: Catalogue,
     refusals: Mapping[str, str],
 ) -> Action | None:
-    """Return what follows from a failure, a rival or a cancel; None: there is none of them."""
+    """Return the action after a failure, a rival or a cancel; None: there is none of them."""
     untouched = _is_untouched(operation)
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure, Cause.FAILURE)
@@ -215,19 +215,19 @@ def _failure(
 
 
 def _after_failure(operation: Operation, steps: Steps, observed: Observed, reason: str) -> Action:
-    """Return what follows the failure of an operation that has touched something."""
+    """Return the action after the failure of an operation that has changed something."""
     if operation.rolling_back:
         way = "going back" if operation.ran else "roll-back"
         message = f"{operation.reason}; {way} failed: {reason}"
         return Finish(Outcome.FAILED, message, Cause.FAILURE)
     if operation.kind is Kind.REPAIR:
-        # systemd tries on, and after it the next repair
+        # systemd tries again, and after it the next repair
         return Finish(Outcome.FAILED, reason, Cause.FAILURE)
     return BeginRollback(reason, phase=_failed_phase(operation, steps, observed))
 
 
 def _failed_phase(operation: Operation, steps: Steps, observed: Observed) -> Phase | None:
-    """Phase START if an engine ran and ended between two looks; None: none did."""
+    """Return phase START if an engine ran and ended between two looks; None: none did."""
     if steps.failure or _is_reached(Phase.START, operation.phase):
         return None
     units = map(observed.unit, steps.started)
@@ -258,7 +258,7 @@ def _rivals_of(names: tuple[str, ...], catalogue: Catalogue) -> frozenset[str]:
 def _rival(
     operation: Operation, steps: Steps, observed: Observed, catalogue: Catalogue
 ) -> str | None:
-    """Return a profile that was started by hand in the way of what the operation starts; None: none."""
+    """Return a profile started by hand that prevents a start of the operation; None: none."""
     ours = {*operation.goal.start, *operation.goal.stop, *operation.goal.restore}
     if operation.rolling_back:
         ours -= {
@@ -273,7 +273,7 @@ def _rival(
 
 
 def _hold(operation: Operation, steps: Steps, observed: Observed) -> str | None:
-    """Return ``a hold`` if one began after the operation, which therefore must not end it; None: none."""
+    """Return ``a hold`` if one began after the operation, which must not end it; None: none did."""
     if not observed.hold_active or not _to_start(operation):
         return None
     if steps.started:  # a start ends a hold, though not within the same look
@@ -303,7 +303,7 @@ def _finish(operation: Operation, catalogue: Catalogue) -> Finish:
 
 
 def _serving(names: tuple[str, ...], catalogue: Catalogue, *, again: bool = False) -> str:
-    """``genesis is serving on :8022``, ``left (:8030) and right (:8031) are serving``."""
+    """Return ``genesis is serving on :8022``, ``left (:8030) and right (:8031) are serving``."""
     how = "serving again" if again else "serving"
     if len(names) == 1:
         return f"{names[0]} is {how} on {catalogue[names[0]].endpoint}"

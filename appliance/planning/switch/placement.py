@@ -13,14 +13,15 @@ from appliance.domain.profile import Applied
 from appliance.planning.admission.preflight import BoxFacts
 
 LOCKED_SHARE: Final = 0.5
-"""Share of a model's resident file that counts as locked: an engine that may lock locks all of it."""
+"""Share of a model's resident file that counts as locked: an engine that may lock locks all of
+it."""
 REFUSED_BYTES: Final = 8 << 20
-"""systemd's own limit on locked memory (LimitMEMLOCK of systemd.exec(5)): what is locked in
-spite of a refusal stays below it."""
+"""Bytes that systemd lets an engine lock by default (LimitMEMLOCK of systemd.exec(5)): after a
+refusal no more are locked."""
 
 
 def misplaced(applied: Applied, box: BoxFacts) -> str | None:
-    """Why a model that answers is not on its GPUs; None: it is, or nobody can tell."""
+    """Return why a model that answers is not on its GPUs; None: it is, or that is not known."""
     gpus = applied.gpus
     if not gpus or not box.gpu_holders or set(box.gpu_holders) != set(box.gpu_total_bytes):
         return None
@@ -28,14 +29,14 @@ def misplaced(applied: Applied, box: BoxFacts) -> str | None:
     on = {i for i, holders in box.gpu_holders.items() if any(h.unit == unit for h in holders)}
     if on and (gpus == "all" or on <= set(gpus)):
         return None
-    where = "on no GPU: it runs on the CPU"
+    where = "runs on the CPU, on no GPU"
     if on:
-        where = f"on GPU {min(on - set(gpus))}, which it does not use"
-    return f"{applied.name} answers, but it sits {where}"
+        where = f"runs on GPU {min(on - set(gpus))}, which its profile does not list"
+    return f"{applied.name} answers, but it {where}"
 
 
 def unlocked(applied: Applied, group: GroupMemory | None, *, model_bytes: int | None) -> str | None:
-    """Why a model that must be locked in memory is not; None: it is, or nobody can tell.
+    """Return why a model that must be locked in memory is not; None: it is, or that is not known.
 
     Args:
         applied: The profile.
@@ -44,7 +45,7 @@ def unlocked(applied: Applied, group: GroupMemory | None, *, model_bytes: int | 
     """
     if not applied.locks_memory or group is None or not group.resident_bytes:
         return None
-    # With GPUs only a part of the file stays in main memory, and nobody knows which.
+    # With GPUs only a part of the file stays in main memory, and that part is not known.
     weights = (
         None if applied.gpus or model_bytes is None else min(model_bytes, group.resident_bytes)
     )

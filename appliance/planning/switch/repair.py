@@ -30,12 +30,12 @@ from appliance.domain.profile import Catalogue
 from appliance.planning.switch.goals import in_the_way
 
 PAUSES_S: Final[Sequence[float]] = (5.0, 30.0, 60.0, 300.0, 900.0)
-"""Pause after the n-th repair within `WINDOW_S`; the last one repeats."""
+"""Seconds of pause after the n-th repair within `WINDOW_S`; the last one repeats."""
 WINDOW_S: Final = 3600.0
 EXIT_UNFIT: Final = 78
-"""The wrapper's exit status when no restart helps (launch.backend)."""
+"""Exit status of the wrapper when no restart helps (launch.backend)."""
 EXIT_LEASE_HELD: Final = 79
-"""The wrapper's exit status when another process holds the claim (launch.backend)."""
+"""Exit status of the wrapper when another process holds the claim (launch.backend)."""
 
 
 def to_repair(
@@ -48,7 +48,7 @@ def to_repair(
     now_unix_s: float,
     left: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return the committed profiles to start now, sorted. Nothing during a hold, a command or a shutdown.
+    """Return the committed profiles to start now, sorted; none while the box must not change.
 
     Args:
         committed: Names to serve after a boot.
@@ -80,7 +80,7 @@ def left_by_hold(
     catalogue: Catalogue,
     attempts: Mapping[str, Sequence[float]],
 ) -> tuple[str, ...]:
-    """Return the committed profiles that nothing but a hold until `until_unix_s`, now over, keeps down.
+    """Return the committed profiles that only a hold until `until_unix_s`, now over, keeps down.
 
     Not where a rival has come up meanwhile, and not what has failed since: that has crashed.
     """
@@ -100,7 +100,7 @@ def evicted_in_vain(
     catalogue: Catalogue,
     refusals: Mapping[str, str],
 ) -> Mapping[str, str]:
-    """Stopped committed profiles whose rival came later and was lost by accident, with that rival.
+    """Return stopped committed profiles with the rival that evicted them and was then lost.
 
     Times of the units are needed (`ObservedUnit.changed_s`, `stopped_s`). A profile whose end
     systemd has forgotten is not among them: nobody knows whether the rival came after it.
@@ -122,7 +122,7 @@ def evicted_in_vain(
 
 
 def left_by_choice(last: Finished | None, boot_id: str) -> frozenset[str]:
-    """Return the profiles that the last operation has stopped, if it failed in this boot without roll-back."""
+    """Return the profiles that an operation stopped that failed in this boot without roll-back."""
     if last is None or last.outcome is not Outcome.FAILED:
         return frozenset()
     operation = last.operation

@@ -25,12 +25,12 @@ from appliance.planning.switch.actions import (
 
 
 def is_forward(operation: Operation) -> bool:
-    """Whether a command is to run, or runs."""
+    """Tell whether a command is to run, or runs."""
     return operation.kind is Kind.RUN and not operation.rolling_back
 
 
 def has_begun(operation: Operation, steps: Steps, observed: Observed) -> bool:
-    """Whether the command's unit has been started: its leases say who may run from then on."""
+    """Tell whether the command's unit has been started: its leases then decide who may run."""
     known = steps.run_started or operation.phase is Phase.RUN or not observed.run.idle
     return is_forward(operation) and known
 
@@ -38,7 +38,7 @@ def has_begun(operation: Operation, steps: Steps, observed: Observed) -> bool:
 def run_command(
     operation: Operation, steps: Steps, observed: Observed, report: RunReport | None
 ) -> Action | None:
-    """Start the command once, and wait for its end; a supervisor that died before the start begins it again."""
+    """Start the command once, and wait for its end."""
     if not is_forward(operation):
         return None
     unit = observed.run
@@ -53,11 +53,11 @@ def run_command(
 
 
 def _ended(operation: Operation, unit: ObservedUnit, report: RunReport | None) -> Action:
-    # A launcher that ended badly left no report; what is there is an earlier one's.
+    # A launcher that ended badly left no report; a report found then belongs to an earlier one.
     if unit.ended_badly:
-        return BeginRollback(f"the command's launcher {end_text(unit)}")
+        return BeginRollback(f"the launcher of the command {end_text(unit)}")
     if report is None or report.operation not in {None, operation.id}:
-        return BeginRollback("the command's launcher has not said how it ended")
+        return BeginRollback("the launcher of the command left no report of how it ended")
     return (
         BeginRestore(f"the command ended {report.text}")
         if report.ran

@@ -1,1 +1,1 @@
-"""Text of units, drop-ins and polkit rule, and the edits of it that a profile may hold."""
+"""Text of units, drop-ins and polkit rule, and the edits of them that a profile may hold."""

@@ -49,7 +49,7 @@ class Action(StrEnum):
     REMOVE = "remove"
     KEEP = "keep"
     LEAVE = "leave"
-    """Changed by hand: not touched."""
+    """Leave a file that was changed by hand."""
 
 
 _USUAL: Final = GatewaySpec()
@@ -64,9 +64,9 @@ class Step:
     file: str
     action: Action
     text: str = ""
-    """The new content, for create and update."""
+    """New content, for create and update."""
     note: str = ""
-    """What a person should know; empty: nothing."""
+    """Note for a person; empty: nothing to note."""
     restart: bool = False
     """Whether a model runs in the old form until it is restarted."""
 
@@ -78,13 +78,13 @@ class Installed:
     files: Mapping[str, str | None]
     """Text by file name; None: not a regular file. Drop-ins are ``UNIT.d/NAME``."""
     last_written: Mapping[str, str]
-    """Apply's own copies of what it wrote, by file name."""
+    """Copies of what apply itself wrote, by file name."""
     catalogue: Catalogue
-    """The profiles as last applied."""
+    """Profiles as last applied."""
     running: frozenset[str] = frozenset()
     """Profiles whose unit is not idle."""
     stale: bool = False
-    """Whether a unit or its profile changed since systemd read them, as systemd says."""
+    """Whether a unit or its profile changed since systemd read them, according to systemd."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,9 @@ class ApplyPlan:
 
     steps: tuple[Step, ...]
     drift: tuple[Drift, ...]
-    """Hand edits that stay as they are."""
+    """Hand edits that stay."""
     catalogue: Catalogue
-    """The profiles that are installed afterwards."""
+    """Profiles that are installed afterwards."""
     restart: tuple[str, ...]
     """Profiles that run in their old form until they are restarted."""
     reload: bool
@@ -103,17 +103,17 @@ class ApplyPlan:
 
     @property
     def changes(self) -> tuple[Step, ...]:
-        """The steps that write something, in the order in which they are safe."""
+        """Return the steps that write something, in the order in which they are safe."""
         return tuple(sorted((s for s in self.steps if s.action in CHANGES), key=_turn))
 
     @property
     def listens_elsewhere(self) -> bool:
-        """Whether a drop-in of the gateway changes."""
+        """Tell whether a drop-in of the gateway changes."""
         return any(s.file in GATEWAY_FILES for s in self.changes)
 
 
 def _turn(step: Step) -> int:
-    """Return when a step is due: what is written, then the polkit rule, then what is removed."""
+    """Return the order of a step: files to write, then the polkit rule, then files to remove."""
     if step.file == RULE_FILE:
         return 1
     return 2 if step.action is Action.REMOVE else 0
@@ -130,7 +130,7 @@ def plan_apply(
     user: str = SUPERVISOR_USER,
     gateway: GatewaySpec = _USUAL,
 ) -> ApplyPlan:
-    """Return the plan that makes the box look like `specs`.
+    """Return the plan that makes the installed files match `specs`.
 
     Args:
         specs: Every valid profile.
@@ -180,7 +180,7 @@ def _gateway_steps(
         else Step(file=file, action=Action.LEAVE if file in left else Action.REMOVE)
         for file in sorted(GATEWAY_FILES & (installed.files.keys() | units.keys()))
     )
-    # Credentials are handed over when a service starts; everything else a reload puts in force.
+    # Credentials are handed over when a service starts; a reload puts everything else in force.
     return tuple(
         replace(step, note=RESTART_GATEWAY)
         if step.file == SERVICE_DROP_IN and step.action in CHANGES
@@ -281,11 +281,13 @@ def _unwanted(
     name = profile_of(file)
     if name is None or name not in broken | gone:
         return Step(file=file, action=Action.REMOVE)
-    note = f"its profile is gone, but {RULE_FILE} was changed by hand and may name it"
+    note = f"its profile is gone, but {RULE_FILE} was changed by hand and may name the unit"
     if name in installed.running:
-        note = f"its profile is gone, but it runs: appliance stop {name}, then appliance apply"
+        note = (
+            f"its profile is gone, but its model runs: appliance stop {name}, then appliance apply"
+        )
     if name in broken:
-        note = "its profile has errors, so it stays as it was"
+        note = "its profile has errors, so its unit stays as it was"
     return Step(file=file, action=Action.KEEP, note=note)
 
 

@@ -38,24 +38,24 @@ from appliance.planning.units.text import (
 )
 
 NO_CONFIG_HOME: Final = "/nonexistent"
-"""A directory that nobody has (Debian Policy 9.2.3) and no backend can make."""
+"""Directory that does not exist (Debian Policy 9.2.3) and that no backend can make."""
 _STEPPED_RESTARTS_SINCE: Final = 254
-"""The systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
+"""Version of systemd that introduced RestartSteps= and RestartMaxDelaySec=."""
 _START_SLACK_S: Final = 5.0
-"""Added to the gate's or poller's own deadline for systemd's, so that ours ends first."""
+"""Seconds added to the gate's or poller's own deadline for systemd's, so that ours ends first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandIn:
-    """An installed unit that is kept as it is, because its profile is broken, edited or gone."""
+    """Installed unit that is kept as it is, because its profile is broken, edited or gone."""
 
     applied: Applied
     after: frozenset[str] = frozenset()
-    """Units it is already ordered after."""
+    """Units after which the unit is already ordered."""
 
 
 def stand_in(applied: Applied, installed_text: str) -> StandIn:
-    """Return the installed unit of `applied`, ordered as its present text says."""
+    """Return the installed unit of `applied` as a stand-in, ordered as its present text says."""
     units = (s for s in sections_of(installed_text) if s.name == "Unit")
     after = frozenset(w for s in units for value in s.values("After") for w in value.split())
     return StandIn(applied=applied, after=after)
@@ -100,7 +100,7 @@ def _faults(spec: UnitSpec, layout: Layout) -> Iterator[str | None]:
 def render(
     specs: Sequence[UnitSpec], stand_ins: Sequence[StandIn], layout: Layout
 ) -> Mapping[str, str]:
-    """Return the text of every backend unit by file name; stand-ins are regarded, not rendered.
+    """Return the text of every backend unit by file name; stand-ins are not rendered.
 
     Raises:
         ProfileError: a value that no unit file can hold, or an override that is refused.
@@ -241,10 +241,10 @@ def _own_directory(applied: Applied) -> str:
 
 def _variables(spec: UnitSpec) -> Mapping[str, str]:
     homes = {
-        # Homes are hidden, so programs that write to one get a place of their own.
+        # Homes are hidden, so programs that write to a home get a directory of their own.
         "HOME": f"/var/lib/{_own_directory(spec.applied)}",
         "XDG_CACHE_HOME": f"{CACHE_DIR}/{spec.applied.name}",
-        # The engine can write to its home: what it left there must not decide its next start.
+        # The engine can write to its home: files that it left there must not affect its next start.
         # llama-server reads llama.cpp/config.ini, Python the modules of the user.
         "XDG_CONFIG_HOME": NO_CONFIG_HOME,
         "PYTHONNOUSERSITE": "1",

@@ -1,4 +1,4 @@
-"""Commands of a backend unit, the gate and then the wrapper, and what a unit is made from."""
+"""Commands of a backend unit, the gate and then the wrapper, and the input of a unit."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from appliance.planning.need import requirement_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSpec:
-    """Everything that one backend unit is made from."""
+    """Specification of one backend unit."""
 
     profile: Profile
-    """What only the unit needs of it: order, patch, overrides."""
+    """Unit-only part of the profile: order, patch, overrides."""
     applied: Applied
     invocation: Invocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The box around the units."""
+    """Layout of the box around the units."""
 
     prefix: str = paths.PREFIX
     version: str
     systemd: int
-    """Major version; 0 when unknown, which counts as oldest."""
+    """Major version of systemd; 0 when unknown, which counts as oldest."""
     foreign_units: tuple[str, ...] = ()
-    """Units that are not ours and must not run beside a backend."""
+    """Units of others that must not run beside a backend."""
     margin_bytes: int | None = None
-    """VRAM the gate wants free beyond the need; None: its own default."""
+    """Bytes of VRAM that the gate keeps free beyond the need; None: its own default."""
 
     lease_dir: str = paths.LEASE_DIR
     gate_dir: str = paths.GATE_DIR
@@ -43,12 +43,12 @@ class Layout:
 
     @property
     def python(self) -> str:
-        """The interpreter of the installed release."""
+        """Return the interpreter of the installed release."""
         return f"{self.prefix}/bin/python"
 
 
 def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
-    """Return the gate's command: it refuses, or waits, until the claim is free.
+    """Return the gate's command: the gate refuses, or waits, until the claim is free.
 
     `applied` has its conflicts filled in.
     """
@@ -67,7 +67,7 @@ def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
 
 
 def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
-    """Return the wrapper's command: it takes the leases, watches for readiness and becomes the engine."""
+    """Return the wrapper's command: it takes leases, waits for readiness and runs the engine."""
     applied, patch, invocation = spec.applied, spec.profile.patch, spec.invocation
     endpoint, leases = applied.endpoint, applied.claim.leases()
     where = (

@@ -1,4 +1,4 @@
-"""Hand edits: which installed files are not what apply wrote, and what of an edit can be kept.
+"""Hand edits: installed files that differ from what apply wrote, and the edits that can be kept.
 
 ==========  ==================================================  =====================
 kind        what it is                                          can be adopted
@@ -44,28 +44,28 @@ class Drift:
     file: str
     kind: DriftKind
     profile: str | None
-    """The profile it belongs to; None: the polkit rule, or no valid name."""
+    """Profile that the file belongs to; None: the polkit rule, or no valid name."""
     diff: str
-    """Unified, against what apply last wrote; empty where there is nothing to compare."""
+    """Unified diff against what apply last wrote; empty where there is nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """Adoption of an edit: what it becomes in the profile."""
+    """Adoption of an edit: its form in the profile."""
 
     overrides: tuple[Override, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
-    """A sentence for each change that a profile cannot express; then nothing is adopted."""
+    """Sentences on changes that a profile cannot express; with any, nothing is adopted."""
 
 
 def comment_of(file: str) -> str:
-    """Return how a comment begins in `file`."""
+    """Return the characters with which a comment begins in `file`."""
     return "//" if file == RULE_FILE else "#"
 
 
 def owner_of(file: str) -> str | None:
-    """Return the profile that `file`, a unit or a drop-in, belongs to; None: none."""
+    """Return the profile to which `file`, a unit or a drop-in, belongs; None: none."""
     unit, _, _ = file.partition("/")
     return profile_of(unit.removesuffix(DROP_IN_SUFFIX))
 
@@ -73,7 +73,7 @@ def owner_of(file: str) -> str | None:
 def find_drift(
     installed: Mapping[str, str | None], last_written: Mapping[str, str]
 ) -> Mapping[str, Drift]:
-    """Return every installed file that is not as apply wrote it, by name.
+    """Return every installed file that differs from what apply wrote, by name.
 
     Args:
         installed: Text by file name; None: not a regular file.
@@ -155,7 +155,7 @@ def drop_in(base: str, text: str) -> str:
 
 
 _LISTS: Final = frozenset({"Environment", "ExecStart", "ExecCondition", "SystemCallFilter"})
-"""Further keys that a drop-in adds to."""
+"""Keys to whose values a drop-in adds, besides those of `ADDED`."""
 
 _Place = tuple[str, str]
 
@@ -190,7 +190,7 @@ def _override(
 
 
 def _extra_values(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """Return the additions in `new`: whole values where a line is new, else the new words of a line."""
+    """Return the additions in `new`: whole values where a line is new, else its new words."""
     whole = [value for value in new if value not in old]
     if len(new) - len(whole) == len(old):
         return tuple(whole)

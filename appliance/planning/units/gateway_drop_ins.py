@@ -20,7 +20,7 @@ GATEWAY_FILES: Final = frozenset({SOCKET_DROP_IN, SERVICE_DROP_IN})
 CERTIFICATE: Final = "tls.crt"
 CERTIFICATE_KEY: Final = "tls.key"
 ENGINE_KEY: Final = "engine-key."
-"""Names of credentials; the last is followed by a profile's name."""
+"""Names of credentials; a profile's name follows the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class GatewaySpec:
     """Path of the PEM file; empty: no TLS."""
     certificate_key: str = ""
     source: str = SETTINGS_FILE
-    """Where it was written, for the header."""
+    """Path of the settings file, for the header."""
 
 
 def gateway_units(spec: GatewaySpec, catalogue: Catalogue, version: str) -> Mapping[str, str]:
@@ -58,7 +58,8 @@ def _socket(configuration: Configuration) -> Section | None:
     usual = Configuration()
     if (configuration.port, configuration.addresses) == (usual.port, usual.addresses):
         return None
-    # The empty one takes the unit's own away, and with them the path that is put back here.
+    # The empty assignment removes the unit's own addresses, and with them the path that is restored
+    # here.
     listened = ["", *(_place(a, configuration.port) for a in configuration.addresses)]
     entries = (("ListenStream", place) for place in (*listened, GATEWAY_SOCKET))
     return Section(name="Socket", entries=tuple(entries))
@@ -69,7 +70,7 @@ def _place(address: str, port: int) -> str:
 
 
 def _credentials(spec: GatewaySpec, catalogue: Catalogue) -> Mapping[str, str]:
-    """Paths by credential."""
+    """Return the paths of credentials by credential."""
     found = {CERTIFICATE: spec.certificate, CERTIFICATE_KEY: spec.certificate_key}
     for name, applied in sorted(catalogue.items()):
         found[ENGINE_KEY + name] = applied.handling.engine_key_file or ""
@@ -82,6 +83,6 @@ def _service(credentials: Mapping[str, str]) -> Section | None:
     entries: list[tuple[str, str]] = []
     for name, path in credentials.items():
         entries.append(("LoadCredential", f"{name}:{path.replace('%', '%%')}"))
-        # Stands in for a missing file: without it the gateway would not start at all.
+        # Empty credential in place of a missing file, without which the gateway would not start.
         entries.append(("SetCredential", f"{name}:-"))
     return Section(name="Service", entries=tuple(entries))

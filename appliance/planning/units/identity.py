@@ -1,4 +1,4 @@
-"""Users and groups that the processes of a backend unit run as."""
+"""Users and groups of the processes of a backend unit."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,7 +11,7 @@ GPU_GROUPS: Final = ("render", "video")
 """Groups of the devices' nodes, for an engine that uses a GPU."""
 _PREFIX: Final = "apl-"
 _LONGEST_USER: Final = 31
-"""Bytes in a user's name, as systemd accepts it (UT_NAMESIZE)."""
+"""Longest name of a user in bytes, as systemd accepts it (UT_NAMESIZE)."""
 _DIGEST_CHARACTERS: Final = 8
 
 
@@ -21,8 +21,8 @@ class Identity:
 
     user: str
     dynamic: bool
-    """Whether systemd makes the user while the unit runs (DynamicUser=): before a start it has no uid,
-    and no file outside the unit's own directories belongs to it."""
+    """Whether systemd makes the user while the unit runs (DynamicUser=): before a start the user
+    has no uid, and no file outside the unit's own directories belongs to it."""
     group: str
     further_groups: tuple[str, ...] = ()
 
@@ -38,7 +38,7 @@ def identity_of(applied: Applied) -> Identity:
 
 
 def own_user(profile: str) -> str:
-    """Return the name of the user that a profile has to itself.
+    """Return the name of the user that only this profile has.
 
     The name of a profile may be longer than that of a user, and may have dots; a digest then tells
     it from others that begin alike.

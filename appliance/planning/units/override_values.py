@@ -1,4 +1,4 @@
-"""Values that an override of [unit] may have: one form a key, each a subset of systemd's syntax.
+"""Values that an override of [unit] may have: one form for each key, a subset of systemd's syntax.
 
 A form accepts only text that means the same to every systemd, whatever the key: no quotes except
 in a command, no ``%`` specifiers except ``%n`` in an instance name, no variables, never empty (an
@@ -21,7 +21,7 @@ class Form:
     """Form of a key's values."""
 
     text: str
-    """In words, after "is not"."""
+    """Description of the form, to follow "is not"."""
     accepts: Callable[[str], bool]
 
 
@@ -84,7 +84,7 @@ _TARGETS: Final = frozenset(
         *("nss-user-lookup", "remote-fs", "sysinit", "time-set", "time-sync"),
     )
 )
-"""Targets that a backend may come after or pull in. Others stop or isolate the machine."""
+"""Targets that a backend may start after or pull in. Others stop or isolate the machine."""
 _SYSTEMD: Final = frozenset(
     f"systemd-{name}.service"
     for name in ("modules-load", "networkd-wait-online", "time-wait-sync", "udev-settle")
@@ -165,7 +165,7 @@ _SYSTEM_CALLS: Final = (
     *("process_vm_writev", "userfaultfd"),
 )
 SYSTEM_CALLS: Final = _list(f"a list of {', '.join(_SYSTEM_CALLS)}", _SYSTEM_CALLS.__contains__)
-"""What profilers and copies between workers use beyond @system-service."""
+"""System calls beyond @system-service that profilers and copies between workers use."""
 
 # --- commands ----------------------------------------------------------------------------
 

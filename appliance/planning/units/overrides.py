@@ -1,4 +1,4 @@
-"""[unit] overrides of a profile: which keys may be set, and where any other setting belongs.
+"""Overrides in [unit] of a profile: keys that may be set, and where other settings belong.
 
 A profile may set the keys of `ALLOWED`, each to a value of its form. Everything else could undo a
 promise (one owner of a device, loopback only, never root, a stop that empties the control group),
@@ -67,7 +67,7 @@ ALLOWED: Final[Mapping[str, form.Form]] = {
     "Service.SystemCallFilter": form.SYSTEM_CALLS,
     "Service.TasksMax": form.TASKS,
 }
-"""``Section.Key`` to the form of its values. A key that is not here is refused."""
+"""Forms of values by ``Section.Key``. A key that is absent is refused."""
 
 ADDED: Final = frozenset(
     {
@@ -84,18 +84,22 @@ ADDED: Final = frozenset(
         "Service.SystemCallFilter",
     }
 )
-"""Keys whose values join ours: replacing them would take away what the unit needs."""
+"""Keys whose values join ours: replacing ours would remove what the unit needs."""
 
-_ROOT_MAY: Final = "root can, in a drop-in for all backends (appliance-backend-.service.d), and then answers for it"
+_ROOT_MAY: Final = (
+    "only root can, for all backends at once, in a drop-in of appliance-backend-.service.d"
+)
 _DEADLINES: Final = "set it under [deadlines]"
 _ENVIRONMENT: Final = "set it under [env]"
 _FILES: Final = "the wrapper and the leases must stay visible: add paths with BindReadOnlyPaths"
-_GROUPS: Final = "open the files to the group appliance-backend, or set user to who may read them"
+_GROUPS: Final = (
+    "open the files to the group appliance-backend, or set user to a user who may read them"
+)
 _IDENTITY: Final = 'choose the user with user = "…"; root is refused'
 _LIMITED: Final = "a backend has no capabilities: LimitMEMLOCK and Nice need none"
 _LOOPBACK: Final = "a backend is reached from this machine only: expose the gateway instead"
 _OUTPUT: Final = "a start is judged by its lines in the journal"
-_READINESS: Final = "readiness is told by the wrapper"
+_READINESS: Final = "the wrapper tells systemd when the engine is ready"
 _RESTARTS: Final = "how an engine ends decides whether it is started again: set Restart"
 _STOPS: Final = "a stop must end, and leave no process behind: set stop under [deadlines]"
 _TOGETHER: Final = "no other unit may start or stop with a model: use Wants and After"
@@ -112,7 +116,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "Unit.Requires": _TOGETHER,
     "Unit.RequiresMountsFor": "set mounts under [order]",
     "Unit.Requisite": _TOGETHER,
-    "Unit.SourcePath": "it always names the profile",
+    "Unit.SourcePath": "SourcePath always names the profile",
     "Unit.Upholds": _TOGETHER,
     "Service.AmbientCapabilities": _LIMITED,
     "Service.CapabilityBoundingSet": _LIMITED,
@@ -134,7 +138,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "Service.PAMName": _IDENTITY,
     "Service.PassEnvironment": _ENVIRONMENT,
     "Service.PermissionsStartOnly": "a command of a backend never runs as root",
-    "Service.PrivateNetwork": "nobody could reach the port; only loopback is reached anyway",
+    "Service.PrivateNetwork": "no client could reach the port; it is on loopback only anyway",
     "Service.RemainAfterExit": "an engine that has ended no longer serves",
     "Service.RestartForceExitStatus": _RESTARTS,
     "Service.RestartPreventExitStatus": _RESTARTS,
@@ -157,9 +161,9 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "Service.UnsetEnvironment": _ENVIRONMENT,
     "Service.User": _IDENTITY,
     "Service.WatchdogSec": _READINESS,
-    "Service.WorkingDirectory": "it is the backend's own: give the engine absolute paths",
+    "Service.WorkingDirectory": "each backend has its own directory: give the engine absolute paths",
 }
-"""The place for what people want from a refused key, or the reason against it."""
+"""Advice for refused keys: the setting to use in its place, or the reason against the key."""
 
 
 def refusals(overrides: Iterable[Override]) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ def refusal(override: Override) -> str | None:
     if allowed is None:
         return f"{override.name}: {_misplaced(override)}"
     for value in override.values:
-        # systemd takes off the blanks around a value, too.
+        # systemd removes blanks around a value, too.
         if _CONTROL.search(value) or not allowed.accepts(value.strip(" ")):
             return f'{override.name}: "{_shown(value)}" is not {allowed.text}'
     return None
@@ -181,7 +185,7 @@ def refusal(override: Override) -> str | None:
 
 def _misplaced(override: Override) -> str:
     if override.section == "Install":
-        return "who starts at boot is decided by appliance switch, not by [Install]"
+        return "appliance switch decides which profile starts at boot, not [Install]"
     if override.section not in _SECTIONS:
         return "a backend has the sections Unit and Service only"
     if not _KEY.match(override.key):
@@ -202,7 +206,7 @@ def override_fault(overrides: Iterable[Override], source: str) -> str | None:
 
 
 def merged(sections: Iterable[Section], overrides: Iterable[Override]) -> tuple[Section, ...]:
-    """Return `sections` with the overrides in the place of our values, or after them."""
+    """Return `sections` with the overrides in place of our values, or after them."""
     wanted = list(overrides)
     return tuple(
         Section(name=s.name, entries=_merged(s, [o for o in wanted if o.section == s.name]))

@@ -1,4 +1,4 @@
-"""The polkit rule: which units the supervisor may reset after a failure, and keep loaded.
+"""Rule for polkit: the units that the supervisor may reset after a failure, and keep loaded.
 
 No jobs: polkit is not told their mode, and some modes reach other units (launch.jobs).
 """

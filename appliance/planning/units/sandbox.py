@@ -50,12 +50,12 @@ CONFINEMENT: Final[Entries] = (
 )
 
 _HIDDEN: Final = ("/home", "/root", "/run/user")
-"""What ProtectHome= covers."""
+"""Directories that ProtectHome= covers."""
 PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - where nothing of ours is ever put
-"""What PrivateTmp= covers."""
+"""Directories that PrivateTmp= covers."""
 _NO: Final = frozenset({"no", "false", "off", "0", "n", "f"})
 _HOME_DEPTH: Final = 2
-"""``/home/ana``: binding this or less would show a whole home."""
+"""Depth of ``/home/ana``: binding this or a shorter path would show a whole home."""
 
 
 def devices(*, gpus: bool) -> Entries:
@@ -117,7 +117,7 @@ def mounts(*, read: Sequence[str], programs: Sequence[str], writable: Sequence[s
 
 
 def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
-    """Return the mounts that show the leases of a claim in a directory of their own, and no others.
+    """Return the mounts that show the leases of a claim in their own directory, and no others.
 
     Every engine is in the group that may open them. In their own place they cannot be shown: the
     gate makes missing ones there, and what a mount hides in a unit it hides from the gate too,
@@ -127,7 +127,7 @@ def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
         ("InaccessiblePaths", path_word(directory)),
         ("TemporaryFileSystem", f"{path_word(shown_in)}:ro"),
         *(
-            # One that is missing is the wrapper's to report.
+            # The wrapper reports a path that is missing.
             (
                 "BindReadOnlyPaths",
                 f"{path_word(f'{directory}/{lease.name}', '-')}:{path_word(f'{shown_in}/{lease.name}')}",
@@ -138,7 +138,7 @@ def leases(claimed: Iterable[Lease], directory: str, shown_in: str) -> Entries:
 
 
 def own_directory(parent: str, name: str) -> Entries:
-    """Return the mounts that leave, of the engines' directories in `parent`, this engine's alone."""
+    """Return the mounts that leave this engine's directory alone of those in `parent`."""
     return (
         ("TemporaryFileSystem", f"{path_word(parent)}:ro"),
         ("BindPaths", path_word(f"{parent}/{name}")),
@@ -146,22 +146,22 @@ def own_directory(parent: str, name: str) -> Entries:
 
 
 class Sight(StrEnum):
-    """Sight of a path from inside a unit."""
+    """Visibility of a path inside a unit."""
 
     SHOWN = "shown"
-    """As outside the unit."""
+    """Shown as outside the unit."""
     PASSED = "passed"
-    """An empty directory made by systemd, on the way to what is shown: anybody may enter it."""
+    """Empty directory made by systemd, on the way to a shown path: every user may enter it."""
     HIDDEN = "hidden"
 
 
 def view_of(applied: Applied) -> frozenset[str]:
-    """Return the paths that apply shows the unit of `applied` although their directory is hidden."""
+    """Return the paths that the unit of `applied` shows although their directory is hidden."""
     return frozenset(_shown(opened(applied), (applied.binary, *applied.programs)))
 
 
 def view_in(text: str) -> frozenset[str]:
-    """Return those paths for a unit with this text and drop-ins after it; of a bind both sides."""
+    """Return those paths for a unit with this text and its drop-ins; of a bind both sides."""
     shown: set[str] = set()
     protected = {"ProtectHome": "no", "PrivateTmp": "no"}
     for key, value in (e for s in sections_of(text) if s.name == "Service" for e in s.entries):
@@ -190,7 +190,7 @@ def is_concealed(path: str) -> bool:
 
 
 def sight_of(path: str, view: Iterable[str]) -> Sight:
-    """Return how `path` looks from inside a unit with this `view`."""
+    """Return the visibility of `path` inside a unit with this `view`."""
     if not is_concealed(path):
         return Sight.SHOWN
     if any(path == shown or path.startswith(f"{shown}/") for shown in view):
@@ -201,7 +201,7 @@ def sight_of(path: str, view: Iterable[str]) -> Sight:
 
 
 def _shown(read: Iterable[str], programs: Iterable[str]) -> set[str]:
-    """Return the paths in homes that must be shown so that these files can be read and run."""
+    """Return the paths in homes that a unit must show so that these files can be read and run."""
     shown = {p for p in read if _hidden(p)} | {_installation(p) for p in programs} - {""}
     return {p for p in shown if not any(p.startswith(f"{other}/") for other in shown)}
 

@@ -19,16 +19,17 @@ class Reached:
     files: tuple[str, ...] = ()
     """Further files that the engine reads."""
     places: tuple[str, ...] = ()
-    """Where links lead to on the way to the model and to `files`."""
+    """Targets of links on the way to the model and to `files`."""
     programs: tuple[str, ...] = ()
 
 
 Follow = Callable[[Applied, Sequence[str], Sequence[str]], Reached]
-"""Follows the links of a profile's model, its arguments and its further programs. Never raises."""
+"""Function that follows the links of a profile's model, arguments and further programs; never
+raises."""
 
 
 def unfollowed(_applied: Applied, _words: Sequence[str], _programs: Sequence[str]) -> Reached:
-    """`Follow` for callers without a file system: no path is a link."""
+    """Report no links: `Follow` for callers without a file system."""
     return Reached()
 
 
@@ -41,7 +42,7 @@ def spec_of(
     look: LookAtModel = unseen,
     follow: Follow = unfollowed,
 ) -> UnitSpec:
-    """Return what the unit of `profile` is made from.
+    """Return the specification of the unit of `profile`.
 
     Args:
         profile: A valid one.

@@ -14,7 +14,7 @@ from typing import Final
 from appliance.domain.errors import ProfileError
 
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%$+=:,./~^-]+\Z")
-"""Words that need no quotes."""
+"""Pattern of words that need no quotes."""
 _NAMED_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
@@ -26,13 +26,13 @@ _HEX_LENGTH: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section and its assignments, in order. A key may occur more than once."""
+    """Section and its assignments, in order. A key may occur more than once."""
 
     name: str
     entries: tuple[tuple[str, str], ...]
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Every value assigned to `key`, in order."""
+        """Return every value assigned to `key`, in order."""
         return tuple(value for k, value in self.entries if k == key)
 
 

@@ -292,7 +292,7 @@ def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
     edit(box.settings.polkit_rule, '"reset-failed", ', "")
     (box.settings.profiles_dir / "a.toml").unlink()
     assert box.apply() == Exit.FAILED
-    assert f"{RULE_FILE} was changed by hand and may name it" in box.out
+    assert f"{RULE_FILE} was changed by hand and may name the unit" in box.out
     assert box.unit("a").exists()
     assert set(read_manifest(box.settings.applied_dir)) == {"a", "b"}
     assert box.apply(discard=True) == Exit.OK

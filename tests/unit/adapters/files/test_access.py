@@ -102,7 +102,7 @@ def test_many_files_are_told_as_some() -> None:
     facts = AccessFacts(user="engine", uid=UID, gids=frozenset(), walks=walks)
     found = [*access_findings(PROFILE, facts)]
     assert [f.level for f in found] == [Level.REFUSE] * 3 + [Level.WARN]
-    assert found[-1].text == "6 further files have the same trouble"
+    assert found[-1].text == "6 further files cannot be opened either"
 
 
 HOME = replace(PROFILE, model_path="/home/ana/m.gguf", binary="/home/ana/venv/bin/vllm")
@@ -141,7 +141,7 @@ def test_what_a_unit_does_not_see_is_refused() -> None:
     ((level, text),) = told(node("/var/tmp/m.gguf", 0o644))  # noqa: S108
     assert (level, text) == (
         Level.REFUSE,
-        "the engine cannot see /var/tmp/m.gguf: each unit has a /var/tmp of its own: move it",
+        "the engine cannot see /var/tmp/m.gguf: each unit has a /var/tmp of its own: move the file",
     )
 
 

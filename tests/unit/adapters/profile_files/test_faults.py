@@ -112,7 +112,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         ),
         (
             VLLM.replace("port = 8101\n", ""),
-            "genesis.toml:1: port or socket is missing: say where the backend listens",
+            "genesis.toml:1: port or socket is missing: set one of them",
         ),
         (VLLM + 'socket = "/run/x"\n', "genesis.toml:5: port and socket exclude each other: keep one"),
         (
@@ -233,7 +233,7 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
         (EMBEDDED + 'served = ["a", "b"]\n', "genesis.toml:4: the embedded engine answers to one name only: keep one"),
         (EMBEDDED.replace("port = 8103", 'socket = "/run/s.sock"'), "genesis.toml:3: the embedded engine listens on a port: set port"),
         (VLLM.replace('"/m"', '"hf:owner"'), 'genesis.toml:3: "hf:owner" is not of the form hf:owner/name'),
-        (EMBEDDED.replace('"smollm2"', '"hf:owner/name"'), "genesis.toml:2: the embedded engine wants the path of a file"),
+        (EMBEDDED.replace('"smollm2"', '"hf:owner/name"'), "genesis.toml:2: the embedded engine takes the path of a file"),
         (
             VLLM + '[order]\nafter = ["appliance-boot.service"]\n',
             'genesis.toml:6: "appliance-boot.service": the order among the appliance\'s own units is fixed',

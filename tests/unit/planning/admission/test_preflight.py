@@ -242,7 +242,7 @@ STOP = "stop it or wait"
         (
             declared(20),
             (gpu(0, nobodys=10), gpu(1)),
-            "10.0 GiB of GPU 0 held by no process that is listed: look with nvidia-smi, or reboot",
+            "10.0 GiB of GPU 0 held by no listed process: look with nvidia-smi, or reboot",
         ),
         (declared(31.4), (gpu(0, nobodys=0.2), gpu(1)), "15.8 of 16.0 GiB would be free on GPU 0"),
         (declared(31), (gpu(0, nobodys=0.2), gpu(1)), ""),
@@ -254,7 +254,7 @@ STOP = "stop it or wait"
         (
             declared(31),
             (gpu(0, nobodys=0.9), gpu(1)),
-            "0.9 GiB of GPU 0 held by no process that is listed: look with nvidia-smi, or reboot",
+            "0.9 GiB of GPU 0 held by no listed process: look with nvidia-smi, or reboot",
         ),
         (declared(20, gpus=(1,)), (gpu(0, holder(15)), gpu(1, total=24.0)), ""),
         (declared(12, gpu_split=(1.0,)), (gpu(0), gpu(1, holder(15))), ""),
@@ -291,12 +291,12 @@ STOP = "stop it or wait"
         (
             GENESIS,
             (gpu(0, holders=None, used_bytes=2 * GIB), gpu(1)),
-            "the need is not known, and 2.0 GiB of GPU 0 are in use: stop what holds them",
+            "the need is not known, and 2.0 GiB of GPU 0 are in use: stop the programs that hold them",
         ),
         (
             replace(GENESIS, assume_free=True),
             (gpu(0, holder(1), quality=Quality.OPAQUE), gpu(1)),
-            "the need is not known, and others compute on GPU 0: stop them or wait",
+            "the need is not known, and other processes compute on GPU 0: stop them or wait",
         ),
         # Remains of a rival that does not run.
         (
@@ -372,7 +372,7 @@ OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
         (
             box(gpu(0), OPAQUE),
             (
-                "memory of GPU 1 cannot be read (MIG divides it): to start it all the same, set"
+                "memory of GPU 1 cannot be read (MIG divides it): to start genesis all the same, set"
                 " need.assume_free = true in genesis.toml, then sudo appliance apply"
             ),
         ),
@@ -512,7 +512,11 @@ def test_main_memory(gib: float, source: Source, expected: list[tuple[Level, str
     ("gib", "available", "refused"),
     [
         (10, 10.25, ""),
-        (10, 10, "mini needs ≈10.2 GiB of RAM free, 10.0 would be: stop what holds the rest"),
+        (
+            10,
+            10,
+            "mini needs ≈10.2 GiB of RAM free, 10.0 GiB would be free: stop the programs that hold the rest",
+        ),
         (31.9, 32, "mini needs ≈31.9 GiB of RAM, the box has 32.0, of which 256 MiB stay free"),
     ],
 )

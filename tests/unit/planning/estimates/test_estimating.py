@@ -461,7 +461,7 @@ def test_engines_and_formats_without_an_estimate(
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        (Fault.MISSING, "the model was not there when it was applied"),
+        (Fault.MISSING, "the model's files were missing when the profile was applied"),
         (Fault.DAMAGED, "m.gguf ends after 3 of 5 bytes: copy it again"),
     ],
 )

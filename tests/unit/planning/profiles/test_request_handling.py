@@ -145,11 +145,11 @@ def test_what_the_owner_sets_stays_set() -> None:
         ),
         (
             '[gateway]\nset = { a = { b = 1 } }\nstrip = ["c", "a"]\n',
-            '"a" is taken out, and "a.b" is set: keep one',
+            '"a" is removed, and "a.b" is set: keep one',
         ),
         (
             '[gateway]\nset = { a = 1 }\nstrip = ["a.b"]\n',
-            '"a.b" is taken out, and "a" is set: keep one',
+            '"a.b" is removed, and "a" is set: keep one',
         ),
     ],
     ids=range(10),

@@ -78,7 +78,7 @@ def test_long_bodies_are_read_as_short_ones(
         (b"{\"a\":'b'}", "no value"),
         (b'{"a":NaN}', "no value"),
         (b'{"a":"\n"}', "a control character in the string"),
-        (b'{"a":"\\x41"}', "an escape that is none in the string"),
+        (b'{"a":"\\x41"}', "an invalid escape in the string"),
         (b'{"a":[/*"*/]}', "no value"),
         (b'{"a":[#"\n]}', "no value"),
         (b'{"a":[\'"\']}', "no value"),

@@ -240,7 +240,7 @@ def test_with_nothing_active_it_is_told_so() -> None:
     """The refusal names the command also when nothing is active."""
     found = readiness(BOX["aeon"], state())
     assert isinstance(found, Refusal)
-    assert "nothing is active" in found.message
+    assert "no model is active" in found.message
 
 
 def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:

@@ -214,7 +214,7 @@ def test_a_hung_driver_is_told_and_wrongs_nobody() -> None:
     document = status({"genesis": UP}, "genesis", memory=memory)
     assert document["verdict"]["exit"] == 0
     assert why(document) == (
-        "the GPU driver hangs: silent for 5.0 s: what serves goes on, no start is admitted"
+        "the GPU driver hangs: silent for 5.0 s: running models continue, no start is admitted"
     )
     other = status({"genesis": UP}, "genesis", memory={"gpu_state": "lost"})
     assert other["verdict"]["why"] == []

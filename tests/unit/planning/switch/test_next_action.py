@@ -854,8 +854,11 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     ("holders", "problem"),
     [
         ({0: ["appliance-backend-left.service"], 1: []}, ""),
-        ({0: [], 1: []}, "on no GPU: it runs on the CPU"),
-        ({0: [], 1: ["appliance-backend-left.service"]}, "on GPU 1, which it does not use"),
+        ({0: [], 1: []}, "runs on the CPU, on no GPU"),
+        (
+            {0: [], 1: ["appliance-backend-left.service"]},
+            "on GPU 1, which its profile does not list",
+        ),
         ({0: []}, ""),
         ({}, ""),
     ],

@@ -41,7 +41,7 @@ OWN = unit_of("a")
         (ALL, {0: on(), 1: on()}, "on no GPU"),
         (ALL, {0: on("other.service"), 1: on()}, "on no GPU"),
         (RIGHT, {0: on("other.service"), 1: on(OWN)}, None),
-        (RIGHT, {0: on(OWN), 1: on(OWN)}, "on GPU 0, which it does not use"),
+        (RIGHT, {0: on(OWN), 1: on(OWN)}, "on GPU 0, which its profile does not list"),
         (SHARED, {0: on(), 1: on()}, "on no GPU"),
         (RIGHT, {0: on(OWN)}, None),
         (RIGHT, {}, None),

@@ -138,11 +138,11 @@ BACK = Steps(held=True, drained=True)
         (Phase.RELEASE, BEGUN, observed(), DONE, BeginRestore(OVER)),
         (Phase.RUN, BEGUN, observed(LEFT_OVER), DONE, BeginRestore(OVER)),
         (Phase.RELEASE, BEGUN, observed(), REFUSED, BeginRollback(REFUSED.text)),
-        (Phase.RUN, BEGUN, observed(KILLED), DONE, BeginRollback("the command's launcher was killed by signal 9")),
-        (Phase.RUN, BEGUN, observed(), None, BeginRollback("the command's launcher has not said how it ended")),
+        (Phase.RUN, BEGUN, observed(KILLED), DONE, BeginRollback("the launcher of the command was killed by signal 9")),
+        (Phase.RUN, BEGUN, observed(), None, BeginRollback("the launcher of the command left no report of how it ended")),
         (Phase.RUN, BEGUN, observed(), replace(DONE, operation=1), BeginRestore(OVER)),
         # What another operation's command did is no news of this one.
-        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), BeginRollback("the command's launcher has not said how it ended")),
+        (Phase.RUN, BEGUN, observed(), replace(DONE, operation=2), BeginRollback("the launcher of the command left no report of how it ended")),
         (Phase.RUN, replace(BEGUN, cancelled=True), observed(RUNS), None, BeginRollback(CANCELLED, Cause.CANCELLED)),
         (Phase.STOP, FORWARD, observed(IDLE, "aeon"), None, Finish(Outcome.SUPERSEDED, "aeon was started by hand meanwhile and stays")),
         (Phase.PREFLIGHT, Steps(checked=True, failure="no GPU"), observed(), None, Finish(Outcome.REFUSED, "no GPU", Cause.FAILURE)),
@@ -357,7 +357,7 @@ async def test_what_does_not_come_back(serving: tuple[str, ...], exit_: int) -> 
     outside.systemd.command.fails_to_start = True
     ended, _ = await live(transaction(outside))
     assert (ended.outcome, ended.exit) == (Outcome.FAILED, exit_)
-    assert "the command's launcher exited with status 203" in ended.message
+    assert "the launcher of the command exited with status 203" in ended.message
 
 
 async def test_cancel_ends_the_command() -> None:
@@ -387,7 +387,7 @@ async def test_a_killed_launcher_brings_the_model_back() -> None:
     outside.units.version += 1
     finished = await task
     assert finished.outcome is Outcome.ROLLED_BACK
-    assert finished.message == "the command's launcher was killed by signal 9"
+    assert finished.message == "the launcher of the command was killed by signal 9"
     assert outside.systemd.observed(BOX).serving() == ("genesis",)
 
 

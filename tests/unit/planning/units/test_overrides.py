@@ -191,7 +191,9 @@ def test_a_refusal_shows_a_long_value_shortened_on_one_line() -> None:
 
 def test_a_key_without_a_hint_says_what_root_can_do() -> None:
     """Every refused key has a way on."""
-    assert "drop-in for all backends" in str(refusal(override("Service.ProtectClock", "no")))
+    assert "for all backends at once, in a drop-in" in str(
+        refusal(override("Service.ProtectClock", "no"))
+    )
 
 
 def test_keys_that_are_replaced_have_no_list_of_ours() -> None:
