@@ -1,14 +1,25 @@
 """What many of the unit tests start from."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.virtual_time import VirtualTimeLoop
 from tests.leaks import no_child_or_socket_left, no_task_left, no_task_left_on_loop
 from tests.unit.launch_rig import Manager
 
 __all__ = ["manager", "no_child_or_socket_left", "no_task_left", "no_task_left_on_loop"]
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run what has the mark ``virtual_time`` in virtual time."""
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual time": VirtualTimeLoop}
+    return {"asyncio": asyncio.SelectorEventLoop}
 
 
 @pytest.fixture

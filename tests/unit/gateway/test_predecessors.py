@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.gateway.predecessors import CombinedTraffic, Predecessors
+from tests.fakes.virtual_time import advance
 
 
 class Ours:
@@ -55,6 +56,7 @@ def test_a_damaged_file_counts_nothing(tmp_path: Path, text: str) -> None:
     assert Predecessors(tmp_path).in_flight(["m"]) == 0
 
 
+@pytest.mark.virtual_time
 async def test_a_drain_waits_for_the_process_that_was_replaced(tmp_path: Path) -> None:
     """A request that finishes in the other process counts as finished."""
     old = Predecessors(tmp_path)
@@ -62,13 +64,14 @@ async def test_a_drain_waits_for_the_process_that_was_replaced(tmp_path: Path) -
     everything = CombinedTraffic(Ours(), Predecessors(tmp_path))
     assert everything.in_flight(["m"]) == 5
     draining = asyncio.ensure_future(everything.drain(["m"], 5.0))
-    await asyncio.sleep(0.15)
+    await advance(1.5)
     assert not draining.done()
     old.publish({"m": 0})
     assert await draining == (4, 1)
     assert await everything.drain(["m"], 5.0) == (2, 1)
 
 
+@pytest.mark.virtual_time
 async def test_a_drain_ends_at_its_deadline(tmp_path: Path) -> None:
     """A request that is left in the other process counts as cut."""
     Predecessors(tmp_path).publish({"m": 2})

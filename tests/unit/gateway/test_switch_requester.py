@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +13,9 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed, ask_for_switch
 from appliance.gateway.switch_requester import SwitchRequester
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
+from tests.fakes.virtual_time import advance
 from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
+from tests.waiting import until
 
 WILLING = {name: routed(name, on_request=True) for name in BOX}
 NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
@@ -32,7 +33,6 @@ class Box:
         self.answer: Answer = Done()
         self.answers = asyncio.Event()
         self.answers.set()
-        self.later_s = 0.0
         self.tells = True
         self.switch_requester = SwitchRequester(
             self.table,
@@ -40,7 +40,7 @@ class Box:
             waiting=self.waiting,
             in_flight=self.in_flight,
             policy=policy,
-            clock=lambda: time.monotonic() + self.later_s,
+            clock=asyncio.get_running_loop().time,
         )
 
     def waiting(self, names: Sequence[str]) -> int:
@@ -70,12 +70,7 @@ async def at_work(box: Box) -> AsyncIterator[Box]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
+@pytest.mark.virtual_time
 async def test_a_request_for_what_is_down_switches_to_it() -> None:
     """The request waits, the supervisor is asked on behalf of its key, and the request is sent."""
     async with at_work(Box()) as box:
@@ -84,6 +79,7 @@ async def test_a_request_for_what_is_down_switches_to_it() -> None:
     assert box.asked == [("genesis", "gateway (key ana)")]
 
 
+@pytest.mark.virtual_time
 async def test_each_gets_its_turn() -> None:
     """A profile that was switched away is switched back when its turn comes."""
     async with at_work(Box()) as box:
@@ -94,35 +90,41 @@ async def test_each_gets_its_turn() -> None:
     assert box.asked == [("genesis", "gateway"), ("aeon", "gateway")]
 
 
+@pytest.mark.virtual_time
 async def test_who_hangs_up_moves_nothing() -> None:
     """Without a waiting request there is no switch."""
-    async with at_work(Box(SwitchPolicy(residency_s=0.3))) as box:
+    async with at_work(Box(SwitchPolicy(residency_s=60.0))) as box:
         box.knock("genesis")
         box.waits["genesis"] = 0
-        await asyncio.sleep(0.4)
+        await advance(120.0)
     assert box.asked == []
 
 
+@pytest.mark.virtual_time
 async def test_what_serves_stays_for_a_while() -> None:
     """Two clients that want different profiles cannot make the box thrash."""
-    async with at_work(Box(SwitchPolicy(residency_s=0.2, patience_s=0.0))) as box:
+    async with at_work(Box(SwitchPolicy(residency_s=60.0, patience_s=0.0))) as box:
         box.knock("genesis")
-        await asyncio.sleep(0.1)
+        await advance(59.0)
         assert box.asked == []
-        await until(lambda: bool(box.asked))
+        await advance(2.0)
+        assert box.asked == [("genesis", "gateway")]
 
 
+@pytest.mark.virtual_time
 async def test_requests_in_flight_are_waited_for() -> None:
     """A switch begins after the last request in flight has ended."""
     async with at_work(Box(SwitchPolicy(residency_s=0.0, patience_s=60.0))) as box:
         box.flying = 1
         box.knock("genesis")
-        await asyncio.sleep(0.05)
+        await advance(59.0)
         assert box.asked == []
         box.flying = 0
-        await until(lambda: bool(box.asked))
+        await advance(1.0)
+        assert box.asked == [("genesis", "gateway")]
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(
     "busy", [State(standings=AEON.standings, held=frozenset({"aeon"})), GENESIS]
 )
@@ -132,10 +134,11 @@ async def test_nothing_is_asked_for_during_an_operation(busy: State) -> None:
     box.knock("genesis")
     box.table.take(busy)
     async with at_work(box):
-        await asyncio.sleep(0.05)
+        await advance(600.0)
     assert box.asked == []
 
 
+@pytest.mark.virtual_time
 async def test_a_failure_is_told_to_who_waits() -> None:
     """Waiting requests are refused with the reason, and no request tries again at once."""
     async with at_work(Box()) as box:
@@ -147,25 +150,28 @@ async def test_a_failure_is_told_to_who_waits() -> None:
         assert isinstance(told, Refusal)
         assert (told.status, told.code, told.retry_after_s) == (503, "switch_failed", 60)
         assert told.message.endswith("does not serve: genesis did not start: the gate refused it")
-        await asyncio.sleep(0.05)
+        box.answer = Done()
+        await advance(59.0)
         assert len(box.asked) == 1
-        box.later_s, box.answer = 61.0, Done()
-        await until(lambda: box.knock("genesis") is True)
+        await advance(2.0)
+        assert box.knock("genesis") is True
 
 
+@pytest.mark.virtual_time
 async def test_a_switch_is_not_asked_for_twice_while_its_end_is_told() -> None:
     """The answer of the supervisor may come before its new state."""
     async with at_work(Box()) as box:
         box.tells = False
         box.knock("genesis")
         await until(lambda: bool(box.asked))
-        await asyncio.sleep(0.05)
+        await advance(4.0)
         assert len(box.asked) == 1
         box.table.take(GENESIS)
-        await asyncio.sleep(0.05)
+        await advance(60.0)
     assert len(box.asked) == 1
 
 
+@pytest.mark.virtual_time
 async def test_a_supervisor_that_is_away_is_no_fault_of_the_profile() -> None:
     """A supervisor that did not answer is asked again soon."""
     async with at_work(Box()) as box:
@@ -175,16 +181,24 @@ async def test_a_supervisor_that_is_away_is_no_fault_of_the_profile() -> None:
         told = box.knock("genesis")
         assert isinstance(told, Refusal)
         assert (told.retry_after_s, "the supervisor does not answer" in told.message) == (5, True)
+        box.answer = Done()
+        await advance(4.0)
+        assert len(box.asked) == 1
+        await advance(2.0)
+        assert box.knock("genesis") is True
 
 
+@pytest.mark.virtual_time
 async def test_a_busy_supervisor_is_asked_again() -> None:
     """A busy supervisor is asked again, and no request is refused."""
     async with at_work(Box()) as box:
         box.answer = Busy()
         box.knock("genesis")
-        await until(lambda: bool(box.asked))
+        await advance(0.5)
+        assert len(box.asked) == 1
         box.answer = Done()
-        await until(lambda: box.knock("genesis") is True)
+        await advance(1.0)
+        assert box.knock("genesis") is True
 
 
 # --- asking the supervisor -----------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.waiting import settle, until
 
 GIB = 1 << 30
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
@@ -64,13 +64,6 @@ class Box:
             systemd = self.outside.systemd
             systemd.advance(systemd.now_s + EVERY_S)
             await self.sampler.turn()
-
-    async def seen_within(self, condition: Callable[[], bool]) -> None:
-        for _ in range(1000):
-            if condition():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("it does not happen")
 
 
 async def test_nothing_is_asked_while_nothing_runs() -> None:
@@ -250,7 +243,7 @@ async def test_who_wants_to_see_is_shown() -> None:
     box = Box()
     box.host.gpu_memory = card(("x.service", GIB))
     running = asyncio.create_task(box.sampler.run())
-    await asyncio.sleep(0)
+    await settle()
     assert box.host.gpu_readings == 0
     first = await box.sampler.latest()
     assert first is not None
@@ -262,6 +255,7 @@ async def test_who_wants_to_see_is_shown() -> None:
         await running
 
 
+@pytest.mark.virtual_time
 async def test_who_wants_to_see_does_not_wait_for_a_hung_driver() -> None:
     """Without an answer in a quarter of a second the last sample is shown, or none."""
     box = Box()
@@ -269,7 +263,7 @@ async def test_who_wants_to_see_does_not_wait_for_a_hung_driver() -> None:
     running = asyncio.create_task(box.sampler.run())
     assert await box.sampler.latest() is None
     box.host.driver_answers.set()
-    await box.seen_within(lambda: box.sampler._ledger is not None)
+    await until(lambda: box.sampler._ledger is not None)
     assert await box.sampler.latest() is not None
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -19,6 +19,7 @@ from appliance.supervisor.ownership import (
 )
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.waiting import settle, until
 
 BOX = catalogue(
     applied("aeon", "gpu-all"), applied("genesis", "gpu-all"), applied("embedder", port=9001)
@@ -57,18 +58,9 @@ async def test_nothing_begins_while_the_supervisor_ends() -> None:
     assert current.transaction is running.transaction
 
 
-async def until(outside: FakeOutside, *names: str, turns: int = 3000) -> None:
-    """Wait, at most `turns` turns of the loop, until exactly these serve."""
-    for _ in range(turns):
-        if outside.systemd.observed(BOX).serving() == names:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError(f"{outside.systemd.observed(BOX)} instead of {names}")
-
-
-async def turns(count: int = 500) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+async def until_served(outside: FakeOutside, *names: str) -> None:
+    """Wait until exactly these serve."""
+    await until(lambda: outside.systemd.observed(BOX).serving() == names)
 
 
 async def test_same_target_joins_and_another_is_busy() -> None:
@@ -81,7 +73,7 @@ async def test_same_target_joins_and_another_is_busy() -> None:
         assert second.transaction is first.transaction
         with pytest.raises(BusyError, match=r"switch genesis is running \(preflight, 0 s\)"):
             await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("aeon",)))
-        await until(outside, "genesis")
+        await until_served(outside, "genesis")
 
 
 async def test_unknown_profile_is_an_error() -> None:
@@ -100,7 +92,7 @@ async def test_profile_applied_a_moment_ago_is_known() -> None:
     async with supervising(outside, profiles) as supervisor:
         profiles.applied = BOX
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(outside, "genesis")
+        await until_served(outside, "genesis")
 
 
 async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
@@ -118,11 +110,11 @@ async def test_crashed_committed_profile_is_repaired() -> None:
     async with supervising(outside):
         outside.systemd.give_up("aeon")
         outside.units.version += 1
-        await until(outside, "aeon")
+        await until_served(outside, "aeon")
         began = outside.systemd.now_s
         outside.systemd.give_up("aeon")
         outside.units.version += 1
-        await until(outside, "aeon")
+        await until_served(outside, "aeon")
         assert outside.systemd.now_s - began >= 5.0
 
 
@@ -134,7 +126,7 @@ async def test_stop_by_hand_is_left_alone(stops_badly: bool) -> None:  # noqa: F
     outside.serve("aeon")
     async with supervising(outside):
         outside.systemd.stop("aeon")
-        await turns()
+        await settle(500)
         assert outside.systemd.observed(BOX).serving() == ()
     assert outside.store.rows == {}
 
@@ -145,8 +137,8 @@ async def test_rival_started_by_hand_is_not_evicted() -> None:
     outside.serve("aeon")
     async with supervising(outside):
         outside.systemd.start("genesis", by_hand=True)
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
         assert outside.systemd.observed(BOX).serving() == ("genesis",)
     assert outside.commitment.names == ("aeon",)
 
@@ -160,11 +152,11 @@ async def test_evicted_profile_is_repaired_when_its_rival_is_lost(lost: str) -> 
     async with supervising(outside):
         outside.systemd.start("genesis", by_hand=True)
         if lost == "gives up":
-            await until(outside, "genesis")
+            await until_served(outside, "genesis")
             outside.systemd.give_up("genesis")
             outside.units.version += 1
-        await until(outside)
-        await until(outside, "aeon")
+        await until_served(outside)
+        await until_served(outside, "aeon")
     assert [row.kind for row in outside.store.rows.values()] == [Kind.REPAIR]
 
 
@@ -174,9 +166,9 @@ async def test_evicted_profile_stays_down_when_its_rival_is_stopped() -> None:
     outside.serve("aeon")
     async with supervising(outside):
         outside.systemd.start("genesis", by_hand=True)
-        await until(outside, "genesis")
+        await until_served(outside, "genesis")
         outside.systemd.stop("genesis")
-        await turns()
+        await settle(500)
         assert outside.systemd.observed(BOX).serving() == ()
     assert outside.store.rows == {}
 
@@ -190,8 +182,8 @@ async def test_a_switch_without_roll_back_is_not_undone_by_a_repair() -> None:
         await supervisor.submit(
             OperationRequest(kind=Kind.SWITCH, names=("genesis",), rollback=False)
         )
-        await until(outside)
-        await turns()
+        await until_served(outside)
+        await settle(500)
         assert outside.systemd.observed(BOX).serving() == ()
 
 
@@ -202,11 +194,10 @@ async def test_timed_hold_ends_by_itself() -> None:
     async with supervising(outside) as supervisor:
         until_s = outside.systemd.now_s + 7200
         await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until=until_s))
-        await until(outside)
-        await until(outside, "aeon", turns=20_000)
+        await until_served(outside)
+        await until_served(outside, "aeon")
         assert outside.systemd.now_s >= until_s
-        while outside.commitment.until is not None:
-            await asyncio.sleep(0)
+        await until(lambda: outside.commitment.until is None)
 
 
 async def test_what_a_hold_stopped_comes_back_also_at_the_second_attempt() -> None:
@@ -215,13 +206,12 @@ async def test_what_a_hold_stopped_comes_back_also_at_the_second_attempt() -> No
     outside.commitment.until = outside.systemd.now_s + 60
     outside.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
     async with supervising(outside):
-        while not outside.store.ended:
-            await asyncio.sleep(0)
+        await until(lambda: outside.store.ended)
         assert outside.store.ended[-1].outcome is Outcome.REFUSED
         assert outside.commitment.until is not None
         outside.host.profile_facts.clear()
-        await until(outside, "aeon", turns=20_000)
-        await turns()
+        await until_served(outside, "aeon")
+        await settle(500)
     assert outside.commitment.until is None
 
 
@@ -232,11 +222,10 @@ async def test_a_refused_repair_is_tried_again() -> None:
     async with supervising(outside):
         outside.systemd.give_up("aeon")
         outside.units.version += 1
-        while not outside.store.ended:
-            await asyncio.sleep(0)
+        await until(lambda: outside.store.ended)
         assert outside.units.cleared == []
         outside.host.profile_facts.clear()
-        await until(outside, "aeon", turns=20_000)
+        await until_served(outside, "aeon")
 
 
 async def test_a_failed_repair_leaves_the_restarts_to_systemd() -> None:
@@ -246,12 +235,11 @@ async def test_a_failed_repair_leaves_the_restarts_to_systemd() -> None:
     async with supervising(outside):
         outside.systemd.give_up("aeon")
         outside.units.version += 1
-        while not outside.store.ended:
-            await asyncio.sleep(0)
+        await until(lambda: outside.store.ended)
         assert outside.store.ended[-1].outcome is Outcome.FAILED
         assert outside.systemd.observed(BOX).unit("aeon").waits_to_restart
         outside.systemd.behaviour["aeon"].start_result = "success"
-        await until(outside, "aeon", turns=20_000)
+        await until_served(outside, "aeon")
 
 
 async def test_hold_without_a_time_survives_a_boot() -> None:
@@ -259,7 +247,7 @@ async def test_hold_without_a_time_survives_a_boot() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.commitment.until = FOREVER
     async with supervising(outside):
-        await turns()
+        await settle(500)
         assert outside.systemd.hold_active
         assert outside.systemd.observed(BOX).busy() == ()
 
@@ -270,11 +258,11 @@ async def test_start_by_hand_ends_a_hold() -> None:
     outside.commitment.until = FOREVER
     outside.systemd.hold_active = True
     async with supervising(outside):
-        await turns()
+        await settle(500)
         outside.systemd.start("genesis", by_hand=True)
         outside.units.version += 1
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
     assert outside.commitment.until is None
 
 
@@ -285,7 +273,7 @@ async def test_a_profile_that_serves_past_a_hold_ends_it() -> None:
     outside.serve("genesis")
     outside.systemd.hold_active = True
     async with supervising(outside):
-        await turns()
+        await settle(500)
         assert not outside.systemd.hold_active
         assert outside.systemd.observed(BOX).serving() == ("genesis",)
     assert outside.commitment.until is None
@@ -314,7 +302,7 @@ async def test_operation_of_an_earlier_boot_is_closed() -> None:
         )
     )
     async with supervising(outside):
-        await turns()
+        await settle(500)
     assert [f.outcome for f in outside.store.ended] == [Outcome.INTERRUPTED]
     assert outside.systemd.observed(BOX).serving() == ("aeon",)
 
@@ -326,12 +314,11 @@ async def test_killed_supervisor_goes_on() -> None:
     outside.systemd.behaviour["genesis"].load_s = 50.0
     async with supervising(outside) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
-            await asyncio.sleep(0)
+        await until(lambda: outside.systemd.observed(BOX).unit("genesis").main_pid)
     assert outside.store.ended == []
     async with supervising(outside):
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
     assert [f.outcome for f in outside.store.ended] == [Outcome.DONE]
     assert outside.commitment.names == ("genesis",)
 
@@ -348,12 +335,12 @@ async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:
         second = asyncio.create_task(
             supervisor.submit(OperationRequest(kind=Kind.STOP, names=("aeon",)))
         )
-        await turns()
+        await settle(500)
         outside.store.readable.set()
         with pytest.raises(BusyError, match="switch genesis is running"):
             await second
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
     assert [row.kind for row in outside.store.rows.values()] == [Kind.SWITCH]
 
 
@@ -379,9 +366,8 @@ async def test_a_command_is_never_joined() -> None:
         for other in (request, OperationRequest(kind=Kind.SWITCH, names=("genesis",))):
             with pytest.raises(BusyError, match=r"run sh is running \("):
                 await supervisor.submit(other)
-        while outside.store.ended == []:
-            await asyncio.sleep(0)
-        await until(outside, "aeon")
+        await until(lambda: outside.store.ended)
+        await until_served(outside, "aeon")
 
 
 async def test_a_command_without_an_operation_is_left_alone() -> None:
@@ -391,13 +377,12 @@ async def test_a_command_without_an_operation_is_left_alone() -> None:
     outside.systemd.command.run_s = 1e6
     outside.systemd.give_up("aeon")
     async with supervising(outside):
-        while not outside.systemd.command.unit.serving:
-            await asyncio.sleep(0)
-        await turns()
+        await until(lambda: outside.systemd.command.unit.serving)
+        await settle(500)
         assert outside.systemd.starts == []
         outside.systemd.stop_run()
         outside.units.version += 1
-        await until(outside, "aeon")
+        await until_served(outside, "aeon")
 
 
 async def test_the_gateway_is_told_what_serves() -> None:
@@ -405,12 +390,12 @@ async def test_the_gateway_is_told_what_serves() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     async with supervising(outside) as supervisor:
-        await turns()
+        await settle(500)
         assert outside.gateway.state.standing("aeon") is Standing.SERVING
         assert outside.gateway.state.held == frozenset()
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
         supervisor.reload()
     held = [sorted(state.held) for state in outside.gateway.states]
     assert ["aeon", "genesis"] in held
@@ -426,10 +411,10 @@ async def test_requests_never_meet_a_model_that_is_not_committed() -> None:
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     async with supervising(outside) as supervisor:
-        await turns()
+        await settle(500)
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
     for state in outside.gateway.states:
         open_for = [n for n in BOX if state.standing(n) is Standing.SERVING and n not in state.held]
         assert set(open_for) <= set(state.committed)
@@ -442,12 +427,11 @@ async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
     outside.systemd.behaviour["genesis"].load_s = 50.0
     async with supervising(outside) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        while outside.systemd.observed(BOX).unit("genesis").main_pid == 0:
-            await asyncio.sleep(0)
+        await until(lambda: outside.systemd.observed(BOX).unit("genesis").main_pid)
     outside.gateway.states.clear()
     async with supervising(outside):
-        await until(outside, "genesis")
-        await turns()
+        await until_served(outside, "genesis")
+        await settle(500)
     assert outside.gateway.states[0].held == {"aeon", "genesis"}
     assert outside.gateway.states[-1].held == frozenset()
     assert outside.gateway.calls[-1] == "release genesis"
@@ -466,9 +450,8 @@ async def test_a_rehearsal_tells_of_a_full_disk() -> None:
         assert "No space left on device" in refusal(found)
         outside.commitment.full = False
         running = await supervisor.submit(request)
-        while running.transaction.operation.phase is not Phase.LOAD:
-            await asyncio.sleep(0)
+        await until(lambda: running.transaction.operation.phase is Phase.LOAD)
         reserved = outside.commitment.reserved
         await supervisor.rehearse(OperationRequest(kind=Kind.HOLD, hold_until=FOREVER))
         assert outside.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
-        await until(outside, "genesis")
+        await until_served(outside, "genesis")

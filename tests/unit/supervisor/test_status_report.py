@@ -1,13 +1,14 @@
 """The status document of a running supervisor, as a whole."""
 
-import asyncio
-
 import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.waiting import settle
+
+pytestmark = pytest.mark.virtual_time
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 
@@ -21,7 +22,7 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     ledger = outside.memory_sampler(supervisor.last_look)
     status = outside.status(supervisor, ledger)
     await status.document()
-    await asyncio.sleep(0.0)  # the engine's answer
+    await settle()  # the engine's answer
     gateway = (await status.document())["gateway"]
     assert (gateway["state"], gateway["uptime_s"]) == ("up", 1.0)
     (aeon,) = gateway["profiles"]

@@ -1,12 +1,12 @@
 """Figures of gateway and engines: read in the background, and no more often than need be."""
 
-import asyncio
 from collections.abc import Mapping
 
 from appliance.domain.gateway import EngineLoad
 from appliance.supervisor.traffic_figures import TrafficFigures
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.waiting import settle
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("embedder"))
 SERVING = ("aeon",)
@@ -30,12 +30,6 @@ async def loads(figures: TrafficFigures, *serving: str) -> Mapping[str, EngineLo
     shown = (await figures.latest(BOX, serving or SERVING)).loads
     await settle()
     return shown
-
-
-async def settle() -> None:
-    """Let engines that were asked answer."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 async def test_a_status_does_not_ask_the_gateway() -> None:

@@ -8,6 +8,7 @@ import pytest
 from appliance.supervisor.unit_memory import UnitMemory
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.waiting import settle
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 
@@ -66,8 +67,7 @@ async def test_the_loop_looks_while_no_operation_runs(operating: bool, looks: in
     """An operation does its own looking, and everything changes meanwhile."""
     outside, memory = quiet()
     loop = asyncio.create_task(memory.run(lambda: BOX, lambda: operating))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await settle()
     loop.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await loop

@@ -36,6 +36,7 @@ from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.waiting import settle, until
 
 BOX = catalogue(
     applied("aeon", "gpu-all", port=8023),
@@ -114,8 +115,7 @@ async def test_a_start_limit_is_cleared_just_before_the_start() -> None:
     outside.systemd.give_up("genesis")
     running = transaction(outside, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.STOP:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.STOP)
     assert outside.units.cleared == []
     await task
     assert outside.units.cleared == ["genesis"]
@@ -166,8 +166,7 @@ async def test_a_cancel_ends_the_drain() -> None:
     outside.gateway.drains.clear()
     running = transaction(outside, Kind.SWITCH, "genesis")
     living = asyncio.create_task(run(running))
-    while running.operation.phase is not Phase.DRAIN:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.DRAIN)
     assert running.cancel()
     outcome, _ended, _phases = await living
     assert outcome is Outcome.ROLLED_BACK
@@ -181,8 +180,7 @@ async def draining(outside: FakeOutside) -> tuple[Transaction, asyncio.Task[Fini
     outside.gateway.drains.clear()
     running = transaction(outside, Kind.SWITCH, "genesis")
     living = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.DRAIN:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.DRAIN)
     return running, living
 
 
@@ -316,8 +314,7 @@ async def test_a_disk_that_fills_up_during_a_switch_does_not_matter() -> None:
     outside.serve("aeon")
     running = transaction(outside, Kind.SWITCH, "genesis")
     living = asyncio.create_task(run(running))
-    while running.operation.phase is not Phase.LOAD:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.LOAD)
     outside.commitment.full = True
     outcome, _ended, _phases = await living
     assert (outcome, outside.commitment.names) == (Outcome.DONE, ("genesis",))
@@ -720,8 +717,7 @@ async def test_cancel_turns_a_switch_round() -> None:
     outside.serve("aeon")
     running = transaction(outside, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.LOAD:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.LOAD)
     assert running.cancel()
     finished = await task
     assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, "cancelled")
@@ -735,8 +731,7 @@ async def test_rival_started_by_hand_is_adopted() -> None:
     outside.serve("left")
     running = transaction(outside, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.LOAD:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.LOAD)
     outside.systemd.start("aeon", by_hand=True)
     finished = await task
     assert finished.outcome is Outcome.SUPERSEDED
@@ -787,13 +782,11 @@ async def test_nothing_is_undone_during_a_shutdown() -> None:
     outside.serve("aeon")
     running = transaction(outside, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.LOAD:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.LOAD)
     outside.systemd.going_down = True
     outside.systemd.stop("genesis")
     outside.units.patience = outside.units.idle_waits + 50
-    for _ in range(500):
-        await asyncio.sleep(0)
+    await settle(500)
     assert not task.done()
     assert not running.operation.rolling_back
     assert outside.systemd.observed(BOX).busy() == ()

@@ -44,6 +44,7 @@ from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.waiting import until
 
 BOX = catalogue(
     applied("aeon", "gpu-all", port=8023),
@@ -331,8 +332,7 @@ async def test_who_asked_is_admitted_before_the_unit_starts() -> None:
     outside.serve("genesis")
     running = transaction(outside, gpus=[0])
     task = asyncio.create_task(running.run())
-    while outside.systemd.command.unit.idle:
-        await asyncio.sleep(0)
+    await until(lambda: not outside.systemd.command.unit.idle)
     assert outside.tickets.issued == (1, ANA, claim_on([0]))
     await task
     assert outside.tickets.issued is None
@@ -366,8 +366,7 @@ async def test_cancel_ends_the_command() -> None:
     outside.serve("genesis")
     running = transaction(outside)
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.RUN:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.RUN)
     assert running.cancel()
     finished = await task
     assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, CANCELLED)
@@ -381,8 +380,7 @@ async def test_a_killed_launcher_brings_the_model_back() -> None:
     outside.serve("genesis")
     running = transaction(outside)
     task = asyncio.create_task(running.run())
-    while running.operation.phase is not Phase.RUN:
-        await asyncio.sleep(0)
+    await until(lambda: running.operation.phase is Phase.RUN)
     outside.systemd.command.kill()
     outside.units.version += 1
     finished = await task
@@ -397,8 +395,7 @@ async def test_a_new_supervisor_goes_on_waiting() -> None:
     outside.serve("genesis")
     first = transaction(outside)
     task = asyncio.create_task(first.run())
-    while first.operation.phase is not Phase.RUN:
-        await asyncio.sleep(0)
+    await until(lambda: first.operation.phase is Phase.RUN)
     task.cancel()
     second = outside.transaction(outside.store.rows[1], BOX)
     ended, phases = await live(second)
