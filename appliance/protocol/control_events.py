@@ -14,7 +14,14 @@ from types import MappingProxyType
 from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, ErrorKind, Exit
-from appliance.protocol.json_fields import Json, number_in, object_in, text_in, texts_in
+from appliance.protocol.json_fields import (
+    Json,
+    number_in,
+    object_in,
+    parse_object,
+    text_in,
+    texts_in,
+)
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -161,11 +168,8 @@ def _fields(event: ControlEvent) -> dict[str, Any]:
 
 def decode_event(line: bytes) -> ControlEvent:
     """Return the event of a line. Raises `ValueError` for what is no event at all."""
-    try:
-        document = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(document, dict) or not isinstance(document.get("event"), str):
+    document = parse_object(line)
+    if not isinstance(document.get("event"), str):
         raise ValueError("not an event")  # noqa: TRY004 - as for bytes that are no JSON
     return _event(document)
 

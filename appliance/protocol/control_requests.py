@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
-from appliance.protocol.json_fields import Json
+from appliance.protocol.json_fields import Json, parse_object
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -208,12 +208,9 @@ def encode_request(request: ControlRequest) -> bytes:
 def parse_request(line: bytes) -> Json:
     """Return the JSON object of a line. Raises `BadRequestError`."""
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadRequestError("the request is not one line of JSON") from error
-    if not isinstance(document, dict):
-        raise BadRequestError("the request is not a JSON object")
-    return document
+        return parse_object(line)
+    except ValueError as error:
+        raise BadRequestError(f"the request is {error}") from error
 
 
 def common_protocol(document: Json) -> int:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from appliance.domain.gateway import Standing, State
 from appliance.domain.names import is_profile_name
-from appliance.protocol.json_fields import Json, object_in
+from appliance.protocol.json_fields import Json, object_in, parse_object
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10
@@ -120,7 +120,7 @@ def verb_of(command: GatewayCommand) -> str:
 
 def decode_command(line: bytes) -> GatewayCommand:
     """Return the command of a line. Raises `ValueError`, which says what is wrong with it."""
-    document = _object(line)
+    document = parse_object(line)
     verb = document.get("verb")
     form = _FORMS.get(verb) if isinstance(verb, str) else None
     if form is None:
@@ -139,7 +139,7 @@ def encode_answer(answer: GatewayAnswer | CommandRefused) -> bytes:
 
 def decode_answer(line: bytes) -> GatewayAnswer | CommandRefused:
     """Return the answer of a line; a figure that is missing is 0. Raises `ValueError`."""
-    document = _object(line)
+    document = parse_object(line)
     if document.get("ok") is not True:
         return CommandRefused(str(document.get("error")))
     return GatewayAnswer(
@@ -180,16 +180,6 @@ def decode_state(document: object) -> State:
 
 def _line(document: Json) -> bytes:
     return json.dumps(document).encode() + b"\n"
-
-
-def _object(line: bytes) -> Json:
-    try:
-        document = json.loads(line)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004
-    return document
 
 
 def _names(document: Mapping[str, object], key: str) -> tuple[str, ...]:

@@ -1,8 +1,31 @@
-"""Typed readings of JSON objects: a field that another version left out is empty, never an error."""
+"""JSON objects, and typed readings of their fields.
 
+A field that another version left out is empty, never an error.
+"""
+
+from __future__ import annotations
+
+import json
 from collections.abc import Mapping
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 Json = Mapping[str, object]
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object in a text. Raises `ValueError`: what the text is, as a phrase."""
+    try:
+        document = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except ValueError as error:
+        raise ValueError("not JSON") from error
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - all faults are one to callers
+    return document
 
 
 def text_in(source: Json, key: str) -> str:

@@ -17,11 +17,14 @@ import hmac
 import json
 
 from appliance.domain.paths import SUPERVISOR_RUNTIME_DIR
+from appliance.protocol.json_fields import parse_object
 from appliance.protocol.run_request import BadRequest, gpus_of, text_of, whole_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from appliance.protocol.json_fields import Json
 
 FILE = f"{SUPERVISOR_RUNTIME_DIR}/run-ticket.json"
 MAX_BYTES = 16 << 10
@@ -35,10 +38,8 @@ class Ticket:
 
     __slots__ = ("gpus", "operation", "token_sha256", "uid")
 
-    def __init__(self, document: object) -> None:
+    def __init__(self, document: Json) -> None:
         """Check the types of everything. Raises `BadRequest`."""
-        if not isinstance(document, dict):
-            raise BadRequest("the ticket is not a JSON object")
         self.operation = whole_of(document.get("operation"), "operation", _MOST)
         self.uid = whole_of(document.get("uid"), "uid", _MOST_UID)
         self.gpus = gpus_of(document.get("gpus"))
@@ -68,7 +69,6 @@ def encoded(*, operation: int, uid: int, gpus: Iterable[int] | None, token: str)
 def parse(text: str) -> Ticket:
     """Return the ticket in the text of the file. Raises `BadRequest`."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("the ticket is no JSON") from error
-    return Ticket(document)
+        return Ticket(parse_object(text))
+    except ValueError as error:
+        raise BadRequest(f"the ticket is {error}") from error

@@ -3,10 +3,10 @@
 Nothing here raises.
 """
 
-import stat
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.files.regular import Stamp, stamp
 from appliance.adapters.model_files.bounded import EndOfFileError, HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.locate import gguf_files, main_file
@@ -27,7 +27,7 @@ _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
 _MOST_SHARDS: Final = 4096
 _MOST_KEPT: Final = 64
-_Stamp = tuple[tuple[str, int, int, int], ...]
+_Stamps = tuple[tuple[str, Stamp | None], ...]
 
 
 class _UnreadError(Exception):
@@ -143,36 +143,30 @@ class ModelChecks:
     """Checks of models, remembered while their files do not change. Safe between threads."""
 
     def __init__(self) -> None:
-        self._known: dict[ModelReference, tuple[_Stamp, Unread | None]] = {}
+        self._known: dict[ModelReference, tuple[_Stamps, Unread | None]] = {}
 
     def fault(self, reference: ModelReference) -> Unread | None:
         """Return the fault of a model; None: none that can be seen. Never raises."""
-        stamp = _stamp(reference)
+        stamps = _stamps(reference)
         known = self._known.get(reference)
-        if stamp is not None and known is not None and known[0] == stamp:
+        if stamps is not None and known is not None and known[0] == stamps:
             return known[1]
         found = read_model(reference)
         fault = found if isinstance(found, Unread) else None
         if fault is not None and fault.fault is Fault.UNREADABLE:
             fault = None  # not readable for this process, or a format that only the engine knows
-        if stamp is not None:
+        if stamps is not None:
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
-            self._known[reference] = (stamp, fault)
+            self._known[reference] = (stamps, fault)
         return fault
 
 
-def _stamp(reference: ModelReference) -> _Stamp | None:
-    """Return what changes with the files of a model; None: they cannot be read."""
+def _stamps(reference: ModelReference) -> _Stamps | None:
+    """Return what a change of any file of a model alters; None: they cannot be listed."""
     try:
         first = main_file(reference.model, reference.path, gguf=reference.gguf)
         files = sorted(first.iterdir()) if first.is_dir() else gguf_files(first)
-        return tuple(_mark(path) for path in files)
+        return tuple((path.name, stamp(path)) for path in files)
     except (OSError, HeaderError, ValueError):
         return None
-
-
-def _mark(path: Path) -> tuple[str, int, int, int]:
-    status = path.stat()
-    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return path.name, size, status.st_mtime_ns, status.st_ino

@@ -4,13 +4,13 @@ Layout: https://github.com/huggingface/safetensors#format: eight bytes with the 
 object, the object, then the data its offsets point into.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
 from appliance.adapters.model_files.bounded import BoundedFile, EndOfFileError, HeaderError
+from appliance.protocol.json_fields import parse_object
 
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20
@@ -77,12 +77,9 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise HeaderError("its header is no JSON") from error
-    if not isinstance(value, dict):
-        raise HeaderError("its header is no JSON object")
-    return value
+        return parse_object(text)
+    except ValueError as error:
+        raise HeaderError(f"its header is {error}") from error
 
 
 __all__ = ["EndOfFileError", "HeaderError", "SafetensorsFile", "read_object", "read_safetensors"]

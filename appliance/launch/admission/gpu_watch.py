@@ -123,13 +123,18 @@ class GpuWatch:
             self._silence_s = _SILENCE_S
         return reading
 
-    def _check(self, timeout_s: float) -> Obstacle | None:
-        self._ask(lists=False)
+    def _read(self, timeout_s: float, *, lists: bool) -> Reading | Obstacle:
+        """Return a reading of the GPUs, or the obstacle that a driver without an answer is."""
+        self._ask(lists=lists)
         reading = self._answer(timeout_s)
         if reading is None:
             return self._silent()
-        if reading.error_kind:
-            return self._broken(reading)
+        return self._broken(reading) if reading.error_kind else reading
+
+    def _check(self, timeout_s: float) -> Obstacle | None:
+        reading = self._read(timeout_s, lists=False)
+        if isinstance(reading, Obstacle):
+            return reading
         obstacle = self._short(reading) or self._agreement(reading)
         if obstacle is not None or not fit.needs_lists(self._requirement, reading.devices):
             return obstacle
@@ -163,12 +168,9 @@ class GpuWatch:
         if not self._asked_lists:
             if self._clock() < self._lists_not_before and self.held == self._lists_held:
                 return self._last
-            self._ask(lists=True)
-            answer = self._answer(_LISTS_TIMEOUT_S)
-            if answer is None:
-                return self._silent()
-            if answer.error_kind:
-                return self._broken(answer)
+            answer = self._read(_LISTS_TIMEOUT_S, lists=True)
+            if isinstance(answer, Obstacle):
+                return answer
             reading = answer
             if (obstacle := self._short(reading)) is not None:
                 return obstacle

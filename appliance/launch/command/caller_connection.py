@@ -11,6 +11,7 @@ import time
 
 from appliance.launch.command.peer import PeerCredentials
 from appliance.launch.program import WARNING, say
+from appliance.protocol.json_fields import parse_object
 from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False
@@ -105,10 +106,8 @@ class CallerConnection:
         self._buffer += chunk or b""
         while b"\n" in self._buffer:
             line, _, self._buffer = self._buffer.partition(b"\n")
-            with contextlib.suppress(ValueError, RecursionError):
-                document = json.loads(line)
-                if isinstance(document, dict):
-                    yield document
+            with contextlib.suppress(ValueError):
+                yield parse_object(line)
         self.closed = self.closed or chunk == b"" or len(self._buffer) > _MAX_LINE_BYTES
 
 

@@ -423,7 +423,7 @@ def _make_a_pipe(path: Path) -> None:
         (lambda path: path.chmod(0o666), "can be written by others than user 0"),
         (lambda path: os.chown(path, UID, -1), "can be written by others than user 0"),
         (_make_a_pipe, "a pipe, not a file"),
-        (lambda path: path.write_text("[" * 9000), "the ticket is no JSON"),
+        (lambda path: path.write_text("[" * 9000), "the ticket is nested too deeply"),
         (lambda path: path.write_text("[]"), "the ticket is not a JSON object"),
         (lambda path: path.write_text('{"operation": -1}'), "operation is no number"),
         (lambda path: path.write_text("x" * 99_999), "larger than"),

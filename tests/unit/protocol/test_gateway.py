@@ -67,7 +67,7 @@ def test_an_answer_arrives_as_it_was_sent(answer: GatewayAnswer | CommandRefused
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b"{", "Expecting"),
+        (b"{", "not JSON"),
         (b"[]", "not a JSON object"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"verb": "fly"}', "no such verb: 'fly'"),
