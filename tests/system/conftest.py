@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import pretend
+from tests.system.fleet import Fleet
 from tests.system.rig import Box, Image, missing, sweep
 from tests.system.rig.appliance import fetch_wheels, install, sources
 
@@ -71,3 +72,12 @@ def gpu_box(gpu_image: Image) -> Iterator[Box]:
 def gpus(gpu_box: Box) -> pretend.Gpus:
     """The GPUs of that box."""
     return pretend.gpus_of(gpu_box)
+
+
+@pytest.fixture
+def fleet(box: Box) -> Fleet:
+    """A box with the profiles a and b, a serving."""
+    fleet = Fleet(box)
+    fleet.pair()
+    fleet.switch("a")
+    return fleet

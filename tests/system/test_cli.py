@@ -13,15 +13,6 @@ UNITS = "appliance-supervisor.socket appliance-supervisor.service"
 NOT_RUNNING = "supervisor not running: sudo systemctl start appliance-supervisor"
 
 
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """A box with the profiles a and b, a serving."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
-    return fleet
-
-
 @pytest.fixture(scope="module")
 def unsupervised(image: Image) -> Iterator[Fleet]:
     """A box where a serves and nobody supervises; no test changes it."""

@@ -8,15 +8,6 @@ from tests.system.fleet import ENGINE, Fleet
 from tests.system.rig import Box
 
 
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """A box with the profiles a and b, a serving."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
-    return fleet
-
-
 def unit(name: str) -> str:
     """The unit of a profile."""
     return f"appliance-backend-{name}.service"

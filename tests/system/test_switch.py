@@ -7,16 +7,6 @@ import time
 import pytest
 
 from tests.system.fleet import PROFILES, Fleet
-from tests.system.rig import Box
-
-
-@pytest.fixture
-def fleet(box: Box) -> Fleet:
-    """A box with the profiles a and b, a serving."""
-    fleet = Fleet(box)
-    fleet.pair()
-    fleet.switch("a")
-    return fleet
 
 
 def test_switch_serves_and_commits(fleet: Fleet) -> None:
