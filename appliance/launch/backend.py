@@ -20,7 +20,7 @@ import time
 
 from appliance.domain.paths import LEASE_DIR
 from appliance.launch.admission import leases
-from appliance.launch.program import ERROR, EX_USAGE, Options, UsageError, say
+from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ _FLAGS = (
 )
 _NO_PROGRESS_S = 300.0
 _MAX_PORT = 65535
+KEPT = "torchinductor_"
+"""Prefix of the temporary files that are kept (torch._inductor.runtime.cache_dir_utils): a cache of
+PyTorch's compiler, which saves the next start minutes."""
 
 
 class EngineStart:
@@ -83,9 +86,7 @@ class EngineStart:
                 return EX_ADMISSION_LOST
             descriptors.append(descriptor)
         if self._temporary:
-            from appliance.launch.start.temporary_files import prepare  # noqa: PLC0415
-
-            prepare(self._temporary)
+            clear_temporary(self._temporary)
         self._fork_poller(descriptors)
         return self._exec(descriptors)
 
@@ -163,6 +164,31 @@ def _command(text: str | None) -> tuple[str, ...]:
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
         raise UsageError(f"--patch-command is not a JSON list of words: {text}")
     return tuple(words)
+
+
+def clear_temporary(directory: str) -> None:
+    """Make the directory for an engine's temporary files, or remove what the last run left in it.
+
+    Engines that are killed leave sockets, locks and half-written files. Links are removed and never
+    followed. Never raises: an engine starts with old files in it too.
+    """
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.name.startswith(KEPT):
+                    _remove(entry)
+    except OSError as error:
+        say(WARNING, f"temporary files stay: {error.filename}: {error.strerror}")
+
+
+def _remove(entry: os.DirEntry[str]) -> None:
+    if not entry.is_dir(follow_symlinks=False):
+        os.unlink(entry.path)
+        return
+    import shutil  # noqa: PLC0415 - 10 ms, and directories are rare
+
+    shutil.rmtree(entry.path)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.launch.start.temporary_files import KEPT, prepare
+from appliance.launch.backend import KEPT, clear_temporary
 
 
 def test_temporary_directory_is_made(tmp_path: Path) -> None:
     """Before the first start there is none; only the engine's user may look into it."""
     directory = tmp_path / "cache" / "tmp"
-    prepare(str(directory))
+    clear_temporary(str(directory))
     assert directory.stat().st_mode & 0o777 == 0o700
 
 
@@ -28,7 +28,7 @@ def test_leftovers_of_the_last_run_are_removed(tmp_path: Path) -> None:
     (directory / "link").symlink_to(elsewhere)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(directory / "socket"))
-    prepare(str(directory))
+    clear_temporary(str(directory))
     assert [path.name for path in directory.iterdir()] == [f"{KEPT}engine"]
     assert header.exists()
     assert (elsewhere / "precious").exists()
@@ -39,5 +39,5 @@ def test_temporary_directory_that_cannot_be_used_is_no_obstacle(
 ) -> None:
     """A file in its place is told in the journal, and the engine starts."""
     (tmp_path / "tmp").touch()
-    prepare(str(tmp_path / "tmp"))
+    clear_temporary(str(tmp_path / "tmp"))
     assert capsys.readouterr().err.startswith("<4>temporary files stay: ")
