@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from appliance.launch.command.caller_connection import CallerConnection
-    from appliance.launch.command.peer import PeerCredentials
+    from appliance.launch.command.caller_connection import CallerConnection, PeerCredentials
     from appliance.protocol.run_request import Request
 
 _STOPPED = "it was stopped"
