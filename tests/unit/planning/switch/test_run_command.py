@@ -21,7 +21,6 @@ from appliance.domain.operations import (
     PhaseState,
     RunCaller,
 )
-from appliance.planning.admission.command_findings import command_findings
 from appliance.planning.admission.preflight import BoxFacts, Level
 from appliance.planning.status.summary import summary
 from appliance.planning.switch.actions import (
@@ -40,6 +39,7 @@ from appliance.planning.switch.actions import (
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action
 from appliance.planning.switch.repair import to_repair
+from appliance.planning.switch.run_command import command_findings
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import FakeOutside
