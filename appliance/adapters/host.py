@@ -27,7 +27,7 @@ from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied
 from appliance.engines import ENGINES
-from appliance.planning.admission.preflight import BoxFacts, Presence, ProfileFacts
+from appliance.planning.admission.findings import BoxFacts, Presence, ProfileFacts
 from appliance.planning.estimates.estimating import reference_of
 from appliance.planning.memory.requirement import MARGIN_BYTES
 from appliance.protocol import run_report

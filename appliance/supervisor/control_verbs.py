@@ -21,7 +21,7 @@ from appliance.domain.operations import (
     PhaseChanged,
 )
 from appliance.domain.profile import Mark
-from appliance.planning.admission.preflight import Level
+from appliance.planning.admission.findings import Level
 from appliance.planning.wording import joined, short
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (

@@ -8,7 +8,8 @@ from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
 from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.preflight import Finding, findings, leaving_of
+from appliance.planning.admission.findings import Finding
+from appliance.planning.admission.preflight import findings, leaving_of
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.planning.switch.run_command import command_findings
 from appliance.ports import Backend, Host, Peaks, Store, Units

@@ -17,7 +17,8 @@ from appliance.domain.gateway import State
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
 from appliance.domain.profile import Catalogue
-from appliance.planning.admission.preflight import Level, refusal
+from appliance.planning.admission.findings import Level
+from appliance.planning.admission.preflight import refusal
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (

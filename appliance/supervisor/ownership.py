@@ -32,8 +32,7 @@ from appliance.domain.operations import (
     RunCaller,
 )
 from appliance.domain.profile import Catalogue, Mark
-from appliance.planning.admission.findings import refuse
-from appliance.planning.admission.preflight import Finding
+from appliance.planning.admission.findings import Finding, refuse
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event

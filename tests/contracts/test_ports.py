@@ -40,7 +40,7 @@ from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.planning.admission.preflight import ProfileFacts
+from appliance.planning.admission.findings import ProfileFacts
 from appliance.ports import Backend, Clock, Gateway, Host, Profiles, RunTickets
 from appliance.protocol import gate_verdict
 from appliance.protocol.gateway_server import GatewayServer

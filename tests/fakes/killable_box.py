@@ -22,7 +22,7 @@ from appliance.domain.operations import (
     Outcome,
     has_run_out,
 )
-from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.admission.findings import BoxFacts
 from appliance.planning.switch.goals import in_the_way_of
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor

@@ -13,7 +13,7 @@ from appliance.domain.names import unit_of
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
 from appliance.domain.profile import Applied, Catalogue, Mark, WarmUp
-from appliance.planning.admission.preflight import BoxFacts, ProfileFacts
+from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.goals import Writes, in_the_way

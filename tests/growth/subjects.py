@@ -12,8 +12,9 @@ from typing import Final
 from appliance.adapters.applied import gateway_file, manifest
 from appliance.adapters.gpus import amd
 from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
+from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
-from appliance.adapters.model_files.safetensors import HeaderError, read_safetensors
+from appliance.adapters.model_files.safetensors import read_safetensors
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ApplianceError, ProfileError, StoreError
 from appliance.domain.gateway import Key, Routed, State

@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
-from appliance.adapters.model_files.bounded import BoundedFile, EndOfFileError, HeaderError
+from appliance.adapters.model_files.bounded import BoundedFile, HeaderError
 from appliance.protocol.json_fields import parse_object
 
 _LENGTH: Final = Struct("<Q")
@@ -80,6 +80,3 @@ def _object(text: bytes) -> dict[str, Any]:
         return parse_object(text)
     except ValueError as error:
         raise HeaderError(f"its header is {error}") from error
-
-
-__all__ = ["EndOfFileError", "HeaderError", "SafetensorsFile", "read_object", "read_safetensors"]

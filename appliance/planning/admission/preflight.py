@@ -10,7 +10,6 @@ from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.engine_files import access_findings
 from appliance.planning.admission.findings import (
-    GIB,
     BoxFacts,
     Finding,
     Level,
@@ -29,8 +28,6 @@ from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.memory.requirement import MemoryRequirement
 from appliance.planning.need import BoxNeed, requirement_of, resolve
 from appliance.planning.switch.goals import in_the_way
-
-__all__ = ["GIB", "BoxFacts", "Finding", "Level", "Presence", "ProfileFacts", "findings", "refusal"]
 
 _NO_PEAKS: Final[Mapping[str, ObservedPeak]] = {}
 _NO_GROUPS: Final[Mapping[str, GroupMemory]] = {}

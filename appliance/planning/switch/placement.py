@@ -10,7 +10,7 @@ from appliance.domain.amounts import size_of_total
 from appliance.domain.memory import GroupMemory
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Applied
-from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.admission.findings import BoxFacts
 
 LOCKED_SHARE: Final = 0.5
 """Share of a model's resident file that counts as locked: an engine that may lock locks all of

@@ -11,7 +11,8 @@ from appliance.domain.errors import BusyError, UnknownProfileError
 from appliance.domain.gateway import Standing
 from appliance.domain.operations import FOREVER, Kind, Operation, Outcome, Phase
 from appliance.domain.profile import Mark
-from appliance.planning.admission.preflight import Presence, ProfileFacts, refusal
+from appliance.planning.admission.findings import Presence, ProfileFacts
+from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
 from appliance.supervisor.ownership import (
     OperationRequest,

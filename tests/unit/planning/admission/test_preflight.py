@@ -9,15 +9,8 @@ from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Estimate, Mark, Need
-from appliance.planning.admission.preflight import (
-    BoxFacts,
-    Finding,
-    Level,
-    Presence,
-    ProfileFacts,
-    findings,
-    refusal,
-)
+from appliance.planning.admission.findings import BoxFacts, Finding, Level, Presence, ProfileFacts
+from appliance.planning.admission.preflight import findings, refusal
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import Source
 from tests.fakes.gpu_readings import by_index, card

@@ -22,13 +22,8 @@ from appliance.domain.operations import (
     PhaseState,
 )
 from appliance.domain.profile import Catalogue, Mark, Need
-from appliance.planning.admission.preflight import (
-    BoxFacts,
-    Presence,
-    ProfileFacts,
-    findings,
-    refusal,
-)
+from appliance.planning.admission.findings import BoxFacts, Presence, ProfileFacts
+from appliance.planning.admission.preflight import findings, refusal
 from appliance.planning.switch.actions import BeginRollback, Finish, Start, Steps, Stop, Wait
 from appliance.planning.switch.goals import Writes, goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.domain.memory import GroupMemory, Holder
 from appliance.domain.names import unit_of
-from appliance.planning.admission.preflight import BoxFacts
+from appliance.planning.admission.findings import BoxFacts
 from appliance.planning.switch.placement import misplaced, unlocked
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.profiles import applied

@@ -21,7 +21,7 @@ from appliance.domain.operations import (
     PhaseState,
     RunCaller,
 )
-from appliance.planning.admission.preflight import BoxFacts, Level
+from appliance.planning.admission.findings import BoxFacts, Level
 from appliance.planning.status.summary import summary
 from appliance.planning.switch.actions import (
     Action,
