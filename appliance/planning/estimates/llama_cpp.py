@@ -1,4 +1,4 @@
-"""Estimate of a GGUF model under llama.cpp."""
+"""Estimate of a GGUF model under llama.cpp, for architectures whose memory follows the rules of `cache`."""
 
 from typing import Final
 
@@ -7,7 +7,6 @@ from appliance.domain.profile import Estimate
 from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import LlamaCppLoading
 from appliance.planning.estimates import cache
-from appliance.planning.estimates.architectures import KNOWN
 from appliance.planning.estimates.facts import GgufFacts, UnknownError
 from appliance.planning.estimates.offload import (
     first_layer,
@@ -16,6 +15,23 @@ from appliance.planning.estimates.offload import (
     weights,
 )
 
+_NAMES: Final = """
+    afmoe apertus arcee arctic arwkv7 baichuan bailingmoe bailingmoe2 bert bitnet bloom
+    chameleon chatglm codeshell cogvlm cohere2 command-r dbrx deci deepseek deepseek2
+    deepseek2-ocr dots1 dream ernie4_5 ernie4_5-moe eurobert exaone exaone-moe exaone4 falcon
+    falcon-h1 gemma gemma-embedding gemma2 gemma3 gemma3n gemma4 glm-dsa glm4 glm4moe gpt-oss
+    gpt2 gptj gptneox granite granitehybrid granitemoe grok grovemoe hunyuan-dense hunyuan-moe
+    internlm2 jais jais2 jamba jina-bert-v2 jina-bert-v3 kimi-linear lfm2 lfm2moe llada llada-moe
+    llama llama-embed llama4 maincoder mamba mamba2 mimo2 minicpm minicpm3 minimax-m2
+    mistral3 modern-bert mpt nemotron nemotron_h nemotron_h_moe neo-bert nomic-bert
+    nomic-bert-moe olmo olmo2 olmoe openelm orion paddleocr pangu-embedded phi2 phi3 phimoe plamo
+    plamo2 plamo3 plm qwen qwen2 qwen2moe qwen2vl qwen3 qwen35 qwen35moe qwen3moe qwen3next
+    qwen3vl qwen3vlmoe refact rnd1 rwkv6 rwkv6qwen2 rwkv7 seed_oss smallthinker smollm3 stablelm
+    starcoder starcoder2 step35 xverse
+"""
+_KNOWN: Final = frozenset(_NAMES.split())
+"""Architectures with an estimate, from ``LLM_ARCH_NAMES`` of llama.cpp. Another architecture may keep
+something that no rule here counts."""
 _DEFAULT_UBATCH: Final = 512
 _CONTEXT_BYTES: Final = 384 << 20
 """Bytes of a CUDA context with the library's workspace: some hundred MiB a GPU, by driver and
@@ -31,7 +47,7 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
     The prompt cache (``--cache-ram``, 8 GiB of RAM by default) is left out: it grows only with use.
     """
     facts = GgufFacts(gguf)
-    if facts.architecture not in KNOWN:
+    if facts.architecture not in _KNOWN:
         raise UnknownError(f"architecture {facts.architecture} is not known")
     offloaded = layers_on_gpus(profile, loading, facts.layers)
     placed = weights(gguf.tensors, facts.layers, offloaded, kept_in_ram(profile, loading))
