@@ -1,18 +1,31 @@
-"""Compilation of profiles to the form that the daemon and the CLI read."""
+"""Compilation of profiles to the form that the daemon and the CLI read.
 
-from dataclasses import dataclass
+The compiled form has the fingerprint of the configuration, because another configuration may take
+another amount of memory, and the request that proves a start: an engine that embeds, ranks or classifies answers no completion.
+"""
 
-from appliance.domain.claims import ALL_GPUS, CPU, Claim
-from appliance.domain.model_headers import Fault, LookAtModel, ModelReference, Unread
-from appliance.domain.profile import Applied, Need
-from appliance.domain.spec import Profile
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Final
+
+from appliance.domain.claims import NOTHING, Claim, claim_on
+from appliance.domain.model_headers import Fault, LookAtModel, ModelReference, Safetensors, Unread
+from appliance.domain.profile import Applied, Need, WarmUp
+from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import Invocation
+from appliance.engines.shared.engine import Invocation, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
 from appliance.planning.estimates.estimating import estimated
-from appliance.planning.profiles.fingerprint import fingerprint
 from appliance.planning.profiles.request_handling import handling_of
-from appliance.planning.profiles.warm_up import warm_up_of
+
+_PROOF: Final = {
+    Task.GENERATE: WarmUp.COMPLETION,
+    Task.EMBED: WarmUp.EMBEDDING,
+    Task.CLASSIFY: WarmUp.NONE,
+}
+_GENERATED: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +39,7 @@ class ProfileSource:
 
 def claim_of(profile: Profile) -> Claim:
     """Return the devices that `profile` owns while it runs; see `appliance.domain.claims`."""
-    if profile.shared:
-        return Claim(devices=frozenset())
-    if profile.gpus == "all":
-        return Claim(devices=frozenset({ALL_GPUS}))
-    return Claim(devices=frozenset(f"gpu-{n}" for n in profile.gpus) or frozenset({CPU}))
+    return NOTHING if profile.shared else claim_on(profile.gpus)
 
 
 def unseen(_reference: ModelReference) -> Unread:
@@ -93,3 +102,53 @@ def model_path(model: str, hf_home: str) -> str | None:
     if repository is not None:
         return hf_cache_path(repository, hf_home)
     return model if model.startswith("/") else None
+
+
+def fingerprint(profile: Profile, invocation: Invocation, weights_bytes: int | None) -> str:
+    """Return the SHA-256 in hexadecimal of everything that decides how much memory `profile` takes.
+
+    Args:
+        profile: The profile.
+        invocation: What its engine is started with.
+        weights_bytes: Size of the model's files; None: not known. Another file under the same
+            name is another model.
+    """
+    facts = {
+        "argv": invocation.argv,
+        "environment": dict(invocation.environment),
+        "gpus": profile.gpus,
+        "patch": None if profile.patch is None else asdict(profile.patch),
+        "weights_bytes": weights_bytes,
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
+    """Return the request that proves a start of `profile`.
+
+    The profile's ``warm_up`` goes first, then its options, then what the engine would choose itself
+    from the model's own files.
+
+    Args:
+        profile: A valid one.
+        model: Its model's headers; None: not read, or of another format.
+    """
+    if profile.warm_up is not None:
+        return profile.warm_up
+    engine = ENGINES[profile.engine]
+    task = engine.task(profile)
+    if task is None and model is not None:
+        task = engine.model_task(model)
+    return _PROOF[task or Task.GENERATE]
+
+
+def warm_up_problems(profile: Profile) -> Iterator[Problem]:
+    """Return the problem of a ``warm_up`` that the engine cannot answer as the profile runs it."""
+    task = ENGINES[profile.engine].task(profile)
+    if task in {Task.EMBED, Task.CLASSIFY} and profile.warm_up in _GENERATED:
+        text = (
+            f'"{profile.warm_up}" is not answered by an engine that is run to {task}: remove it,'
+            f' or write "{_PROOF[task]}"'
+        )
+        yield Problem(where=("warm_up",), text=text)

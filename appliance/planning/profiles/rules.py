@@ -8,8 +8,8 @@ from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
 from appliance.engines.shared.rendering import HF_SCHEME
+from appliance.planning.profiles.compilation import warm_up_problems
 from appliance.planning.profiles.request_handling import handling_problems
-from appliance.planning.profiles.warm_up import warm_up_problems
 from appliance.planning.units.override_values import is_data_path, is_foreign_unit
 from appliance.planning.units.overrides import refusal
 

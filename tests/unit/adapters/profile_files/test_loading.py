@@ -20,8 +20,7 @@ from appliance.domain.spec import (
 from appliance.engines import ENGINES
 from appliance.engines.llama_server import LlamaServerOptions
 from appliance.engines.shared.engine import InvocationContext
-from appliance.planning.profiles.compilation import ProfileSource, claim_of
-from appliance.planning.profiles.warm_up import warm_up_of
+from appliance.planning.profiles.compilation import ProfileSource, claim_of, warm_up_of
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
 

@@ -11,7 +11,7 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.model_headers import Model, ModelReference, Safetensors
 from appliance.domain.profile import WarmUp
 from appliance.domain.spec import Profile
-from appliance.planning.profiles.warm_up import warm_up_of
+from appliance.planning.profiles.compilation import warm_up_of
 from tests.fakes.profile_texts import MINIMAL
 
 
