@@ -32,9 +32,8 @@ from appliance.domain.names import is_profile_name
 from appliance.domain.spec import Profile, Where
 from appliance.domain.value_types import shown
 from appliance.engines import ENGINES
-from appliance.planning.profiles.collisions import collisions
 from appliance.planning.profiles.compilation import ProfileSource
-from appliance.planning.profiles.rules import problems
+from appliance.planning.profiles.rules import collisions, problems
 
 SUFFIX: Final = ".toml"
 _EMPTY: Final[Mapping[int, str]] = {}

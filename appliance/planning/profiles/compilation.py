@@ -1,7 +1,8 @@
 """Compilation of profiles to the form that the daemon and the CLI read.
 
 The compiled form has the fingerprint of the configuration, because another configuration may take
-another amount of memory, and the request that proves a start: an engine that embeds, ranks or classifies answers no completion.
+another amount of memory, and the request that proves a start, because an engine that embeds, ranks or
+classifies answers no completion.
 """
 
 import json
