@@ -75,12 +75,8 @@ class Units(Protocol):
         """Return the next change of any unit of ours."""
         ...
 
-    async def clear_start_limit(self, name: str) -> None:
-        """Make systemd forget earlier starts of profile `name`; needed before each start."""
-        ...
-
     async def start(self, name: str) -> None:
-        """Queue a start of profile `name`; does not wait."""
+        """Queue a start of profile `name`, whose earlier starts do not count; does not wait."""
         ...
 
     async def stop(self, name: str) -> None:

@@ -1,6 +1,6 @@
 """Jobs queued at systemd over its private socket for root: StartUnit and StopUnit.
 
-The part of the D-Bus wire format that these two calls need (D-Bus Specification, "Message
+The part of the D-Bus wire format that these calls need (D-Bus Specification, "Message
 Protocol"): the standard library has none, and a resident program of root imports nothing else.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 import struct
+
+from appliance.protocol.jobs import NO_SUCH_UNIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +36,14 @@ class RefusedError(Exception):
         self.name = name
 
 
-def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET) -> str:
+def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET, resets: bool = False) -> str:
     """Call ``StartUnit`` or ``StopUnit`` with the mode ``replace``; returns the job's object path.
+
+    Args:
+        method: The one or the other.
+        unit: The unit's name.
+        path: Of systemd's socket.
+        resets: First reset the count of the unit's starts, which includes those by hand.
 
     Raises `RefusedError`, and OSError when systemd does not answer, or answers nonsense.
     """
@@ -45,11 +53,29 @@ def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET) -> str:
         connection.sendall(_AUTHENTICATION)
         if not _line(connection).startswith(b"OK "):
             raise OSError("systemd refused the authentication")
-        connection.sendall(call(method, unit, "replace"))
-        while True:
-            kind, fields, text = _message(connection)
-            if fields.get(_REPLY_SERIAL) == _SERIAL and kind in {_RETURN, _ERROR}:
-                break
+        if resets:
+            # Not earlier: a unit that systemd gave up on has to look like one until its start, or an
+            # operation that ends before that would leave it unrepaired.
+            _reset(connection, unit)
+        return _answered(connection, method, unit, "replace")
+
+
+def _reset(connection: socket.socket, unit: str) -> None:
+    """Reset a unit's count of starts and its failure; a unit that is not in memory has neither."""
+    try:
+        _answered(connection, "ResetFailedUnit", unit)
+    except RefusedError as error:
+        if error.name != NO_SUCH_UNIT:
+            raise
+
+
+def _answered(connection: socket.socket, method: str, *arguments: str) -> str:
+    """Call a method; returns the first string of its answer. Raises like `queue_job`."""
+    connection.sendall(call(method, *arguments))
+    while True:
+        kind, fields, text = _message(connection)
+        if fields.get(_REPLY_SERIAL) == _SERIAL and kind in {_RETURN, _ERROR}:
+            break
     if kind == _ERROR:
         raise RefusedError(str(fields.get(_ERROR_NAME, "")), text)
     return text

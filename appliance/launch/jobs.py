@@ -2,7 +2,8 @@
 
 systemd lets polkit see a job's unit and verb, but not its mode, and some modes reach beyond the unit:
 ``flush`` cancels every job on the box, ``replace-irreversibly`` can hold up a shutdown. So polkit
-allows the supervisor no jobs at all; this program queues them, with the mode ``replace`` alone.
+allows the supervisor no jobs at all; this program queues them, with the mode ``replace`` alone. The
+start of a backend resets the unit's start limit first, so that only crashes after it count.
 
 The format of requests and answers is that of `appliance.protocol.jobs`. The socket's mode says who may connect.
 Units are those that `appliance apply` has installed, and the static ones below.
@@ -58,7 +59,7 @@ def _queued(verb: str, unit: str, applied: str, systemd: str) -> str:
     if unit not in _STATIC and not _is_applied(unit, applied):
         raise JobRefusedError(ACCESS_DENIED, "the unit is not one that was applied")
     try:
-        return queue_job(method, unit, path=systemd)
+        return queue_job(method, unit, path=systemd, resets=verb == START and unit not in _STATIC)
     except RefusedError as error:
         raise JobRefusedError(error.name or FAILED, str(error)) from error
     except OSError as error:

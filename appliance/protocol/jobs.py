@@ -1,6 +1,7 @@
 """Requests for jobs, from the supervisor to the program of root that queues them (launch.jobs).
 
-One line a connection: ``start UNIT`` or ``stop UNIT``. The answer is a line, too: ``job PATH``,
+One line a connection: ``start UNIT`` or ``stop UNIT``. A start of a backend is preceded by a reset of
+its start limit. The answer is a line, too: ``job PATH``,
 the job's object path, or ``error NAME TEXT``, with the name of a D-Bus error.
 """
 
@@ -10,6 +11,7 @@ START = "start"
 STOP = "stop"
 ACCESS_DENIED = "org.freedesktop.DBus.Error.AccessDenied"
 FAILED = "org.freedesktop.DBus.Error.Failed"
+NO_SUCH_UNIT = "org.freedesktop.systemd1.NoSuchUnit"
 MAX_LINE_BYTES = 4096
 
 

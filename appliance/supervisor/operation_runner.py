@@ -256,9 +256,6 @@ class Transaction:
                 self._steps = replace(steps, stopped=steps.stopped | {name})
             case Start(name):
                 await self._enter(Phase.RELEASE, f"{name}: waiting for the gate")
-                # Not earlier: a unit that systemd gave up on has to look like one until its start, or an
-                # operation that ends before that would leave it unrepaired.
-                await units.clear_start_limit(name)
                 await units.start(name)
                 self._steps = replace(steps, started=steps.started | {name})
             case StartRun():

@@ -27,7 +27,6 @@ async def check_units(units: Units, one: str, rival: str) -> None:
 
     change = units.change()
     assert not change.has_happened()
-    await units.clear_start_limit(one)
     await units.start(one)
     assert await change.wait(_WITHIN_S), "a start is a change"
     unit = await _until(units, one, lambda seen: seen.unit(one).serving)
@@ -36,7 +35,6 @@ async def check_units(units: Units, one: str, rival: str) -> None:
     await units.start(one)
     assert await _until(units, one, lambda seen: seen.unit(one).serving) == unit, "no second start"
 
-    await units.clear_start_limit(rival)
     await units.start(rival)
     await _until(units, rival, lambda seen: seen.unit(rival).serving)
     assert (await units.observe(names)).unit(one).idle, "a start stops what it excludes"

@@ -137,9 +137,6 @@ class WorldUnits:
     async def cpu_s(self, name: str) -> float | None:  # noqa: ARG002
         return None
 
-    async def clear_start_limit(self, name: str) -> None:
-        self.world.reset_failed(name)
-
     async def start(self, name: str) -> None:
         seen, running = self.look(), self.box.running
         if rivals := [r for r in self.world.rivals[name] if not seen.unit(r).idle]:
@@ -152,6 +149,7 @@ class WorldUnits:
             if unasked or running._steps.started:
                 self.box.faults.append(f"{name} was started during a hold")
         self.box.effect(f"start {name}")
+        self.world.reset_failed(name)
         self.world.start(name)
 
     async def stop(self, name: str) -> None:

@@ -114,7 +114,6 @@ class FakeUnits:
         """No unit can be looked at."""
         self.used_s: dict[str, float] = {}
         """CPU time by profile."""
-        self.cleared: list[str] = []
         self.seen: dict[object, Observed] = {}
         """By task."""
         self.latest = Observed(units={})
@@ -157,9 +156,6 @@ class FakeUnits:
         if self.deaf:
             raise UnitError("systemd does not answer")
         return self.used_s.get(name)
-
-    async def clear_start_limit(self, name: str) -> None:
-        self.cleared.append(name)
 
     async def start(self, name: str) -> None:
         for rival in in_the_way(name, self.systemd.catalogue):

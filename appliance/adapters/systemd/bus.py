@@ -33,7 +33,6 @@ messages, and reading them all costs more than one call for the property that ma
 """
 _MOST_CALLS: Final = 64
 """Pending calls at once: dbus-daemon ends a connection's 129th with an error (dbus-daemon(1))."""
-NO_SUCH_UNIT: Final = f"{SYSTEMD}.NoSuchUnit"
 DENIED: Final = frozenset(
     {f"{_BUS}.Error.AccessDenied", f"{_BUS}.Error.InteractiveAuthorizationRequired"}
 )

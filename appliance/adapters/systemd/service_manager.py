@@ -23,7 +23,6 @@ from appliance.adapters.change_notifier import AwaitedChange, ChangeNotifier
 from appliance.adapters.systemd.bus import (
     DENIED,
     MANAGER_PATH,
-    NO_SUCH_UNIT,
     CallError,
     SystemBus,
     unit_path,
@@ -32,7 +31,7 @@ from appliance.adapters.systemd.job_client import JobQueue
 from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
-from appliance.protocol.jobs import START, STOP
+from appliance.protocol.jobs import NO_SUCH_UNIT, START, STOP
 from appliance.protocol.load_status import is_load_status
 
 _SHUTDOWN: Final = "shutdown.target"
@@ -173,19 +172,8 @@ class SystemdUnits:
         used_ns = int(values["CPUUsageNSec"])
         return None if used_ns == _NOT_COUNTED else used_ns / 1e9
 
-    async def clear_start_limit(self, name: str) -> None:
-        """Reset the count of starts, which includes those by hand; a unit not in memory has none."""
-        unit = unit_of(name)
-        try:
-            await self._bus.manager("ResetFailedUnit", "s", unit)
-        except CallError as error:
-            if error.name != NO_SUCH_UNIT:
-                raise _translated(error, unit) from error
-        except TimeoutError as error:
-            raise UnitError(f"systemd does not answer about {unit}") from error
-
     async def start(self, name: str) -> None:
-        """Queue a start of profile `name`; does not wait."""
+        """Queue a start of profile `name`, whose earlier starts do not count; does not wait."""
         await self._job(START, unit_of(name))
 
     async def stop(self, name: str) -> None:

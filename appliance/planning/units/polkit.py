@@ -1,4 +1,4 @@
-"""Rule for polkit: the units that the supervisor may reset after a failure, and keep loaded.
+"""Rule for polkit: the units that the supervisor may keep loaded.
 
 No jobs: polkit is not told their mode, and some modes reach other units (launch.jobs).
 """
@@ -12,7 +12,7 @@ from appliance.domain.paths import POLKIT_RULE
 from appliance.planning.units.text import sealed
 
 RULE_FILE: Final = POLKIT_RULE.rpartition("/")[2]
-_VERBS: Final = ("reset-failed", "ref")
+_VERBS: Final = ("ref",)
 _RULE: Final = """\
 var UNITS = {units};
 var VERBS = {verbs};

@@ -289,7 +289,7 @@ def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
     box.profile("a")
     box.profile("b", port=9001)
     box.apply()
-    edit(box.settings.polkit_rule, '"reset-failed", ', "")
+    edit(box.settings.polkit_rule, '["ref"]', '["ref", "stop"]')
     (box.settings.profiles_dir / "a.toml").unlink()
     assert box.apply() == Exit.FAILED
     assert f"{RULE_FILE} was changed by hand and may name the unit" in box.out
@@ -535,7 +535,7 @@ def test_an_edited_rule_is_left(box: Box) -> None:
     """The polkit rule is guarded like a unit."""
     box.profile("a")
     box.apply()
-    edited = edit(box.settings.polkit_rule, '"reset-failed", ', "")
+    edited = edit(box.settings.polkit_rule, '["ref"]', '["ref", "stop"]')
     assert box.apply() == Exit.FAILED
     assert box.settings.polkit_rule.read_text() == edited
     assert box.apply(discard=True) == Exit.OK

@@ -1,22 +1,24 @@
 """The program that queues jobs: what it asks systemd, what it refuses, and what it understands."""
 
+import io
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 from dbus_fast import Message, MessageType
 from dbus_fast._private.unmarshaller import Unmarshaller
 
+from appliance.domain.names import HOLD_UNIT
 from appliance.launch.job_queue import call
 from appliance.launch.jobs import answer
 from appliance.protocol.jobs import (
     ACCESS_DENIED,
     FAILED,
+    NO_SUCH_UNIT,
     START,
     STOP,
     JobRefusedError,
@@ -35,6 +37,8 @@ NOISE = Message(
     serial=7,
 )
 """What may come before an answer."""
+RESET = Message(message_type=MessageType.METHOD_RETURN, reply_serial=1, serial=6)
+"""Answer to ResetFailedUnit."""
 
 
 def returned(path: str) -> Message:
@@ -55,7 +59,7 @@ def refused(name: str, text: str) -> Message:
 
 
 class Systemd:
-    """systemd's private socket, which answers one call, in a thread of its own."""
+    """systemd's private socket, which answers calls in turn, in a thread of its own."""
 
     def __init__(self, path: Path, *said: bytes) -> None:
         self.path = path
@@ -73,13 +77,14 @@ class Systemd:
             assert lines.readline() == b"\0AUTH EXTERNAL 30\r\n"
             assert lines.readline() == b"BEGIN\r\n"
             connection.sendall(b"OK 0123456789abcdef\r\n")
-            self.calls.append(read(lines.peek()))
-            connection.sendall(b"".join(self._said))
+            for said in self._said:
+                self.calls.append(read(lines))
+                connection.sendall(said)
 
 
-def read(data: bytes) -> Message:
+def read(stream: io.BufferedIOBase) -> Message:
     """A message as another library reads it."""
-    found = Unmarshaller(BytesIO(data)).unmarshall()  # type: ignore[arg-type]  # reads any stream
+    found = Unmarshaller(stream).unmarshall()  # type: ignore[arg-type]  # reads any stream
     assert found is not None
     return found
 
@@ -91,10 +96,15 @@ def applied(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
+def marshalled(*messages: Message) -> bytes:
+    """Messages as they come over the wire."""
+    return b"".join(bytes(message._marshall(negotiate_unix_fd=False)) for message in messages)
+
+
 @contextmanager
 def systemd(*said: Message | bytes) -> Iterator[Systemd]:
-    """One that says this to a call."""
-    raw = [m if isinstance(m, bytes) else bytes(m._marshall(negotiate_unix_fd=False)) for m in said]
+    """One that says this, each to one call."""
+    raw = [m if isinstance(m, bytes) else marshalled(m) for m in said]
     path = Path(f"/tmp/systemd-{os.getpid()}")  # noqa: S108 - a unix socket's path is short
     fake = Systemd(path, *raw)
     try:
@@ -105,26 +115,48 @@ def systemd(*said: Message | bytes) -> Iterator[Systemd]:
         assert not fake.thread.is_alive()
 
 
-@pytest.mark.parametrize(("verb", "method"), [(START, "StartUnit"), (STOP, "StopUnit")])
+@pytest.mark.parametrize(
+    ("verb", "unit", "methods"),
+    [
+        (START, UNIT, {"ResetFailedUnit": [UNIT], "StartUnit": [UNIT, "replace"]}),
+        (STOP, UNIT, {"StopUnit": [UNIT, "replace"]}),
+        (START, HOLD_UNIT, {"StartUnit": [HOLD_UNIT, "replace"]}),
+    ],
+)
 def test_every_job_has_the_mode_that_touches_nothing_else(
-    verb: str, method: str, applied: str
+    verb: str, unit: str, methods: Mapping[str, list[str]], applied: str
 ) -> None:
-    """The call, as another D-Bus library reads it, and the job that it answers with."""
-    with systemd(NOISE, returned(JOB)) as manager:
-        said = answer(f"{verb} {UNIT}", applied=applied, systemd=str(manager.path))
-    (asked,) = manager.calls
-    assert (asked.member, asked.body) == (method, [UNIT, "replace"])
-    assert (asked.path, asked.interface) == (
-        "/org/freedesktop/systemd1",
-        "org.freedesktop.systemd1.Manager",
-    )
+    """The calls, as another D-Bus library reads them, and the job; a backend's start resets its limit."""
+    answers = (marshalled(RESET), marshalled(NOISE, returned(JOB)))
+    with systemd(*answers[-len(methods) :]) as manager:
+        said = answer(f"{verb} {unit}", applied=applied, systemd=str(manager.path))
+    assert {asked.member: asked.body for asked in manager.calls} == methods
+    assert {(asked.path, asked.interface) for asked in manager.calls} == {
+        ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
+    }
     assert parse_answer(f"{said}\n") == JOB
+
+
+def test_a_unit_that_is_not_in_memory_has_no_start_limit_to_reset(applied: str) -> None:
+    """A start makes systemd load the unit."""
+    unknown = refused(NO_SUCH_UNIT, "Unit not loaded.")
+    with systemd(unknown, returned(JOB)) as manager:
+        said = answer(f"start {UNIT}", applied=applied, systemd=str(manager.path))
+    assert parse_answer(f"{said}\n") == JOB
+
+
+def test_nothing_is_started_that_could_not_be_reset(applied: str) -> None:
+    """The refusal of the reset is the answer."""
+    with systemd(refused(ACCESS_DENIED, "No.")) as manager:
+        said = answer(f"start {UNIT}", applied=applied, systemd=str(manager.path))
+    assert said == f"error {ACCESS_DENIED} No."
+    assert [asked.member for asked in manager.calls] == ["ResetFailedUnit"]
 
 
 @pytest.mark.parametrize("unit", ["a", "é" * 20, "x" * 255])
 def test_names_of_any_length_are_written_as_another_library_reads_them(unit: str) -> None:
     """Padding and lengths count bytes."""
-    assert read(call("StartUnit", unit, "replace")).body == [unit, "replace"]
+    assert read(io.BytesIO(call("StartUnit", unit, "replace"))).body == [unit, "replace"]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +185,8 @@ def test_everything_else_is_refused(line: str, applied: str) -> None:
 
 def test_systemds_refusal_is_passed_on(applied: str) -> None:
     """With the name by which the supervisor knows what to say."""
-    name = "org.freedesktop.systemd1.NoSuchUnit"
-    with systemd(refused(name, "Unit not\nfound.")) as manager:
+    name = NO_SUCH_UNIT
+    with systemd(RESET, refused(name, "Unit not\nfound.")) as manager:
         said = answer(f"start {UNIT}", applied=applied, systemd=str(manager.path))
     with pytest.raises(JobRefusedError, match=r"Unit not found\.") as refusal:
         parse_answer(said)

@@ -103,19 +103,6 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
-async def test_a_start_limit_is_cleared_just_before_the_start() -> None:
-    """What systemd gave up on looks like it until its start: an operation may end before that."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.give_up("genesis")
-    running = transaction(outside, Kind.SWITCH, "genesis")
-    task = asyncio.create_task(running.run())
-    await until(lambda: running.operation.phase is Phase.STOP)
-    assert outside.units.cleared == []
-    await task
-    assert outside.units.cleared == ["genesis"]
-
-
 async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
     """How each phase ended."""
     _outcome, _ended, phases = await run(running)
