@@ -18,6 +18,7 @@ from appliance.domain.profile import Catalogue
 from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.ports import Clock, Host, Peaks, Units
+from appliance.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class MemorySampler:
         host: Reads memory.
         peaks: Where peaks are kept.
         clock: For ages.
-        every_s: Between two samples.
+        settings: Of the box.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class MemorySampler:
         host: Host,
         peaks: Peaks,
         clock: Clock,
-        every_s: float,
+        settings: Settings,
     ) -> None:
         self._units = units
         self._host = host
         self._peaks = peaks
         self._clock = clock
         self._look = look
-        self._every_s = every_s
+        self._settings = settings
         self._ledger: Ledger | None = None
         self._taken_s = float("-inf")
         self._ran = False
@@ -85,7 +86,7 @@ class MemorySampler:
         while True:
             await self.turn()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._every_s):
+                async with asyncio.timeout(self._settings.memory.sample_every_s):
                     await self._wanted.wait()
 
     async def latest(self) -> Ledger | None:
@@ -93,7 +94,8 @@ class MemorySampler:
 
         None: no sample was taken.
         """
-        if self._clock.monotonic_s() - self._taken_s > self._every_s * _STALE:
+        stale_s = self._settings.memory.sample_every_s * _STALE
+        if self._clock.monotonic_s() - self._taken_s > stale_s:
             self._sampled.clear()
             self._wanted.set()
             with contextlib.suppress(TimeoutError):

@@ -39,6 +39,7 @@ from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.wording import no_such_profile
 from appliance.ports import Change, Clock, Gateway, Profiles, Store, Units
+from appliance.settings import Settings
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
@@ -119,7 +120,7 @@ class Supervisor:
         preflight: For rehearsals.
         reconciler: Decides what to start while no operation runs.
         new_transaction: Makes the transaction of an operation.
-        look_every_s: The longest time between two looks at the box.
+        settings: Of the box.
         on_look: Called after each look, with a line about the box: feeds the watchdog.
     """
 
@@ -136,7 +137,7 @@ class Supervisor:
         preflight: Preflight,
         reconciler: Reconciler,
         new_transaction: NewTransaction,
-        look_every_s: float,
+        settings: Settings,
         on_look: Callable[[str], None],
     ) -> None:
         self._profiles = profiles
@@ -149,7 +150,7 @@ class Supervisor:
         self._preflight = preflight
         self._reconciler = reconciler
         self._new_transaction = new_transaction
-        self._look_every_s = look_every_s
+        self._settings = settings
         self._on_look = on_look
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
@@ -177,10 +178,10 @@ class Supervisor:
     async def _wait(self, change: Change) -> None:
         """Wait for a change; while an operation runs, which looks itself, for its end."""
         if self._running is None:
-            await change.wait(self._look_every_s)
+            await change.wait(self._settings.look_every_s)
         if self._running is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._look_every_s):
+                async with asyncio.timeout(self._settings.look_every_s):
                     await self._ended.wait()
 
     # --- requests --------------------------------------------------------------------

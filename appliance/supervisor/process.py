@@ -105,7 +105,7 @@ async def run(settings: Settings) -> None:
                 preflight=preflight,
                 boot_choice=boot_choice,
             ),
-            look_every_s=settings.look_every_s,
+            settings=settings,
             on_look=readiness.alive,
         )
         ledger = MemorySampler(
@@ -114,7 +114,7 @@ async def run(settings: Settings) -> None:
             host=host,
             peaks=peaks,
             clock=clock,
-            every_s=settings.memory.sample_every_s,
+            settings=settings,
         )
         stalls = StallWatch(supervisor.last_look, units=units, gateway=gateway, clock=clock)
         traffic = TrafficFigures(

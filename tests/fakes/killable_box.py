@@ -24,6 +24,7 @@ from appliance.domain.operations import (
 )
 from appliance.planning.admission.findings import BoxFacts
 from appliance.planning.switch.goals import in_the_way_of
+from appliance.settings import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.gpu_readings import by_index, card
@@ -311,7 +312,7 @@ class KillableBox:
             peaks=self.peaks,
             tickets=self.tickets,
             clock=self.clock,
-            look_every_s=LOOK_EVERY_S,
+            settings=Settings(look_every_s=LOOK_EVERY_S),
         )
         self.task = self.loop.create_task(self._supervisor.run())
 

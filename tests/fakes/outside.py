@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import BackendError, StoreError, UnitError
@@ -29,6 +29,7 @@ from appliance.ports import (
     Store,
     Units,
 )
+from appliance.settings import Settings
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
@@ -46,6 +47,7 @@ from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.systemd import FakeSystemd
 
 S = TypeVar("S", bound=Supervisor)
+_SETTINGS: Final = Settings(look_every_s=1.0)
 
 
 class HasTime(Protocol):
@@ -481,18 +483,18 @@ class FakeOutside:
         self,
         profiles: Profiles,
         *,
-        look_every_s: float = 1.0,
+        settings: Settings = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> Supervisor:
         """A supervisor on these ports; `gateway`: another one than the fake."""
-        return self.supervisor_as(Supervisor, profiles, look_every_s=look_every_s, gateway=gateway)
+        return self.supervisor_as(Supervisor, profiles, settings=settings, gateway=gateway)
 
     def supervisor_as(
         self,
         kind: type[S],
         profiles: Profiles,
         *,
-        look_every_s: float,
+        settings: Settings = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> S:
         """A supervisor of a class of the test's own."""
@@ -508,7 +510,7 @@ class FakeOutside:
             peaks=self.peaks,
             tickets=self.tickets,
             clock=self.clock,
-            look_every_s=look_every_s,
+            settings=settings,
         )
 
     def transaction(
@@ -530,7 +532,7 @@ class FakeOutside:
         )
         return new_transaction(operation, catalogue, caller, lambda _observed: None)
 
-    def memory_sampler(self, look: LastLook, *, every_s: float = 5.0) -> MemorySampler:
+    def memory_sampler(self, look: LastLook, *, settings: Settings = _SETTINGS) -> MemorySampler:
         """A sampler of what `look` says runs."""
         return MemorySampler(
             look,
@@ -538,7 +540,7 @@ class FakeOutside:
             host=self.host,
             peaks=self.peaks,
             clock=self.clock,
-            every_s=every_s,
+            settings=settings,
         )
 
     def stall_watch(self, look: LastLook) -> StallWatch:
@@ -593,7 +595,7 @@ def assemble(
     peaks: Peaks,
     tickets: RunTickets,
     clock: Clock,
-    look_every_s: float,
+    settings: Settings,
 ) -> S:
     """A supervisor of the class `kind` on these ports, as its process puts it together."""
     boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
@@ -621,6 +623,6 @@ def assemble(
             preflight=preflight,
             boot_choice=boot_choice,
         ),
-        look_every_s=look_every_s,
+        settings=settings,
         on_look=lambda _line: None,
     )

@@ -31,7 +31,7 @@ from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation
 from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.settings import load_settings
+from appliance.settings import Settings, load_settings
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
@@ -84,8 +84,6 @@ VERSION: Final = __version__
 VERBS: Final = frozenset(verb.name for verb in _VERBS)
 SHARED_THREADS: Final = min(os.cpu_count() or 1, 8)
 """Threads of an embedded engine whose profile does not say: this machine's."""
-_LOOK_EVERY_S: Final = 2.0
-_SAMPLE_EVERY_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +168,8 @@ async def supervised(
         keys: Directory for inference keys.
     """
     outside.units.is_driven = True
-    supervisor = outside.supervisor_as(AskedSupervisor, profiles, look_every_s=_LOOK_EVERY_S)
-    ledger = outside.memory_sampler(supervisor.last_look, every_s=_SAMPLE_EVERY_S)
+    supervisor = outside.supervisor_as(AskedSupervisor, profiles, settings=Settings())
+    ledger = outside.memory_sampler(supervisor.last_look)
     stalls = outside.stall_watch(supervisor.last_look)
     status = outside.status(
         supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls

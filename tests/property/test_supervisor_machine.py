@@ -14,6 +14,7 @@ from appliance.domain.claims import claim_on
 from appliance.domain.errors import BusyError
 from appliance.domain.operations import FOREVER, Kind
 from appliance.planning.switch.goals import in_the_way, in_the_way_of
+from appliance.settings import Settings
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
@@ -47,7 +48,9 @@ class Box(RuleBasedStateMachine):
         self.loop.run_until_complete(work)
 
     def boot_supervisor(self) -> None:
-        self.supervisor = self.outside.supervisor(FakeProfiles(BOX), look_every_s=10.0)
+        self.supervisor = self.outside.supervisor(
+            FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
+        )
         self.task = self.loop.create_task(self.supervisor.run())
         self.turns(3)
 

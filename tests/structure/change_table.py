@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path("docs/explanation/architecture.md")
-THINGS = ("engine", "verb", "setting", "profile key")
+THINGS = ("engine", "verb", "setting", "gateway setting", "profile key")
 _HEADING = "## What changes to add a thing"
 _GENERATED = "generated"
 _ROW = re.compile(r"^\| *([^|]+?) *\| *`([^`|]+)`[^|]*\| *([^|]+?) *\|", re.MULTILINE)

@@ -12,6 +12,7 @@ from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemo
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
+from appliance.settings import MemorySettings, Settings
 from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
 from tests.waiting import settle, until
@@ -56,7 +57,7 @@ class Box:
         self.peaks = self.outside.peaks
         self.sampler = self.outside.memory_sampler(
             lambda: (self.profiles, self.outside.systemd.observed(self.profiles)),
-            every_s=EVERY_S,
+            settings=Settings(memory=MemorySettings(sample_every_s=EVERY_S)),
         )
 
     async def turns(self, count: int = 1) -> None:

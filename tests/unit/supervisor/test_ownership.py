@@ -14,6 +14,7 @@ from appliance.domain.profile import Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
+from appliance.settings import Settings
 from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
@@ -32,7 +33,9 @@ async def supervising(
     outside: FakeOutside, profiles: FakeProfiles | None = None
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
-    supervisor = outside.supervisor(profiles or FakeProfiles(BOX), look_every_s=10.0)
+    supervisor = outside.supervisor(
+        profiles or FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
+    )
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
     try:
