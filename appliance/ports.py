@@ -1,4 +1,4 @@
-"""Ports: what the processes need from outside, each with a real side and a fake.
+"""Ports of the processes to what is outside, each with a real adapter and a fake.
 
 Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
 """
@@ -63,7 +63,7 @@ class Units(Protocol):
 
     @property
     def signals(self) -> int:
-        """How often anything was signalled about units that were observed, hold or run."""
+        """Return how often systemd signalled anything about the observed units, hold or run."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class Units(Protocol):
         ...
 
     async def stop_run(self) -> None:
-        """Queue a stop of that unit, with everything that runs in it; does not wait."""
+        """Queue a stop of the unit that runs a command, with everything in it; does not wait."""
         ...
 
     async def start_hold(self) -> None:
@@ -96,7 +96,7 @@ class Units(Protocol):
         ...
 
     async def stop_hold(self) -> None:
-        """Stop that unit."""
+        """Stop the unit that conflicts with every backend."""
         ...
 
 
@@ -113,13 +113,13 @@ class Backend(Protocol):
 
 
 class Gateway(Protocol):
-    """The gateway. A call that the gateway does not answer is skipped and raises nothing.
+    """Gateway. A call that the gateway does not answer is skipped and raises nothing.
 
     `hold`, `drain` and `release` return the text to show; None: the gateway does not answer.
     """
 
     def route(self, state: State) -> None:
-        """Send the state to route by; does not wait. A gateway that starts later gets it too."""
+        """Send the state to route by, also to a gateway that starts later; does not wait."""
         ...
 
     def reload(self) -> None:
@@ -144,7 +144,7 @@ class Gateway(Protocol):
 
 
 class Host(Protocol):
-    """The machine. No method raises: what cannot be read is returned as unknown."""
+    """Machine. No method raises: facts that cannot be read are returned as unknown."""
 
     async def facts(self, applied: Applied) -> ProfileFacts:
         """Return the facts of the host about a start of this profile."""
@@ -159,7 +159,7 @@ class Host(Protocol):
         ...
 
     async def gpus(self) -> GpuMemory:
-        """Return the GPUs and the holders of their memory; takes as long as the driver, at most 30 s."""
+        """Return the GPUs and their processes; takes as long as the driver does, at most 30 s."""
         ...
 
     async def group(self, control_group: str) -> GroupMemory | None:
@@ -179,7 +179,7 @@ class Host(Protocol):
         ...
 
     async def run_report(self) -> RunReport | None:
-        """Return the report on the last command; None: there is none, or the command still runs."""
+        """Return the report on the last command; None: none, or the command still runs."""
         ...
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
@@ -188,7 +188,7 @@ class Host(Protocol):
 
 
 class Commitment(Protocol):
-    """The two files that a boot follows. Writes are durable when they return."""
+    """Files that a boot follows, for names and hold. Writes are durable when they return."""
 
     def committed(self) -> tuple[str, ...]:
         """Return the names to serve after a boot, sorted."""
@@ -223,11 +223,11 @@ class RunTickets(Protocol):
     """Tickets that tell the launcher whose command it may run."""
 
     def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
-        """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
+        """Admit the caller of one operation, and no other. Raises `StoreError`."""
         ...
 
     def revoke(self) -> None:
-        """Remove the ticket, so that nobody is admitted. Never raises."""
+        """Remove the ticket, so that no caller is admitted. Never raises."""
         ...
 
 
@@ -267,7 +267,7 @@ class Store(Protocol):
         ...
 
     async def marks(self) -> Mapping[str, Mark]:
-        """Return the marks set by people, by profile."""
+        """Return the marks that operators have set, by profile."""
         ...
 
     async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
@@ -292,7 +292,7 @@ class Peaks(Protocol):
 
 
 class Profiles(Protocol):
-    """The applied profiles."""
+    """Applied profiles."""
 
     @property
     def damage(self) -> str | None:

@@ -74,19 +74,19 @@ Units = Annotated[list[UnitName], NoDecode, BeforeValidator(split_list)]
 
 
 class MemorySettings(BaseModel):
-    """``[memory]``: what the gate wants free, and how often the supervisor looks."""
+    """``[memory]``: memory that the gate keeps free, and how often memory is sampled."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     margin: Size | None = Field(
         default=None,
-        description="free memory wanted on each claimed GPU beyond the declared need, such as "
+        description="memory to keep free on each claimed GPU beyond the declared need, such as "
         '"512MiB"; unset: the gate\'s own margin',
     )
     sample_every_s: Annotated[Duration, Field(ge=1, le=60)] = Field(
         default=5.0,
-        description="between two looks at who holds how much memory, while a backend runs; "
-        "asking for the processes on a GPU holds a lock in the driver for some milliseconds",
+        description="time between two samples of the memory of each process, while a backend runs; "
+        "a list of the processes on a GPU holds a lock in the driver for some milliseconds",
     )
 
 
@@ -103,69 +103,76 @@ class Settings(BaseSettings):
 
     prefix: Location = Field(
         default=Path(paths.PREFIX),
-        description="the installed release; only root may write here",
+        description="directory of the installed release; only root may write in it",
     )
     profiles_dir: Location = Field(
-        default=Path(paths.PROFILES_DIR), description="profiles, `NAME.toml`"
+        default=Path(paths.PROFILES_DIR), description="directory of profiles, `NAME.toml`"
     )
     state_dir: Location = Field(
         default=Path(paths.STATE_DIR),
-        description="the supervisor's: committed names, hold, history",
+        description="directory of the supervisor's state: committed names, hold, history",
     )
     applied_dir: Location = Field(
         default=Path(paths.APPLIED_DIR),
-        description="root's record of what `appliance apply` installed",
+        description="directory of root's record of what `appliance apply` installed",
     )
-    unit_dir: Location = Field(default=Path(paths.UNIT_DIR), description="where generated units go")
+    unit_dir: Location = Field(
+        default=Path(paths.UNIT_DIR), description="directory of generated units"
+    )
     polkit_rule: Location = Field(
         default=Path(paths.POLKIT_RULE),
-        description="the generated rule with the exact names of the units",
+        description="file of the generated polkit rule with the exact names of the units",
     )
     control_socket: Location = Field(
         default=Path(paths.CONTROL_SOCKET),
-        description="between the CLI and the supervisor; appliance-supervisor.socket names it too",
+        description="socket between the CLI and the supervisor; appliance-supervisor.socket has the same path",
     )
     runtime_dir: Location = Field(
         default=Path(paths.SUPERVISOR_RUNTIME_DIR),
-        description="the supervisor's: what must survive it, but no reboot",
+        description="directory of the supervisor for what must survive its restart, but no reboot",
     )
     lease_dir: Location = Field(
-        default=Path(paths.LEASE_DIR), description="the locks that claims are held by"
+        default=Path(paths.LEASE_DIR), description="directory of the locks by which claims are held"
     )
     gate_dir: Location = Field(
-        default=Path(paths.GATE_DIR), description="where the gate says why it refused"
+        default=Path(paths.GATE_DIR), description="directory of the gate's verdicts"
     )
     hf_home: Location = Field(
         default=Path(paths.HF_HOME),
-        description="the local Hugging Face cache that `hf:owner/name` is looked up in",
+        description="local Hugging Face cache in which `hf:owner/name` is looked up",
     )
-    daemon_user: User = Field(default=SUPERVISOR_USER, description="who the supervisor runs as")
+    daemon_user: User = Field(
+        default=SUPERVISOR_USER, description="user that the supervisor runs as"
+    )
     backend_user: User | None = Field(
         default=None,
-        description="who all engines run as, unless a profile says; unset: each has a user of its own",
+        description="user that engines run as, unless a profile names one; unset: each has its own user",
     )
     foreign_units: Units = Field(
         default=[],
-        description="units that are not ours and must never run beside a backend, such as an "
+        description="units of others that must never run beside a backend, such as an "
         "old `vllm.service`",
     )
-    status_port: Port = Field(default=8011, description="the status API; no profile may use it")
+    status_port: Port = Field(
+        default=8011, description="port of the status API; no profile may use it"
+    )
     look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,
-        description="the supervisor's longest pause between two looks at the box; it also feeds "
-        "the watchdog of its unit",
+        description="longest pause of the supervisor between two looks at the box; each look "
+        "also feeds the watchdog of the supervisor's unit",
     )
     keep_operations: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         default=1000, description="finished operations kept in the history; older ones go"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="of the supervisor, in the journal"
+        default="info", description="level of the supervisor's log in the journal"
     )
     gateway: GatewaySettings = Field(
-        default=GatewaySettings(), description="the address clients keep"
+        default=GatewaySettings(), description="address and limits of the gateway"
     )
     memory: MemorySettings = Field(
-        default=MemorySettings(), description="what the gate wants free, and how often to look"
+        default=MemorySettings(),
+        description="memory that the gate keeps free, and how often memory is sampled",
     )
 
     @property

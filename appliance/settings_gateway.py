@@ -1,4 +1,4 @@
-"""``[gateway]`` of the settings, and what `appliance apply` compiles it to."""
+"""Settings ``[gateway]``, and their compilation by `appliance apply`."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from appliance.domain.gateway import Configuration, Limits
 from appliance.domain.value_types import TypeName, shown
 
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}\Z")
-"""As long as IFNAMSIZ of netdevice(7) allows."""
+"""Pattern of an interface's name, which has at most IFNAMSIZ bytes (netdevice(7))."""
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]{0,127}\*?\Z")
 _NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?\Z")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]{0,31}://[A-Za-z0-9._:\[\]-]{1,255}\Z")
@@ -35,15 +35,15 @@ def _place(text: str) -> str:
             raise wrong(f"{shown(text)} is neither an address nor an interface") from error
         return text
     if address.is_unspecified:
-        raise wrong(f"{shown(text)} is every address there is: name those that are meant")
+        raise wrong(f"{shown(text)} is a wildcard: list the addresses to listen on")
     if address.is_multicast or "%" in text:
-        raise wrong(f"{shown(text)} is no address to listen on: name its interface instead")
+        raise wrong(f"{shown(text)} cannot be listened on: list its interface in place of it")
     return str(address)
 
 
 def _no_doubles(items: Sequence[str]) -> Sequence[str]:
     if len(set(items)) != len(items):
-        raise wrong("names a place twice")
+        raise wrong("lists an address or interface twice")
     return items
 
 
@@ -91,30 +91,30 @@ Origins = Annotated[
     Field(max_length=64),
 ]
 MemorySize = Annotated[Size, Field(ge=1 << 16, le=1 << 29)]
-"""At most as much as the unit's MemoryMax= leaves."""
+"""Size in memory, at most as much as the unit's MemoryMax= leaves."""
 
 
 class GatewaySettings(BaseModel):
-    """``[gateway]``: the address clients keep. `appliance apply` puts changes in force."""
+    """``[gateway]``: address and limits of the gateway. `appliance apply` puts changes in force."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    port: Port = Field(default=8010, description="the port clients keep; no profile may use it")
+    port: Port = Field(default=8010, description="port of the gateway; no profile may use it")
     listen: Places = Field(
         default=["127.0.0.1"],
-        description="addresses, and names of network interfaces, which may come later; beyond this "
-        "machine only with keys",
+        description="addresses to listen on, and names of network interfaces, which may appear later; other "
+        "machines need keys",
     )
     tls_certificate: AbsolutePath | None = Field(
         default=None,
-        description="PEM file, the whole chain; beyond this machine the gateway then speaks TLS",
+        description="PEM file with the whole chain; the gateway then speaks TLS with other machines",
     )
     tls_key: AbsolutePath | None = Field(
         default=None, description="PEM file with its private key, readable for root alone"
     )
     require_keys: Literal["beyond-loopback", "always"] = Field(
         default="beyond-loopback",
-        description="who needs a key: clients on other machines, or everybody",
+        description="clients that need a key: those on other machines, or all",
     )
     allow_paths: UrlPaths = Field(
         default=[],
@@ -123,50 +123,51 @@ class GatewaySettings(BaseModel):
     )
     names: Names = Field(
         default=[],
-        description="further host names of this machine, by which programs on it may ask without a "
+        description="further host names of this machine, by which its programs may send requests without a "
         "key, such as behind a reverse proxy",
     )
     origins: Origins = Field(
         default=[],
-        description="web pages from elsewhere that may ask without a key from a browser on this "
+        description="origins of web pages that may send requests without a key from a browser on this "
         'machine, such as "https://chat.example.org"',
     )
     drain: Deadline = Field(
         default=600.0,
-        description="for answers under way when a reload or an upgrade hands over to a new process",
+        description="time for requests in flight when a reload or an upgrade hands over to a new process",
     )
     stop: Annotated[Duration, Field(le=300)] = Field(
         default=10.0,
-        description="for answers under way when the gateway is stopped or restarted; what is cut "
-        "is told so",
+        description="time for requests in flight when the gateway is stopped or restarted; a request "
+        "that is cut gets an error",
     )
     max_wait: Deadline = Field(
-        default=300.0, description="for a request that waits for a switch or a start"
+        default=300.0, description="time that a request waits for a switch or a start"
     )
     min_residency: Duration = Field(
         default=60.0,
-        description="a model that was switched to on request stays at least so long",
+        description="time that a model stays at least after a switch on request",
     )
     max_queue: Annotated[int, Field(ge=0, le=65_536)] = Field(
-        default=256, description="requests that may wait at once; more are told to come again"
+        default=256,
+        description="requests that may wait at once; more get an error with Retry-After",
     )
     max_connections: Annotated[int, Field(ge=8, le=16_384)] = Field(
-        default=1024, description="clients at once"
+        default=1024, description="connections of clients at once"
     )
     max_body: MemorySize = Field(
-        default=64 << 20, description="of one request, such as one with pictures in it"
+        default=64 << 20, description="size of a request's body, such as one with pictures"
     )
     max_buffered: MemorySize = Field(
-        default=160 << 20, description="of all requests that are being read or wait, together"
+        default=160 << 20, description="size of all bodies together that are being read or wait"
     )
     idle: Deadline = Field(
-        default=75.0, description="until a connection without a request is closed"
+        default=75.0, description="time until a connection without a request is closed"
     )
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise wrong("wants tls_certificate and tls_key, or neither")
+            raise wrong("needs both tls_certificate and tls_key, or neither")
         if self.max_buffered < self.max_body:
             raise wrong("has a max_buffered that is smaller than its max_body")
         return self

@@ -1,1 +1,1 @@
-"""One outside thing each; foreign errors are translated at the edge."""
+"""Adapters: each hides one outside thing, and translates its errors."""

@@ -4,7 +4,7 @@ import asyncio
 
 
 class AwaitedChange:
-    """The next change as one waiter awaits it: taken from a `ChangeNotifier` before the look."""
+    """Next change as one waiter awaits it: taken from a `ChangeNotifier` before the look."""
 
     def __init__(self, event: asyncio.Event) -> None:
         self._event = event
@@ -30,7 +30,7 @@ class ChangeNotifier:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake everybody who took a change before this call."""
+        """Wake every waiter that took a change before this call."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 

@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 65536
 
 
 class FileCommitment:
-    """The port `Commitment` on a directory."""
+    """Port `Commitment`, on a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._active = directory / "active"
@@ -59,11 +59,11 @@ class FileCommitment:
             return None
 
     async def reserve(self, writes: Writes) -> None:
-        """Write beside the files what `writes` will put in their place. Raises `StoreError`."""
+        """Write beside the files the texts that `writes` will put in place. Raises `StoreError`."""
         await asyncio.to_thread(self._reserve, writes)
 
     async def release(self) -> None:
-        """Remove what was reserved and not used."""
+        """Remove reserved files that were not used."""
         await asyncio.to_thread(self._release)
 
     async def commit(self, names: Iterable[str]) -> None:
@@ -94,7 +94,7 @@ class FileCommitment:
 
 
 def _put(path: Path, text: str) -> None:
-    """Replace a file, by what was reserved where that is the same. Raises `StoreError`."""
+    """Replace a file, by the reserved one where that has the same text. Raises `StoreError`."""
     if not put_reserved(path, text):
         write_file(path, text)
 

@@ -21,11 +21,12 @@ _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
 _MAX_ANSWER_BYTES: Final = 1 << 20
 _LOAD_TIMEOUT_S: Final = 2.0
-"""An engine answers between two steps of its model; a slower one is busy, which is answer enough."""
+"""Time for an engine to report its load, between two steps of its model; a slower engine is
+busy."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
+    """Connection for HTTP over a unix socket."""
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -38,10 +39,10 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class HttpBackend:
-    """The port `Backend`."""
+    """Port `Backend`, over HTTP."""
 
     async def warm_up(self, applied: Applied, *, timeout_s: float) -> str:
-        """Ask for one real answer. Returns what to show.
+        """Ask for one real answer. Returns the text to show.
 
         Raises:
             BackendError: No answer within `timeout_s`, or not the one that was asked for.
@@ -56,13 +57,13 @@ class HttpBackend:
         except TimeoutError as error:
             raise BackendError(f"no answer within {timeout_s:.0f} s") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise BackendError(f"no proper answer: {error}") from error
+            raise BackendError(f"invalid answer: {error}") from error
         finally:
             _abort(connection)
         return f"answered in {time.monotonic() - began:.2f} s"
 
     async def load(self, applied: Applied) -> EngineLoad | None:
-        """Return what the engine says about its queue; None: nothing, or not within two seconds."""
+        """Return the load that the engine reports; None: none, or not within two seconds."""
         connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
         try:
             async with asyncio.timeout(_LOAD_TIMEOUT_S):
@@ -88,7 +89,7 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
     response = connection.getresponse()
     answer = response.read(_MAX_ANSWER_BYTES)
     if response.status != http.client.OK:
-        # The body may repeat the request; the status is enough to go and look at the log.
+        # The body may repeat the request; the status is enough, and the log has the rest.
         raise BackendError(f"{path} answered {response.status} {response.reason}")
     if not _is_answer(applied.warm_up, json.loads(answer)):
         raise BackendError(f"{path} answered 200 without a result")

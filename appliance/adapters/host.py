@@ -1,4 +1,4 @@
-"""Readings of this machine: its clocks, facts for a preflight, memory, verdicts of the gate, logs.
+"""Readings of this machine: clocks, facts for a preflight, memory, verdicts of the gate, logs.
 
 Nothing here raises: facts that this unprivileged process may not see are reported as unknown.
 """
@@ -41,7 +41,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class SystemClock:
-    """The port `Clock`."""
+    """Port `Clock`, on the system's clocks."""
 
     def unix_s(self) -> float:
         """Return the wall clock, seconds since the epoch."""
@@ -53,7 +53,7 @@ class SystemClock:
 
 
 class LinuxHost:
-    """The port `Host`.
+    """Port `Host`, on this machine.
 
     Args:
         gate_dir: Where the gate writes its verdicts.
@@ -95,10 +95,10 @@ class LinuxHost:
 
     async def ram(self) -> HostMemory:
         """Return the main memory of the whole machine."""
-        return read_host_memory()  # of /proc: a thread would take four times as long
+        return read_host_memory()  # /proc is read directly: a thread would take four times as long.
 
     async def gpus(self) -> GpuMemory:
-        """Return the GPUs and who holds their memory; takes as long as the driver does, at most 30 s."""
+        """Return the GPUs and their processes; takes as long as the driver does, at most 30 s."""
         return await _gpus(with_holders=True)
 
     async def group(self, control_group: str) -> GroupMemory | None:
@@ -122,7 +122,7 @@ class LinuxHost:
         return admissions_in(self._gate_dir)
 
     async def run_report(self) -> RunReport | None:
-        """Return the report of the last operator's command; None: there is none, or the command still runs."""
+        """Return the report of the last operator's command; None: none, or it still runs."""
         return read_run_report(self._run_report)
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:
@@ -138,13 +138,13 @@ class LinuxHost:
             async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
                 output = await _output_of(argv, _MAX_LOG_BYTES)
         except (OSError, TimeoutError) as error:
-            _log.warning("no log of %s: %s", name, error)
+            _log.warning("cannot read the log of %s: %s", name, error)
             return ()
         return tuple(reversed(output.decode(errors="replace").splitlines()[:lines]))
 
 
 async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
-    """Return the first output of a command, which is killed when it prints more or takes too long."""
+    """Return the first output of a command; kill it when it prints too much or takes too long."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.DEVNULL,
@@ -182,7 +182,7 @@ def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFact
 
 
 def _model(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
-    """Tell whether the model is there and, as far as its headers tell, whole."""
+    """Tell whether the model exists and, as far as its headers tell, is whole."""
     path = applied.model_path
     if path is None:
         return Presence.PRESENT, ""
@@ -216,7 +216,7 @@ def _file_bytes(path: str | None) -> int | None:
 
 
 def _engine_presence(applied: Applied) -> Presence:
-    engine = ENGINES.get(applied.engine)  # None: of another release
+    engine = ENGINES.get(applied.engine)  # None: a header of another release
     module = "" if engine is None else engine.needs_python_module
     if module and importlib.util.find_spec(module) is None:
         return Presence.MISSING
@@ -224,7 +224,7 @@ def _engine_presence(applied: Applied) -> Presence:
 
 
 def port_user(port: int) -> str | None:
-    """Return the user whose process listens on a TCP port, on any address; None: nobody does."""
+    """Return the user of the process that listens on a TCP port, any address; None: none does."""
     return _listening_user(port) if _is_taken(port) else None
 
 

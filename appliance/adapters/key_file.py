@@ -31,10 +31,10 @@ class StoredKey:
     """Stored form of a key."""
 
     id: str
-    """The part of the key's text that is no secret."""
+    """Part of the key's text that is no secret."""
     key: Key
     sha256: str
-    """Of the whole text, in hexadecimal."""
+    """SHA-256 of the whole text, in hexadecimal."""
     created_unix_s: float
 
 
@@ -120,6 +120,6 @@ def _entry(stored: StoredKey) -> Mapping[str, object]:
 
 
 def _stored(entry: Mapping[str, Any]) -> StoredKey:
-    # A right that is missing is damage, and never the default.
+    # A right that is missing means damage, and is never the default.
     key = {name: entry[name] for name in _KEY_FIELDS}
     return from_json(StoredKey, {**entry, "key": key})

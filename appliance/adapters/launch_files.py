@@ -1,4 +1,4 @@
-"""Files that the supervisor and the launch programs hand each other, each with a codec elsewhere.
+"""Files that the supervisor and the launch programs exchange; each has its codec elsewhere.
 
 =================  =========================  ==========================================
 file               written by                 read by
@@ -55,12 +55,12 @@ def admissions_in(directory: Path) -> Mapping[str, str]:
 def _read(file: Path) -> GateVerdict | None:
     try:
         return gate_verdict.decoded(read_small_file(file, gate_verdict.MAX_BYTES))
-    except OSError:  # the gate has replaced or removed it meanwhile
+    except OSError:  # The gate has replaced or removed the file meanwhile.
         return None
 
 
 def read_peak(directory: Path, name: str) -> ObservedPeak | None:
-    """Return the peak of profile `name` in a directory of needs; None: none that can be believed."""
+    """Return the peak of profile `name` in a directory of needs; None: none, or not credible."""
     if not is_profile_name(name):
         return None
     try:
@@ -71,7 +71,7 @@ def read_peak(directory: Path, name: str) -> ObservedPeak | None:
 
 
 def read_run_report(path: Path) -> RunReport | None:
-    """Return the report of the last command's launcher; None: it left none."""
+    """Return the report of the launcher of the last command; None: there is none."""
     try:
         found = run_report.decoded(read_small_file(path, run_report.MAX_BYTES))
     except OSError:
@@ -82,13 +82,13 @@ def read_run_report(path: Path) -> RunReport | None:
 
 
 class FileRunTickets:
-    """The port `RunTickets` on a file in the supervisor's runtime directory."""
+    """Port `RunTickets`, on a file in the supervisor's runtime directory."""
 
     def __init__(self, path: Path = TICKET) -> None:
         self._path = path
 
     def issue(self, operation: int, caller: RunCaller, claim: Claim) -> None:
-        """Admit the caller of one operation, and nobody else. Raises `StoreError`."""
+        """Admit the caller of one operation, and no other. Raises `StoreError`."""
         text = run_ticket.encoded(
             operation=operation, uid=caller.uid, gpus=gpu_indexes(claim), token=caller.token
         )
@@ -98,7 +98,7 @@ class FileRunTickets:
             raise StoreError(f"cannot write {self._path}: {error.strerror}") from error
 
     def revoke(self) -> None:
-        """Admit nobody any more. Never raises: a ticket is good for one command."""
+        """Admit no caller any more. Never raises: a ticket is good for one command."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError:

@@ -1,4 +1,4 @@
-"""Store of observed peaks, a file a profile; `planning.memory.peak` has the format."""
+"""Store of observed peaks, one file for each profile; `planning.memory.peak` has the format."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class FilePeaks:
-    """The port `Peaks` on a directory.
+    """Port `Peaks`, on a directory.
 
     Args:
         state_dir: The supervisor's.
@@ -30,16 +30,16 @@ class FilePeaks:
         return read_peak(self._directory, name)
 
     async def record(self, name: str, peak: ObservedPeak) -> bool:
-        """Replace a profile's peak durably; False: it could not be kept. Never raises."""
+        """Replace a profile's peak durably; False: it could not be written. Never raises."""
         try:
             await asyncio.to_thread(self._write, name, peak)
         except (OSError, StoreError) as error:
             if not self._failing:
-                _log.warning("the memory that %s took is not kept: %s", name, error)
+                _log.warning("the observed peak of %s could not be written: %s", name, error)
             self._failing = True
             return False
         if self._failing:
-            _log.info("the memory that backends take is kept again")
+            _log.info("observed peaks can be written again")
         self._failing = False
         return True
 
@@ -54,9 +54,11 @@ class FilePeaks:
             try:
                 file.unlink(missing_ok=True)
             except OSError as error:
-                _log.warning("the peak of a removed profile stays: %s: %s", file, error.strerror)
+                _log.warning(
+                    "cannot remove the peak of a removed profile: %s: %s", file, error.strerror
+                )
             else:
-                _log.info("%s is not applied any more: its observed peak is removed", file.stem)
+                _log.info("%s is no longer applied: its observed peak is removed", file.stem)
 
     def _write(self, name: str, peak: ObservedPeak) -> None:
         self._directory.mkdir(mode=0o755, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The port `Gateway` over gateway.sock (see `appliance.protocol.gateway`).
+"""Port `Gateway`, over gateway.sock (see `appliance.protocol.gateway`).
 
 Operations go on without a gateway that is not there or does not answer at once: clients then wait
 or fail as they would without one. What serves is sent when it changes, and again with a look of the
@@ -32,14 +32,14 @@ from appliance.protocol.gateway_client import ask_gateway
 _log = logging.getLogger(__name__)
 
 _FIGURES_S: Final = 0.25
-"""A status is not kept waiting longer."""
+"""Time that a status waits for figures, at most."""
 _REPEAT_S: Final = 1.0
-"""A state that was acknowledged is not sent again sooner: a switch looks a dozen times in 0.1 s, and
-each exchange takes 1 ms of both processes."""
+"""Time for which an acknowledged state is not sent again: a switch looks a dozen times in 0.1 s,
+and each exchange takes 1 ms of both processes."""
 
 
 class SocketGateway:
-    """The port `Gateway`. `run` has to run for `route` to have an effect.
+    """Port `Gateway`. `run` has to run for `route` to have an effect.
 
     Args:
         path: Of gateway.sock.
@@ -53,7 +53,7 @@ class SocketGateway:
         self._repeat_s = repeat_s
         self._state = State()
         self._acknowledged: State | None = None
-        """State that the gateway has said it goes by; None: not known."""
+        """State that the gateway has acknowledged; None: not known."""
         self._acknowledged_s = 0.0
         self._told = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -61,7 +61,7 @@ class SocketGateway:
         self._away = ""
 
     async def run(self) -> None:
-        """Tell the gateway what serves, for ever."""
+        """Send the gateway the state to route by, for ever."""
         while True:
             await self._told.wait()
             async with self._turn:
@@ -72,19 +72,19 @@ class SocketGateway:
                     await self._send(RouteCommand(self._state))
 
     def route(self, state: State) -> None:
-        """Serve by this from now on; does not wait."""
+        """Have the gateway route by this state from now on; does not wait."""
         self._state = state
         self._told.set()
 
     def reload(self) -> None:
-        """Let it read keys and profiles again; does not wait."""
+        """Have the gateway read keys and profiles again; does not wait."""
         self._reload = True
         self._told.set()
 
     async def hold(self, names: Sequence[str]) -> str | None:
-        """Let new requests for `names` wait."""
+        """Have the gateway hold new requests for `names`."""
         async with self._turn:
-            # A state that is sent while this is under way must not undo it.
+            # A state that is sent during the exchange must not undo it.
             before = self._state
             self._state = after = replace(before, held=before.held | set(names))
             went_by = self._acknowledged
@@ -93,27 +93,27 @@ class SocketGateway:
         return None if answer is None else held_text(answer.waiting)
 
     async def drain(self, names: Sequence[str], timeout_s: float) -> str | None:
-        """Let requests in flight finish, at most `timeout_s`; cancelled, it cuts none."""
+        """Let requests in flight finish, at most `timeout_s`; a cancelled drain cuts none."""
         if self._away:
-            return None  # it did not even hold: nobody waits as long as a drain may take
+            return None  # the gateway held nothing either: do not wait as long as a drain may take
         command = DrainCommand(tuple(names), timeout_s)
         answer = await self._ask(command, within_s=timeout_s + 2 * self._patience_s)
         return None if answer is None else drained_text(answer.finished, answer.cut, timeout_s)
 
     async def release(self, state: State) -> str | None:
-        """Serve by this, and let held requests go."""
+        """Have the gateway route by this state, and release held requests."""
         async with self._turn:
             self._state = state
             answer = await self._send(ReleaseCommand(state))
         return None if answer is None else released_text(answer.released)
 
     async def stats(self) -> Mapping[str, object] | None:
-        """Return what it has measured; None: it does not answer."""
+        """Return the gateway's figures; None: it does not answer."""
         answer = await self._ask(StatsCommand(), within_s=_FIGURES_S)
         return None if answer is None else answer.stats or None
 
     async def _send(self, command: RouteCommand | ReleaseCommand) -> GatewayAnswer | None:
-        """Send a state; returns the answer, None: none came in time."""
+        """Send a state; returns the answer, None: none in time."""
         answer = await self._ask(command)
         self._acknowledge(None if answer is None else command.state)
         return answer
@@ -123,18 +123,18 @@ class SocketGateway:
         self._acknowledged_s = asyncio.get_running_loop().time()
 
     def _is_acknowledged(self) -> bool:
-        """Tell whether the gateway said moments ago that it goes by the present state."""
+        """Tell whether the gateway acknowledged the present state a short time ago."""
         age_s = asyncio.get_running_loop().time() - self._acknowledged_s
         return self._state == self._acknowledged and age_s < self._repeat_s
 
     async def _ask(
         self, command: GatewayCommand, *, within_s: float | None = None
     ) -> GatewayAnswer | None:
-        """Return the answer to a command; None: none came in time."""
+        """Return the answer to a command; None: none in time."""
         try:
             answer = await ask_gateway(self._path, command, within_s=within_s or self._patience_s)
         except TimeoutError:
-            self._is_away("it does not answer")
+            self._is_away("no answer in time")
             return None
         except (OSError, ValueError) as error:
             self._is_away(str(error) or type(error).__name__)
@@ -143,13 +143,13 @@ class SocketGateway:
             self._is_away(f"{verb_of(command)}: {answer.error}")
             return None
         if self._away:
-            _log.info("the gateway answers")
+            _log.info("the gateway answers again")
         self._away = ""
         return answer
 
     def _is_away(self, why: str) -> None:
-        """Say so when it begins, not each time."""
+        """Log that the gateway is away when that begins, not each time."""
         if not self._away:
-            _log.warning("no gateway (%s): operations go on without it", why)
+            _log.warning("the gateway does not answer (%s): operations continue without it", why)
         self._away = why
         self._acknowledged = None

@@ -29,11 +29,11 @@ class Adopted:
     settled: frozenset[str] = frozenset()
     """Files that may be overwritten now."""
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By profile: the settings written there."""
+    """Settings written into profiles, by profile."""
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By file: reasons why nothing of it was adopted."""
+    """Reasons why a file's edits were not adopted, by file."""
     originals: Mapping[Path, str] = field(default_factory=dict)
-    """The text of each profile that was changed."""
+    """Texts of changed profiles before the change, by profile."""
 
 
 def adopt(
@@ -44,7 +44,7 @@ def adopt(
     profiles_dir: Path,
     dry_run: bool,
 ) -> Adopted:
-    """Write every hand edit that a profile can express into it, wholly or not at all per profile.
+    """Write every hand edit that a profile can express into it, all or none of a profile's edits.
 
     Raises:
         StoreError: a profile cannot be read or written.
@@ -62,7 +62,7 @@ def adopt(
     for name, drifts in by_profile.items():
         files = [d.file for d in drifts]
         if name is None or name not in known or any(d.kind is DriftKind.ODD for d in drifts):
-            refused |= dict.fromkeys(files, ("there is no valid profile for it",))
+            refused |= dict.fromkeys(files, ("the unit has no valid profile",))
             continue
         found = _adoption(known[name], drifts, installed, layout)
         if not found.refused and not dry_run:
@@ -116,7 +116,7 @@ def _adoption(
 
 
 def _written(found: Adoption, path: Path, text: str) -> Adoption:
-    """Write `found` into the profile; returns it, or a refusal when the profile cannot hold it."""
+    """Write `found` into the profile; returns it, or a refusal when that is not possible."""
     try:
         changed = adopted(text, found, path.name)
     except ProfileError as error:

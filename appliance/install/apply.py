@@ -1,4 +1,4 @@
-"""The use case `appliance apply`: profiles become units, a polkit rule and the manifest.
+"""Use case `appliance apply`: profiles become units, a polkit rule and the manifest.
 
 load → find hand edits (adopt or discard) → plan → write what changed → reload systemd once →
 manifest → reload the supervisor. Each file is replaced atomically, and the manifest comes last:
@@ -38,29 +38,29 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyReport:
-    """The outcome of one apply."""
+    """Outcome of one apply."""
 
     plan: ApplyPlan
     errors: tuple[str, ...] = ()
     """Faults of profiles and of the gateway's settings, a complete message each."""
     warnings: tuple[str, ...] = ()
-    """Faults that apply has mended, and those that will hinder a start."""
+    """Faults that apply has repaired, and those that will prevent a start."""
     adopted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By profile: the settings that hand edits became there."""
+    """Settings that hand edits became in profiles, by profile."""
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By file: reasons why its hand edit cannot be adopted."""
+    """Reasons why a hand edit cannot be adopted, by file."""
     reloaded: bool = False
     dry_run: bool = False
     gateway_changed: bool = False
-    """The gateway's configuration differs from the one applied before."""
+    """Whether the gateway's configuration differs from the one applied before."""
 
 
 class NoProfilesDirectoryError(ProfileError):
-    """There is no directory of profiles."""
+    """Lack of a directory of profiles."""
 
 
 class ServiceManager(Protocol):
-    """systemd, as far as an apply needs it."""
+    """Service manager of the machine, as far as an apply needs it."""
 
     def version(self) -> int:
         """Return systemd's major version; 0: unknown."""
@@ -71,7 +71,7 @@ class ServiceManager(Protocol):
         ...
 
     def daemon_reload(self) -> bool:
-        """Have systemd read its unit files again; False: systemd does not run."""
+        """Have systemd read its unit files again; False: systemd is not running."""
         ...
 
     def reload_supervisor(self) -> None:
@@ -176,7 +176,7 @@ def _installed(store: UnitStore, manager: ServiceManager) -> tuple[Installed, tu
         if recovered.damage is not None:
             warnings.append(recovered.damage)
     except StoreError as error:
-        # The units themselves are the truth; only what stands in for a broken profile is lost.
+        # The units themselves are authoritative; only stand-ins for broken profiles are lost.
         warnings.append(f"{error}; it is written anew")
     found = Installed(
         files=store.installed(),

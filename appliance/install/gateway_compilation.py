@@ -1,4 +1,4 @@
-"""Compilation of the gateway's settings: what `appliance apply` installs, and what it refuses.
+"""Compilation of the gateway's settings for `appliance apply`, with the reasons for refusals.
 
 Files with secrets are checked: modes of key files, and pairs of certificate and key.
 """
@@ -21,11 +21,11 @@ _SOME_PASSWORD = "none"  # noqa: S105 - so that an encrypted key fails instead o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledGateway:
-    """Gateway settings as they may be installed."""
+    """Settings of the gateway as they may be installed."""
 
     spec: GatewaySpec
     errors: tuple[str, ...] = ()
-    """Reasons why other machines are not served although the settings say so."""
+    """Reasons why the gateway does not listen for other machines although the settings say so."""
     warnings: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ def _obstacles(settings: Settings, place: str) -> Iterator[str]:
 
 def _warnings(settings: Settings, *, needed: bool) -> Iterator[str]:
     if needed and not _any_key(settings):
-        yield 'nobody can use the gateway: gateway.require_keys is "always", and there is no key yet'
+        yield 'no client can use the gateway: gateway.require_keys is "always", and there is no key yet'
     key = settings.gateway.tls_key
     if key is not None and Path(key).exists() and (problem := secret_problem(Path(key))):
         yield problem
@@ -102,7 +102,7 @@ def secret_problem(path: Path) -> str | None:
     if not S_ISREG(mode):
         return f"{path} is no regular file"
     if mode & S_IROTH:
-        return f"everybody can read {path}: chmod 600 {path}"
+        return f"every user can read {path}: chmod 600 {path}"
     return None
 
 
@@ -110,12 +110,12 @@ def certificate_problem(certificate: Path, key: Path) -> str | None:
     """Return why a certificate and its key cannot be used, as a phrase; None: they can."""
     for path in (certificate, key):
         if not path.is_file():
-            return f"{path} is not there"
+            return f"{path} does not exist"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, password=_SOME_PASSWORD)
     except ssl.SSLError as error:
-        words = (error.reason or "no PEM file").replace("_", " ").lower()
+        words = (error.reason or "no PEM data").replace("_", " ").lower()
         return f"{certificate} and {key} do not make a pair that can be used ({words})"
     except OSError as error:
         return f"{certificate} and {key} cannot be read: {error.strerror}"

@@ -17,7 +17,7 @@ from appliance.planning.units.specs import spec_of
 from appliance.settings import Settings
 
 _MOST_THREADS: Final = 8
-"""Of an embedded engine: more do not speed up a small model."""
+"""Most threads of an embedded engine: more do not speed up a small model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def load_specs(settings: Settings) -> CompiledProfiles:
 
 
 def renderable(loaded: CompiledProfiles, layout: Layout) -> CompiledProfiles:
-    """Return `loaded` with the profiles that no unit can be made from moved to the errors."""
+    """Return `loaded` with profiles from which no unit can be made moved to the errors."""
     problems = {s.applied.name: text for s in loaded.specs if (text := problem(s, layout))}
     return CompiledProfiles(
         specs=tuple(s for s in loaded.specs if s.applied.name not in problems),
@@ -59,7 +59,7 @@ def renderable(loaded: CompiledProfiles, layout: Layout) -> CompiledProfiles:
 
 
 def context_of(settings: Settings) -> InvocationContext:
-    """Return what invocations of engines depend on, here."""
+    """Return the facts of this box on which invocations of engines depend."""
     return InvocationContext(
         prefix=str(settings.prefix),
         cache_root=CACHE_DIR,
@@ -69,7 +69,7 @@ def context_of(settings: Settings) -> InvocationContext:
 
 
 def layout_of(settings: Settings, systemd: int) -> Layout:
-    """Return what units are rendered for; `systemd`: its major version, 0 when unknown."""
+    """Return the layout for which units are rendered; `systemd`: major version, 0 when unknown."""
     return Layout(
         prefix=str(settings.prefix),
         version=__version__,

@@ -1,6 +1,6 @@
 """Generator of the files that are written from the code: ``python -m appliance.install.reference``.
 
-The reference of settings and of profiles, and the administrative paths of all engines.
+Generated are the references of settings and of profiles, and the admin paths of all engines.
 """
 
 import sys
@@ -167,7 +167,7 @@ def _override_rows() -> str:
 
 
 def _title(name: str, model: type[BaseModel]) -> str:
-    """Return ``[vllm]``, or the first line of the model's docstring when that says more."""
+    """Return ``[vllm]``, or the first line of the model's docstring when that tells more."""
     text = cleandoc(model.__doc__ or "").replace("``", "`").rstrip(".")
     return text if f"{name} = " in text else text.replace(f"`[{name}]`", f"[{name}]")
 
@@ -284,11 +284,11 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "docs/reference/profiles.md": profiles_page,
     "appliance/planning/routing/admin_paths.py": admin_paths_module,
 }
-"""Files, from the root of the source, and what makes their text."""
+"""Generated files by path from the root of the source, with the function that makes the text."""
 
 
 def main() -> int:
-    """Write all of them."""
+    """Write all generated files."""
     root = Path(__file__).parents[2]
     for name, text in GENERATED.items():
         (root / name).write_text(text(), "utf-8")

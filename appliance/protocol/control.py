@@ -1,4 +1,4 @@
-"""Words, bounds and versions of the control protocol, version 1.
+"""Constants, bounds and versions of the control protocol, version 1.
 
 NDJSON over the control socket, one request a connection. The client speaks first, one line
 (`control_requests`)::
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 MAX_LINE_BYTES: Final = 1 << 20
-"""Of an event: a status of many profiles is one."""
+"""Longest event in bytes: a status of many profiles is one event."""
 MAX_REQUEST_BYTES: Final = 64 << 10
-"""Of a request: a thousand names."""
+"""Longest request in bytes: a thousand names."""
 GREETING_S: Final = 5.0
-"""For a client to wait for the greeting: systemd keeps the socket open while the supervisor is dead,
-so a connection proves nothing."""
+"""Time that a client waits for the greeting: systemd keeps the socket open while the supervisor is
+dead, so a connection proves nothing."""
 MARKS: Final = ("live", "standby", "retired")
 """Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
 them."""
 
 
 class Verb(StrEnum):
-    """What a client may ask for. The arguments are the fields of the requests."""
+    """Verb of a request. Its arguments are the fields of the request's type."""
 
     STATUS = "status"
     SWITCH = "switch"
@@ -61,24 +61,24 @@ class Verb(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """Why a request was refused, by what the client can do about it."""
+    """Kind of a refusal, by what the client can do about it."""
 
     FAILED = "failed"
     BAD_REQUEST = "bad-request"
-    """The request makes no sense to this server."""
+    """The request cannot be read by this server."""
     UNKNOWN_PROFILE = "unknown-profile"
     BUSY = "busy"
-    """Another operation runs, or people hold the box: a later request may succeed."""
+    """Another operation runs, or an operator holds the box: a later request may succeed."""
     DENIED = "denied"
-    """This client may not ask for it."""
+    """The client may not make this request."""
 
 
 class Exit(IntEnum):
-    """Exit statuses of the CLI."""
+    """Exit status of the CLI."""
 
     OK = 0
     FAILED = 1
-    """Failed; for status: degraded."""
+    """Failure; for status: degraded."""
     USAGE = 2
     NOTHING_SERVING = 3
     NO_SUCH_PROFILE = 4
@@ -91,6 +91,6 @@ class Exit(IntEnum):
     PERMISSION = 77
     CONFIG = 78
     TIMEOUT = 124
-    """--timeout passed; the operation continues."""
+    """The time of --timeout passed; the operation continues."""
     DETACHED = 130
-    """Ctrl-C; the operation continues."""
+    """Ctrl-C was pressed; the operation continues."""

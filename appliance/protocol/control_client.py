@@ -34,12 +34,12 @@ NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-sup
 NOT_A_MEMBER: Final = (
     "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
 )
-NOT_OUR_PROTOCOL: Final = "the control socket does not speak our protocol"
+NOT_OUR_PROTOCOL: Final = "the control socket does not speak the control protocol"
 _CHUNK_BYTES: Final = 65_536
 
 
 class Conversation:
-    """One request to the supervisor and the events that answer it.
+    """Conversation with the supervisor: one request, and the events that answer it.
 
     Raises:
         UnreachableError: nobody listens, or no greeting comes within `greeting_s`.
@@ -52,12 +52,12 @@ class Conversation:
         self, path: str, request: ControlRequest, *, greeting_s: float = GREETING_S
     ) -> None:
         self.closed = False
-        """A closing event was read."""
+        """Whether a closing event was read."""
         self.last_line = ""
-        """The last event exactly as it came, without the line's end."""
+        """Last event exactly as received, without the line's end."""
         self._buffer = bytearray()
         self._searched_bytes = 0
-        """The beginning of the buffer that has no line end."""
+        """Length of the beginning of the buffer that has no line end."""
         self._socket = _connected(path)
         try:
             self._ask(request, greeting_s)
@@ -77,7 +77,7 @@ class Conversation:
         self.close()
 
     def close(self) -> None:
-        """Leave; an operation that was begun goes on."""
+        """Close the conversation; an operation that was begun goes on."""
         self._socket.close()
 
     def next_event(self, timeout_s: float | None = None) -> ControlEvent | None:
@@ -99,7 +99,7 @@ class Conversation:
 
     @property
     def pending(self) -> bool:
-        """Whether the next event has been received already."""
+        """Tell whether the next event has been received already."""
         return self._line_end() >= 0
 
     def fileno(self) -> int:
@@ -115,7 +115,7 @@ class Conversation:
 
     def _ask(self, request: ControlRequest, greeting_s: float) -> None:
         try:
-            # A server that refuses the connection says why, whether it read the request or not.
+            # A server that refuses the connection says why, whether it has read the request or not.
             with contextlib.suppress(BrokenPipeError):
                 self._socket.sendall(encode_request(request))
         except OSError as error:
@@ -143,14 +143,14 @@ class Conversation:
                 raise UnreachableError(NOT_RUNNING)
             self._buffer += chunk
             if len(self._buffer) > MAX_LINE_BYTES + _CHUNK_BYTES:
-                raise UnreachableError("the control socket sent a line without an end")
+                raise UnreachableError("the control socket sent a line that is too long")
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched_bytes = 0
         return line
 
     def _line_end(self) -> int:
-        """Return where the next line ends; -1: it has not ended."""
+        """Return the position of the next line's end; -1: the line has not ended."""
         end = self._buffer.find(b"\n", self._searched_bytes)
         self._searched_bytes = len(self._buffer) if end < 0 else end
         return end
@@ -174,7 +174,7 @@ def ask(path: str, request: ControlRequest) -> ResultEvent:
 
 
 def check_greeting(event: ControlEvent) -> None:
-    """Look whether an event is the greeting. Raises `RequestRefusedError` or `UnreachableError`."""
+    """Check that an event is the greeting. Raises `RequestRefusedError` or `UnreachableError`."""
     if isinstance(event, ErrorEvent):
         raise RequestRefusedError(event)
     if not isinstance(event, HelloEvent):

@@ -44,15 +44,15 @@ _MAX_EXIT: Final = 255
 
 
 class HelloEvent(Record):
-    """The server's greeting."""
+    """Greeting of the server."""
 
     protocol: int = PROTOCOL_MAX
-    """The version that the rest of the conversation speaks."""
+    """Version that the rest of the conversation uses."""
     version: str = __version__
 
 
 class AcceptedEvent(Record):
-    """An operation runs; fields as in `appliance.domain.operations.Accepted`."""
+    """Event `accepted`: an operation runs; fields as in `appliance.domain.operations.Accepted`."""
 
     operation: int
     kind: str
@@ -69,7 +69,7 @@ class TicketEvent(Record):
 
 
 class PhaseEvent(Record):
-    """A phase began, moved or ended; fields as in `appliance.domain.operations.PhaseChanged`."""
+    """Event `phase`; fields as in `appliance.domain.operations.PhaseChanged`."""
 
     phase: str
     state: str
@@ -79,7 +79,7 @@ class PhaseEvent(Record):
 
 
 class EndedEvent(Record):
-    """`result` of an operation; fields as in `appliance.domain.operations.Ended`."""
+    """Event `result` of an operation; fields as in `appliance.domain.operations.Ended`."""
 
     operation: int
     kind: str
@@ -95,28 +95,28 @@ class EndedEvent(Record):
     phases_ms: Mapping[str, float] = MappingProxyType({})
     ms: float = 0.0
     hold: Json | None = None
-    """Of a hold: the row of the status document; None: of any other operation."""
+    """Row of the status document for a hold; None: of any other operation."""
 
 
 class ResultEvent(Record):
-    """`result` of a request that began no operation."""
+    """Event `result` of a request that began no operation."""
 
     exit: int = Exit.OK
     outcome: str = ""
     message: str = ""
     details: Json = MappingProxyType({})
-    """What the verb promises beside these."""
+    """Further fields that the verb promises."""
 
 
 class ErrorEvent(Record):
-    """The request was refused."""
+    """Event `error`: the request was refused."""
 
     kind: ErrorKind
     message: str
 
 
 class UnknownEvent(Record):
-    """An event of a later release."""
+    """Event of a later release."""
 
     name: str
 
@@ -136,10 +136,10 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 class RequestRefusedError(ApplianceError):
-    """The supervisor answered a request with an error."""
+    """Refusal of a request by the supervisor."""
 
     def __init__(self, event: ErrorEvent) -> None:
-        super().__init__(event.message or "the supervisor refused to talk")
+        super().__init__(event.message or "the supervisor refused the request")
         self.kind = event.kind
 
 
@@ -167,7 +167,7 @@ def _fields(event: ControlEvent) -> dict[str, Any]:
 
 
 def decode_event(line: bytes) -> ControlEvent:
-    """Return the event of a line. Raises `ValueError` for what is no event at all."""
+    """Return the event of a line. Raises `ValueError` for a line that is no event."""
     document = parse_object(line)
     if not isinstance(document.get("event"), str):
         raise ValueError("not an event")  # noqa: TRY004 - as for bytes that are no JSON
@@ -245,5 +245,5 @@ def _exit(document: Json) -> int:
 def _error_kind(document: Json) -> ErrorKind:
     try:
         return ErrorKind(text_in(document, "error"))
-    except ValueError:  # of an earlier or a later release
+    except ValueError:  # a word of an earlier or a later release
         return _ERROR_KINDS.get(_exit(document), ErrorKind.FAILED)

@@ -23,124 +23,125 @@ if TYPE_CHECKING:
     Gpus = Literal["all"] | tuple[int, ...]
 
 _MAX_SECONDS: Final = 1e9
-"""Thirty years: more is a mistake, and no clock may overflow."""
+"""Most seconds in a request, thirty years: more is a mistake, and no clock may overflow."""
 _MAX_GPUS: Final = 256
 _MAX_OPERATION: Final = 2**63 - 1
-"""As far as SQLite counts."""
+"""Highest number of an operation, as far as SQLite counts."""
 _MAX_VERSION_CHARACTERS: Final = 20
 
 
 class StatusRequest(Record):
-    """Ask for the status document: `result` with `status`."""
+    """Request for the status document: `result` with `status`."""
 
 
 class SwitchRequest(Record):
-    """Serve one profile in place of those that are in its way."""
+    """Request to serve one profile in place of those that conflict with it."""
 
     name: str
     dry_run: bool = False
-    """Only tell what would be done and what speaks against it; likewise below."""
+    """Whether to tell only what would be done and what prevents it; likewise below."""
     rollback: bool = True
-    """Serve what served before when the switch fails."""
+    """Whether to restore what served before when the switch fails."""
     drain_s: float | None = None
-    """For requests in flight. None: each profile's own deadline; 0: do not wait. Likewise below."""
+    """Seconds for requests in flight. None: each profile's own deadline; 0: do not wait. Likewise
+    below."""
 
 
 class OnRequestSwitch(Record):
-    """Switch because a client of the gateway asked for a profile; the only request on request.sock."""
+    """Request to switch because a client asked for a profile; the only request on request.sock."""
 
     name: str
     on_behalf: str = ""
-    """Short text for people: whose request it was."""
+    """Short text for people that tells whose request it was."""
 
 
 class StartRequest(Record):
-    """Start profiles beside what runs."""
+    """Request to start profiles beside those that run."""
 
     names: tuple[str, ...] = ()
-    """Empty: the committed ones."""
+    """Names of profiles; empty: the committed ones."""
     dry_run: bool = False
 
 
 class StopRequest(Record):
-    """Stop profiles."""
+    """Request to stop profiles."""
 
     names: tuple[str, ...] = ()
-    """Empty: all that run."""
+    """Names of profiles; empty: all that run."""
     dry_run: bool = False
     drain_s: float | None = None
 
 
 class RestartRequest(Record):
-    """Stop profiles and start them again."""
+    """Request to stop profiles and start them again."""
 
     names: tuple[str, ...] = ()
-    """Empty: all that serve."""
+    """Names of profiles; empty: all that serve."""
     dry_run: bool = False
     drain_s: float | None = None
 
 
 class HoldRequest(Record):
-    """Stop everything and keep it so."""
+    """Request to stop every profile and start none."""
 
     for_s: float | None = None
-    """None: until a switch or a start ends it."""
+    """Seconds of the hold; None: until a switch or a start ends it."""
     dry_run: bool = False
     drain_s: float | None = None
 
 
 class RunRequest(Record):
-    """Make room for a command; the command itself goes to its launcher, never through here."""
+    """Request to make room for a command, which the client itself sends to the launcher."""
 
     command: str
-    """The program's name, for people."""
+    """Name of the program, for people."""
     gpus: Gpus
-    """Indexes; "all"; empty: the CPU."""
+    """Indexes of GPUs; "all"; empty: the CPU."""
     dry_run: bool = False
     drain_s: float | None = None
 
 
 class CancelRequest(Record):
-    """Cancel the running operation and follow it to its end."""
+    """Request to cancel the running operation and follow it to its end."""
 
 
 class AttachRequest(Record):
-    """Follow an operation without touching it; one that is over is answered by its `result`."""
+    """Request to follow an operation unchanged; one that is over is answered by its `result`."""
 
     operation: int | None = None
-    """None: the running one."""
+    """Number of the operation; None: the running one."""
 
 
 class MarkRequest(Record):
-    """Set a profile's mark."""
+    """Request to set a profile's mark."""
 
     name: str
     mark: str
-    """One of `MARKS`."""
+    """Mark, one of `MARKS`."""
 
 
 class AddKeyRequest(Record):
-    """Make an inference key."""
+    """Request to make an inference key."""
 
     name: str
     may_switch: bool = False
     profiles: tuple[str, ...] | None = None
-    """None: all."""
+    """Profiles that the key may use; None: all."""
 
 
 class ListKeysRequest(Record):
-    """Ask for the inference keys, without their secrets."""
+    """Request for the list of inference keys, without their secrets."""
 
 
 class RemoveKeyRequest(Record):
-    """Take inference keys away."""
+    """Request to remove inference keys."""
 
     name: str
-    """A name or an id."""
+    """Name or id of a key."""
 
 
 class ReloadRequest(Record):
-    """Read the applied profiles again."""
+    """Request to read the applied profiles again."""
 
 
 ChangeRequest = (
@@ -181,7 +182,7 @@ _KEY_FORMS: Final[Mapping[str, type[Record]]] = {
     "ls": ListKeysRequest,
     "rm": RemoveKeyRequest,
 }
-"""Of the verb `key`, by the argument `action`."""
+"""Forms of the verb `key`, by the argument `action`."""
 _VERBS: Final[Mapping[type, Verb]] = {
     **{form: verb for verb, form in _FORMS.items()},
     **dict.fromkeys(_KEY_FORMS.values(), Verb.KEY),
@@ -202,7 +203,7 @@ def encode_request(request: ControlRequest) -> bytes:
     return json.dumps(document).encode() + b"\n"
 
 
-# --- the way in, in the order of the handshake ---------------------------------------
+# --- decoding, in the order of the handshake -----------------------------------------
 
 
 def parse_request(line: bytes) -> Json:
@@ -299,7 +300,7 @@ def _names(args: Json) -> tuple[str, ...]:
 
 
 def _profiles(args: Json) -> tuple[str, ...] | None:
-    """Return the profiles that a key is limited to; None: all, which only null says."""
+    """Return the profiles to which a key is limited; None: all, which only null means."""
     profiles = args.get("profiles")
     if profiles is None:
         return None

@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 
 _FIRST_LINE_TIMEOUT_S: Final = 10.0
 _TAKEN_WITHIN_S: Final = 30.0
-"""An event that a client does not read is dropped then, and its connection with it."""
+"""Time for a client to read an event; after it the event is dropped, and the connection closed."""
 _BOUNDS: Final = Bounds(line_bytes=MAX_REQUEST_BYTES, per_user=64, total=256)
-"""LimitNOFILE= of the unit fits two such sockets."""
+"""Bounds of one socket; LimitNOFILE= of the unit fits two such sockets."""
 _FULL: Final = encode_event(
     ErrorEvent(
         ErrorKind.BUSY, "too many connections to the supervisor are open: end some, or try again"
@@ -50,20 +50,20 @@ _FULL: Final = encode_event(
 )
 
 ReadRequest = Callable[[Verb, Json, Peer], ControlRequest]
-"""Decodes the arguments of a verb. Raises `PermissionDeniedError` for what this socket does not offer
-to this peer, `BadRequestError` for what makes no sense."""
+"""Decoder of the arguments of a verb. Raises `PermissionDeniedError` for a request that this socket
+does not offer to this peer, `BadRequestError` for one that cannot be read."""
 Answer = Callable[[ControlRequest, Peer], AsyncIterator[ControlEvent]]
-"""Yields the events after the greeting, the closing one last. Any `ApplianceError` that it raises
-becomes the closing event."""
+"""Answer to a request: yields the events after the greeting, the closing one last. Any
+`ApplianceError` that it raises becomes the closing event."""
 
 
 async def serve_control(listener: socket.socket, read: ReadRequest, answer: Answer) -> None:
-    """Answer for ever. The socket stays open for the next process (it is systemd's)."""
+    """Answer for ever. The socket stays open for the next process (systemd owns it)."""
     await serve_unix(listener, partial(_converse, read, answer), _BOUNDS, refusal=_FULL)
 
 
 def error_kind(error: ApplianceError) -> ErrorKind:
-    """Return what an error means to the client."""
+    """Return the kind of an error, by what the client can do about it."""
     match error:
         case UnknownProfileError():
             return ErrorKind.UNKNOWN_PROFILE
@@ -90,7 +90,7 @@ async def _converse(
                     await _follow(events, reader, writer)
                     return
     except (ConnectionError, asyncio.LimitOverrunError, TimeoutError):
-        _log.debug("a client left")
+        _log.debug("a client closed its connection")
 
 
 async def _events(

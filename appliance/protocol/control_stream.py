@@ -26,7 +26,7 @@ from appliance.protocol.control_requests import ControlRequest, encode_request
 async def control_events(
     path: Path, request: ControlRequest, *, greeting_s: float = GREETING_S
 ) -> AsyncGenerator[AsyncGenerator[ControlEvent, None], None]:
-    """Send a request; gives the events after the greeting, the closing one last.
+    """Send a request, and give the events after the greeting, the closing one last.
 
     Only the greeting has a deadline: put `asyncio.timeout` around what may not take long. To leave
     the block is to leave the conversation; an operation that was begun goes on.
@@ -93,7 +93,7 @@ async def _next_event(reader: asyncio.StreamReader) -> ControlEvent:
     except OSError as error:
         raise UnreachableError(NOT_RUNNING) from error
     except ValueError as error:
-        raise UnreachableError("the control socket sent a line without an end") from error
+        raise UnreachableError("the control socket sent a line that is too long") from error
     if not line:
         raise UnreachableError(NOT_RUNNING)
     try:

@@ -20,20 +20,21 @@ LATE = "late"
 ADMITTED = "admitted"
 SUFFIX = ".json"
 MAX_BYTES = 64 << 10
-"""Of a file."""
+"""Largest file in bytes."""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class GateVerdict:
-    """One verdict on one start."""
+    """Verdict of the gate on one start."""
 
     __slots__ = ("admitted", "reason")
 
     def __init__(self, *, admitted: bool, reason: str) -> None:
         self.admitted = admitted
-        """False: the start was refused, or memory was late."""
+        """Whether the start was admitted; False: refused, or memory was late."""
         self.reason = reason
-        """For people: who is in the way; or, of an admission, ``12.1 → 0.4 GiB in 2.3 s``."""
+        """Reason for people: the holders of the claim or memory; or, of an admission, ``12.1 → 0.4
+        GiB in 2.3 s``."""
 
 
 def file_of(directory: str, profile: str) -> str:

@@ -1,4 +1,4 @@
-"""Codec of gateway.sock: what the supervisor tells the gateway, and asks it.
+"""Codec of gateway.sock: commands and questions of the supervisor to the gateway, and answers.
 
 NDJSON, one object a line each way, any number of commands on a connection, one after another:
 
@@ -31,42 +31,42 @@ from appliance.protocol.json_fields import Json, object_in, parse_object
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10
-"""The longest is the state of all profiles, less than 100 bytes each."""
+"""Longest command in bytes: the state of all profiles, less than 100 bytes each."""
 MAX_ANSWER_BYTES: Final = 4 << 20
 _MAX_DRAIN_S: Final = 86400.0
 
 
 class RouteCommand(Record):
-    """Serve by this state from now on."""
+    """Command: route by this state from now on."""
 
     state: State
 
 
 class HoldCommand(Record):
-    """Hold new requests for these profiles."""
+    """Command: hold new requests for these profiles."""
 
     names: tuple[str, ...]
 
 
 class DrainCommand(Record):
-    """Let the requests in flight of these profiles finish, then cut the rest."""
+    """Command: let the requests in flight of these profiles finish, then cut the rest."""
 
     names: tuple[str, ...]
     timeout_s: float
 
 
 class ReleaseCommand(Record):
-    """Serve by this state, and let held requests go."""
+    """Command: route by this state, and release held requests."""
 
     state: State
 
 
 class StatsCommand(Record):
-    """Tell what was measured."""
+    """Command: return the gateway's figures."""
 
 
 class ReloadCommand(Record):
-    """Read keys and profiles again."""
+    """Command: read keys and profiles again."""
 
 
 GatewayCommand = (
@@ -75,21 +75,21 @@ GatewayCommand = (
 
 
 class GatewayAnswer(Record):
-    """The gateway has done what a command says; each figure is of the commands that promise it."""
+    """Answer that a command was carried out, with the figures that the command promises."""
 
     waiting: int = 0
-    """Of hold: requests that are held."""
+    """Requests that a hold holds."""
     finished: int = 0
-    """Of drain."""
+    """Requests that finished in a drain."""
     cut: int = 0
-    """Of drain."""
+    """Requests that a drain cut."""
     released: int = 0
-    """Of release: requests that were held."""
+    """Requests that were held until a release."""
     stats: Json = MappingProxyType({})
 
 
 class CommandRefused(Record):
-    """The gateway has not done it."""
+    """Answer that a command was not carried out."""
 
     error: str
 
@@ -114,12 +114,12 @@ def encode_command(command: GatewayCommand) -> bytes:
 
 
 def verb_of(command: GatewayCommand) -> str:
-    """Return the word for a command, as on the wire."""
+    """Return the verb of a command, as on the wire."""
     return _VERBS[type(command)]
 
 
 def decode_command(line: bytes) -> GatewayCommand:
-    """Return the command of a line. Raises `ValueError`, which says what is wrong with it."""
+    """Return the command of a line. Raises `ValueError` with what is wrong with the line."""
     document = parse_object(line)
     verb = document.get("verb")
     form = _FORMS.get(verb) if isinstance(verb, str) else None
@@ -152,7 +152,7 @@ def decode_answer(line: bytes) -> GatewayAnswer | CommandRefused:
 
 
 def encode_state(state: State) -> dict[str, object]:
-    """Return a state as it is sent and kept, for JSON."""
+    """Return a state as JSON values, as it is sent and stored."""
     return {
         "standings": {name: standing.value for name, standing in state.standings.items()},
         "held": sorted(state.held),

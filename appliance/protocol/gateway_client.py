@@ -18,7 +18,7 @@ from appliance.protocol.gateway import (
 )
 
 _HANDED_OVER_S: Final = 0.02
-"""For a process that another has taken over from to stop listening."""
+"""Time for a process that has handed over to another to stop listening."""
 
 
 async def ask_gateway(
@@ -41,7 +41,7 @@ async def ask_gateway(
 
 
 class _HungUpError(OSError):
-    """There was a connection, and no answer."""
+    """Connection that was closed without an answer."""
 
 
 async def _exchange(path: Path, command: GatewayCommand) -> GatewayAnswer | CommandRefused:
@@ -52,9 +52,9 @@ async def _exchange(path: Path, command: GatewayCommand) -> GatewayAnswer | Comm
             await writer.drain()
             line = await reader.readline()
         except ConnectionError as error:
-            raise _HungUpError("it hung up") from error
+            raise _HungUpError("the gateway closed the connection") from error
         if not line:
-            raise _HungUpError("it hung up")
+            raise _HungUpError("the gateway closed the connection")
         return decode_answer(line)
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""Server of gateway.sock: connections, lines, and answers; what the commands do is the caller's."""
+"""Server of gateway.sock: connections, lines, and answers; the caller carries out commands."""
 
 import asyncio
 import logging
@@ -19,17 +19,18 @@ from appliance.protocol.unix_server import Bounds, serve_unix
 _log = logging.getLogger(__name__)
 
 _BOUNDS: Final = Bounds(line_bytes=MAX_COMMAND_BYTES, per_user=128, total=192)
-"""The supervisor has a connection for each command, and each of its own clients may cause one."""
+"""Bounds of the socket: the supervisor has a connection for each command, and each of its own
+clients may cause one."""
 _FULL: Final = encode_answer(CommandRefused("too many connections"))
 _LINE_S: Final = 10.0
-"""From a line's first byte to its last, and for an answer to be read."""
+"""Time for a line from its first byte to its last, and for an answer to be read."""
 
 Do = Callable[[GatewayCommand], Awaitable[GatewayAnswer]]
-"""Does what a command says. A `ValueError` that it raises is the answer."""
+"""Function that carries out a command. A `ValueError` that it raises becomes the answer."""
 
 
 class GatewayServer:
-    """Answers the commands of the supervisor.
+    """Server for the commands of the supervisor. The socket's mode decides who may connect.
 
     Who may connect is the socket's mode.
 
@@ -43,21 +44,21 @@ class GatewayServer:
         self._closed = False
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer for ever. The socket's file stays: it is systemd's.
+        """Answer for ever. The socket's file stays, since systemd owns it.
 
         Cancelled, it takes no new connections; a command that is being done is still answered.
         """
         await serve_unix(listener, self._connected, _BOUNDS, refusal=_FULL)
 
     def retire(self) -> None:
-        """Take no further command: the process that has taken over does.
+        """Take no further command, since another process has taken over.
 
         What is being done, such as a drain, goes on.
         """
         self._closed = True
 
     async def close(self) -> None:
-        """End every conversation, and begin none."""
+        """End every conversation, and begin no other."""
         self._closed = True
         for task in self._conversations:
             task.cancel()
@@ -73,7 +74,7 @@ class GatewayServer:
         await asyncio.wait({task})
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The next line is awaited during a command: only so does it show that the client has left.
+        # The next line is awaited during a command, which is the only way to see the client leave.
         upcoming = asyncio.ensure_future(_next_line(reader))
         try:
             while (line := await upcoming) and not self._closed:
@@ -85,7 +86,7 @@ class GatewayServer:
                 async with asyncio.timeout(_LINE_S):
                     await writer.drain()
         except (ConnectionError, ValueError, TimeoutError):
-            _log.debug("the supervisor left")
+            _log.debug("the supervisor closed its connection")
         finally:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
@@ -113,7 +114,7 @@ class GatewayServer:
 
 
 async def _next_line(reader: asyncio.StreamReader) -> bytes:
-    """Return the next line, empty at the end; one that has begun has to end soon.
+    """Return the next line, empty at the end; a line that has begun has to end soon.
 
     Raises:
         TimeoutError: it did not end in time.

@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 4096
 
 
 class JobRefusedError(Exception):
-    """There will be no job; `name` is a D-Bus error's, `str()` says why."""
+    """Refusal of a job; `name` is a D-Bus error's, `str()` says why."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ class JobRefusedError(Exception):
 
 
 def parse_answer(line: str) -> str:
-    """The job's object path in an answer. Raises `JobRefusedError`."""
+    """Return the job's object path in an answer. Raises `JobRefusedError`."""
     kind, _, rest = line.rstrip("\n").partition(" ")
     if kind == "job" and rest:
         return rest

@@ -21,7 +21,7 @@ _Reader = Callable[[Any], Any]
 
 
 class JsonValueError(ValueError):
-    """A value that is not of its field's type."""
+    """Value that is not of its field's type."""
 
     def __init__(self, fault: str, place: str = "") -> None:
         super().__init__(f"{place} {fault}" if place else fault)
@@ -29,7 +29,7 @@ class JsonValueError(ValueError):
         self._place = place
 
     def inside(self, name: str) -> "JsonValueError":
-        """Return the same error, seen from around the field `name`."""
+        """Return the same error with the field `name` before its place."""
         return JsonValueError(self._fault, f"{name}.{self._place}" if self._place else name)
 
 

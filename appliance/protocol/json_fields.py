@@ -29,13 +29,13 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 
 def text_in(source: Json, key: str) -> str:
-    """Return the text at `key`; empty when it is missing or no text."""
+    """Return the text at `key`; empty when missing or no text."""
     value = source.get(key)
     return value if isinstance(value, str) else ""
 
 
 def number_in(source: Json, key: str) -> float | None:
-    """Return the number at `key`; None when it is missing, no number or too large for a float."""
+    """Return the number at `key`; None when missing, no number or too large for a float."""
     value = source.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

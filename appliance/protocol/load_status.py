@@ -1,4 +1,4 @@
-"""Codec of the status text of an engine that loads (STATUS= of sd_notify(3), StatusText of systemd).
+"""Codec of the status text of an engine that loads (STATUS= of sd_notify(3)).
 
     loading                                       the engine's process runs and is not ready
     loading: 4.2 GiB resident, 12 s, …            likewise, with details for people

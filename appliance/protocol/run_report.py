@@ -17,12 +17,12 @@ from appliance.domain.paths import RUN_DIR
 FILE_NAME = "last.json"
 FILE = f"{RUN_DIR}/{FILE_NAME}"
 MAX_BYTES = 64 << 10
-"""Of the file."""
+"""Largest file in bytes."""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Report:
-    """How the last command ended, or why it was not begun."""
+    """Report of the last command: how it ended, or why it was not begun."""
 
     __slots__ = ("operation", "ran", "text", "ticket_sha256")
 
@@ -30,9 +30,10 @@ class Report:
         self.ran = ran
         self.text = text
         self.operation = operation
-        """None: the launcher ended before it had read its ticket."""
+        """Number of the command's operation; None: the launcher ended before it had read its
+        ticket."""
         self.ticket_sha256 = ticket_sha256
-        """Empty: no ticket was used."""
+        """Hash of the ticket that was used; empty: none."""
 
 
 def encoded(report: Report, *, who: str, unix_s: float) -> str:

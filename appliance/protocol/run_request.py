@@ -1,4 +1,4 @@
-"""What a caller wants to have run. It is his word: bounded, and every type checked."""
+"""Request of a caller to run a command, unproven: bounded, and every type checked."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MAX_SHOWN = 32
 
 
 class BadRequest(Exception):  # noqa: N818
-    """The request cannot be taken; `str()` is one sentence."""
+    """Request that cannot be accepted; `str()` is one sentence."""
 
 
 class Request:
-    """A command and the surroundings that it shall have."""
+    """Command, and the surroundings that it is to have."""
 
     __slots__ = ("argv", "cwd", "env", "gpus", "token", "umask", "what")
 
@@ -34,12 +34,12 @@ class Request:
         self.gpus = gpus_of(document.get("gpus"))
         self.umask = whole_of(document.get("umask"), "umask", _MAX_UMASK)
         self.token = text_of(document.get("token"), "token")
-        """From the supervisor, see `appliance.protocol.run_ticket`."""
+        """Token of the supervisor, see `appliance.protocol.run_ticket`."""
         self.what = _shown(self.argv[0])
-        """Its name for people. Arguments may hold secrets, and are told to nobody."""
+        """Name of the command for people. Arguments may hold secrets, and are never shown."""
 
     def leases(self) -> tuple[str, ...]:
-        """The claim as `appliance.launch.admission.leases.parse` reads it."""
+        """Return the claim as `appliance.launch.admission.leases.parse` reads it."""
         if self.gpus is None:
             return ("gpu-all:exclusive",)
         if not self.gpus:
@@ -47,17 +47,17 @@ class Request:
         return ("gpu-all:shared", *(f"gpu-{n}:exclusive" for n in self.gpus))
 
     def environment(self) -> dict[str, str]:
-        """The caller's own, in which only the claimed GPUs show."""
+        """Return the caller's own variables, changed so that only the claimed GPUs are visible."""
         if self.gpus is None:
             return self.env
         shown = ",".join(map(str, self.gpus))
         claim = {"CUDA_VISIBLE_DEVICES": shown, "HIP_VISIBLE_DEVICES": shown}
-        # The order of the indexes that people and the driver's own tools know.
+        # The order of the indexes that people and the driver's own tools use.
         return {**self.env, **claim, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def text_of(value: object, what: str) -> str:
-    """Text that a program can be given. Raises `BadRequest`."""
+    """Return a text that can be given to a program. Raises `BadRequest`."""
     if not isinstance(value, str) or "\0" in value:
         raise BadRequest(f"{what} is no text")
     try:
@@ -87,7 +87,7 @@ def _environment(value: object) -> dict[str, str]:
 
 
 def gpus_of(value: object) -> tuple[int, ...] | None:
-    """Indexes, sorted; None: all. Raises `BadRequest`."""
+    """Return the indexes, sorted; None: all. Raises `BadRequest`."""
     if value == "all":
         return None
     if not isinstance(value, list):
@@ -96,7 +96,7 @@ def gpus_of(value: object) -> tuple[int, ...] | None:
 
 
 def whole_of(value: object, what: str, most: int) -> int:
-    """A whole number from 0 on. Raises `BadRequest`."""
+    """Return a whole number from 0 on. Raises `BadRequest`."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise BadRequest(f"{what} is no number from 0 to {most}")
     return value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FILE = f"{SUPERVISOR_RUNTIME_DIR}/run-ticket.json"
 MAX_BYTES = 16 << 10
-"""Of the file."""
+"""Largest file in bytes."""
 _MOST = 2**63 - 1
 _MOST_UID = 2**32 - 2
 

@@ -1,4 +1,4 @@
-"""Server on a unix socket that belongs to systemd, with bounds on what its clients may take.
+"""Server on a unix socket that belongs to systemd, with bounds on the resources of its clients.
 
 Its connections are shared out among the users who may connect:
 
@@ -29,11 +29,12 @@ from typing import Any, Final, NamedTuple
 _log = logging.getLogger(__name__)
 
 _LAST_BYTES_S: Final = 30.0
-"""For a client to take what was written to it before the end."""
+"""Time for a client to take its last bytes before the connection ends."""
 _LOOK_AGAIN_S: Final = 1.0
 _CHUNK_BYTES: Final = 4096
 ASSURED: Final = 4
-"""Enough for a person: a status, an operation that is followed, a look at its log."""
+"""Connections that suffice for a person: a status, an operation that is followed, a look at its
+log."""
 _ROOT: Final = 0
 
 Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -41,14 +42,14 @@ Converse = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the clients of one socket may take."""
+    """Bounds on the clients of one socket."""
 
     line_bytes: int
-    """The longest line; about six times as much memory at worst, of each connection."""
+    """Longest line in bytes; a connection takes about six times as much memory at worst."""
     per_user: int
     """Connections of one user, see `ConnectionQuota`."""
     total: int
-    """Connections of all."""
+    """Connections of all users together."""
 
 
 class Peer(NamedTuple):
@@ -90,7 +91,7 @@ async def serve_unix(
 
 
 class ConnectionQuota:
-    """The open connections by user id.
+    """Quota of open connections by user id.
 
     Args:
         per_user: The most of one user.
@@ -124,7 +125,7 @@ class ConnectionQuota:
 
 
 class _Admission:
-    """Conversations for which there is a place."""
+    """Admission of clients to conversations."""
 
     def __init__(self, converse: Converse, bounds: Bounds, refusal: bytes) -> None:
         self._converse = converse
@@ -132,16 +133,16 @@ class _Admission:
         self._refusal = refusal
         self._quota = ConnectionQuota(per_user=bounds.per_user, total=bounds.total)
         self._refused: set[int] = set()
-        """Users of whom the log already knows."""
+        """Users whose refusal is already in the log."""
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Talk to a new client, or send it away."""
+        """Converse with a new client, or refuse it."""
         uid = peer_of(writer).uid
         if not self._quota.admit(uid):
             if uid not in self._refused:
                 _log.warning("uid %d has too many connections: further ones are refused", uid)
             self._refused.add(uid)
-            # The kernel has room for it, or it is not sent: nothing waits for such a client.
+            # The refusal fits the kernel's buffer or is not sent: nothing waits for such a client.
             writer.write(self._refusal)
             writer.transport.abort()
             return
@@ -159,7 +160,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     try:
         async with asyncio.timeout(_LAST_BYTES_S):
             await writer.wait_closed()
-    except OSError:  # it went away; a timeout is one, too
+    except OSError:  # The client closed the connection; a timeout is the same.
         writer.transport.abort()
     except asyncio.CancelledError:
         writer.transport.abort()
@@ -179,6 +180,6 @@ async def until_left(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     poll = select.poll()
     poll.register(writer.get_extra_info("socket").fileno(), 0)
     while True:
-        if poll.poll(0):  # POLLHUP is told whatever is asked for
+        if poll.poll(0):  # POLLHUP is reported whatever is asked for.
             return
         await asyncio.sleep(_LOOK_AGAIN_S)

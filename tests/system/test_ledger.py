@@ -92,7 +92,7 @@ def test_a_full_disk_costs_the_record_and_nothing_else(fleet: Fleet) -> None:
     fleet.box.run(f"rm -rf {NEEDS}; touch {NEEDS}")
     fleet.switch("a")
     deadline = time.monotonic() + 30
-    while "the memory that a took is not kept" not in (said := fleet.box.journal("-n200")):
+    while "the observed peak of a could not be written" not in (said := fleet.box.journal("-n200")):
         assert time.monotonic() < deadline, said
         time.sleep(0.5)
     assert fleet.active() == ["a"]

@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Generic[T]):
-    """Content that was applied last."""
+    """Content that was applied last, and the damage of its file."""
 
     content: T
     damage: str | None = None
-    """Why the copy was read, as a sentence for root; None: the file was read."""
+    """Sentence for root that says why the copy was read; None: the file itself was read."""
 
 
 def copy_of(path: Path) -> Path:
-    """Return where the copy of an applied file lies."""
+    """Return the path of the copy of an applied file."""
     return path.with_name(f"{path.name}.copy")
 
 
@@ -63,7 +63,7 @@ def recover(
                 content=decode(content, str(copy)), damage=f"{damage}; its copy is used"
             )
     except StoreError:
-        pass  # the damage of the file itself is what root has to mend
+        pass  # Report the damage of the file itself, which root has to repair.
     raise damage
 
 

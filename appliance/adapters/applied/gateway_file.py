@@ -31,7 +31,7 @@ def recover_configuration(directory: Path) -> Recovered[Configuration]:
 
 
 class DamageWatch:
-    """Watch on the file and its copy, for frequent callers: it reads them only when they have changed.
+    """Watch on the file and its copy, for frequent callers; reads only when a file has changed.
 
     Args:
         directory: Where apply writes them.
@@ -42,7 +42,7 @@ class DamageWatch:
         self._known: tuple[tuple[Stamp | None, Stamp | None], str | None] | None = None
 
     def damage(self) -> str | None:
-        """Return what root should know about them; None: nothing."""
+        """Return what root should know about the two files; None: nothing."""
         path = self._directory / GATEWAY_FILE
         seen = stamp(path), stamp(copy_of(path))
         if self._known is None or self._known[0] != seen:
@@ -58,7 +58,7 @@ def _damage(directory: Path) -> str | None:
 
 
 def decode(content: bytes | str, where: str = GATEWAY_FILE) -> Configuration:
-    """Return the configuration in a file's text; what an older release did not write has its default.
+    """Return the configuration in a file's text; keys that it lacks have their defaults.
 
     Raises:
         StoreError: it is damaged, or of a newer release.

@@ -27,7 +27,7 @@ _Stamps = tuple[Stamp | None, Stamp | None]
 
 
 class ManifestProfiles:
-    """The port `Profiles` on the manifest in a directory."""
+    """Port `Profiles`, on the manifest in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -35,7 +35,7 @@ class ManifestProfiles:
 
     @property
     def damage(self) -> str | None:
-        """Why the copy of the manifest was read last, for root; None: it was not."""
+        """Return why the manifest's copy was read last, for root; None: the manifest was read."""
         return None if self._read is None else self._read[1].damage
 
     def load(self) -> Catalogue:
@@ -78,11 +78,11 @@ def is_edited(applied: Applied) -> bool:
 
 
 class EditWatch:
-    """Watch on the profiles' files: it reads only files that have changed since the last call."""
+    """Watch on the profiles' files; reads only files that have changed since the last call."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, str, bool]] = {}
-        """By path: the file's stamp, the digest that was applied, whether they agree no more."""
+        """State by path: the file's stamp, the digest that was applied, whether the two differ."""
 
     def edited(self, catalogue: Catalogue) -> frozenset[str]:
         """Return the profiles whose file changed since it was applied."""

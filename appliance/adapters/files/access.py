@@ -1,4 +1,4 @@
-"""Access to the files that an engine opens before it serves: where their paths lead, who may open them.
+"""Access to the files that an engine opens before it serves: their paths, and who may open them.
 
 `appliance apply` calls `follow` as root, so that the unit can bind the targets of links; apply and
 every preflight call `read_access`. Nothing here raises; a directory that this process may not read
@@ -32,7 +32,7 @@ from appliance.planning.units.specs import Reached
 
 _ROOT: Final = 0
 _MOST_LINKS: Final = 40
-"""As many as the kernel follows (path_resolution(7))."""
+"""Most links on one path, as many as the kernel follows (path_resolution(7))."""
 _MOST_FILES: Final = 512
 _MOST_PROGRAMS: Final = 16
 _HEAD_BYTES: Final = 4096
@@ -42,11 +42,11 @@ _READ_SUFFIXES: Final = frozenset(
 _WRITTEN: Final = frozenset({"--log-file"})
 """Options whose file the engine writes."""
 _LONG_SHEBANG: Final = b"'''exec' "
-"""How pip spells an interpreter whose path is too long for a first line, or has blanks."""
+"""Form that pip gives an interpreter whose path is too long for a first line, or has blanks."""
 
 
 def follow(applied: Applied, words: Sequence[str], programs: Sequence[str]) -> Reached:
-    """Return where the paths of a launch lead to: its `words`, the model's files and `programs`."""
+    """Return the targets of the paths of a launch: `words`, the model's files, `programs`."""
     named = [*_named_files(words)] if ENGINES[applied.engine].arguments_name_files else []
     opened = (*_model_files(applied), *named)
     run = [
@@ -77,7 +77,7 @@ def read_access(applied: Applied, unit_dir: Path) -> AccessFacts | None:
         uid = None if identity.dynamic else pwd.getpwnam(identity.user).pw_uid
     except KeyError:
         return None
-    look = cache(_node)  # most paths begin alike
+    look = cache(_node)  # Most paths begin with the same directories.
     run = dict.fromkeys(_run_by(applied.binary, of_one_owner=False))
     read = dict.fromkeys([*_model_files(applied), *applied.files])
     ways = [*((p, Use.RUN) for p in run), *((p, Use.READ) for p in read)]
@@ -91,7 +91,7 @@ def read_access(applied: Applied, unit_dir: Path) -> AccessFacts | None:
 
 
 def _unit_text(unit: Path) -> str | None:
-    """A unit with its drop-ins; None: it is not installed."""
+    """Return the text of a unit with its drop-ins; None: not installed."""
     try:
         text = read_regular(unit)
         more = [read_regular(p) for p in sorted(unit.parent.glob(f"{unit.name}.d/*.conf"))]
@@ -113,11 +113,11 @@ def _gids(identity: Identity) -> frozenset[int]:
     return frozenset(found)
 
 
-# --- which files -------------------------------------------------------------------------
+# --- choice of files ---------------------------------------------------------------------
 
 
 def _model_files(applied: Applied) -> list[str]:
-    """The model's files, as far as this process can list them."""
+    """Return the model's files, as far as this process can list them."""
     path = applied.model_path
     reference = reference_of(applied.engine, applied.model, path)
     if path is None or reference is None:
@@ -133,7 +133,7 @@ def _model_files(applied: Applied) -> list[str]:
 
 
 def _named_files(words: Sequence[str]) -> Iterator[str]:
-    """Files among the arguments of an engine: templates, adapters, a draft model, a projector."""
+    """Return files among an engine's arguments: templates, adapters, a draft model, a projector."""
     for before, word in zip(("", *words), words, strict=False):
         option, equals, value = word.partition("=")
         path = value if equals and option.startswith("--") else word
@@ -179,7 +179,7 @@ def _uid(path: str) -> int | None:
 
 
 def _interpreter(path: str) -> list[str]:
-    """The program that a script names in its first line; none for anything else."""
+    """Return the program that a script names in its first line; none for other files."""
     lines = _head(path).splitlines()[:2]
     if not lines or not lines[0].startswith(b"#!"):
         return []
@@ -191,7 +191,7 @@ def _interpreter(path: str) -> list[str]:
 
 
 def _base_interpreter(path: str) -> tuple[str, list[str]]:
-    """The interpreter that a virtual environment was made from (PEP 405), and where that is said."""
+    """Return a virtual environment's base interpreter, and the file that names it (PEP 405)."""
     interpreter = Path(path)
     said = str(interpreter.parent.parent / "pyvenv.cfg")
     if interpreter.name.startswith("python"):
@@ -214,11 +214,11 @@ def _head(path: str) -> bytes:
         return b""
 
 
-# --- the way to one ----------------------------------------------------------------------
+# --- path to one file --------------------------------------------------------------------
 
 
 def _places(path: str, *, of_one_owner: bool = True) -> list[str]:
-    """Return `path`, and where it leads after each link on its way.
+    """Return `path`, and its target after each link on the way.
 
     Args:
         path: As something names it.

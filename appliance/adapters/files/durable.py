@@ -1,4 +1,4 @@
-"""Files that survive a power cut: the old text or the new one, never half of either."""
+"""Durable files: after a power cut a file has the old text or the new one, never a mix."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from appliance.adapters.files.regular import OddFileError, open_regular, read_sm
 from appliance.domain.errors import StoreError
 
 MAX_BYTES = 1 << 20
-"""Far above the size of any file of ours."""
+"""Limit far above the size of any file of ours."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -50,7 +50,7 @@ def write_file(
 
 
 def reserve_file(path: Path, text: str) -> None:
-    """Write `text` beside `path`, for `put_reserved`: then nothing is left to do but a rename.
+    """Write `text` beside `path` for `put_reserved`, so that only a rename remains to be done.
 
     Raises:
         StoreError: there is no room, or the directory takes no files; nothing is kept.
@@ -70,7 +70,7 @@ def reserve_file(path: Path, text: str) -> None:
 
 
 def put_reserved(path: Path, text: str) -> bool:
-    """Replace `path` by what was reserved for it; False: that is not exactly `text`.
+    """Replace `path` by the text reserved for it; False: the reserved file does not have `text`.
 
     Another process may have reserved it, and may have died before it was on the disk.
     """
@@ -88,7 +88,7 @@ def put_reserved(path: Path, text: str) -> bool:
 
 
 def release_file(path: Path) -> None:
-    """Remove what was reserved for `path`, if anything was."""
+    """Remove the file that was reserved for `path`, if any."""
     with contextlib.suppress(OSError):
         _reserved(path).unlink(missing_ok=True)
 
@@ -104,7 +104,7 @@ def _not_written(path: Path, error: OSError) -> StoreError:
 
 
 def _put(temporary: Path, path: Path) -> None:
-    """Rename a file to `path`, whatever is there."""
+    """Rename a file to `path`, whatever `path` is."""
     try:
         temporary.replace(path)
     except IsADirectoryError:

@@ -1,4 +1,4 @@
-"""Small files in places that another user can write, and stamps that tell whether they have changed.
+"""Small files in places that another user can write, and stamps that tell whether they changed.
 
 A pipe in place of a file must not make its reader wait, nor a device, a link or a huge file lead
 it elsewhere. Standard library only, and little of it: the gate and the quick verbs read files too.
@@ -10,7 +10,7 @@ import stat
 
 Path = str | os.PathLike[str]
 Stamp = tuple[int, int, int, int]
-"""Inode, times of change and size of a file."""
+"""Stamp of a file: inode, times of change and size."""
 
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -26,18 +26,18 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class UntrustedFileError(Exception):
-    """A path leads to no small regular text file, or to another user's; `str()` says what."""
+    """Path without a small regular text file, or with another user's; `str()` says which."""
 
 
 class OddFileError(OSError):
-    """A path leads to something, but to no small regular file.
+    """Path of something that is no small regular file.
 
     `strerror` is a phrase; `errno` is EFBIG for a file that is too large, else EINVAL.
     """
 
 
 def open_regular(path: Path, *, follow_links: bool = False) -> int:
-    """Open a regular file to read it; the descriptor.
+    """Open a regular file to read it, and return the descriptor.
 
     Args:
         path: Of the file.
@@ -148,7 +148,7 @@ def _odd(mode: int, path: Path) -> OddFileError:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return what a change or a replacement of a file alters; None: it cannot be looked at."""
+    """Return the stamp of a file, which a change or replacement alters; None: no access."""
     try:
         seen = os.stat(path)  # noqa: PTH116 - once a second, and pathlib adds nothing
     except OSError:
@@ -157,7 +157,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 class CachedFile:
-    """Content of a small file that is asked for often, read again only when the file has changed.
+    """Content of a small file that is read often; read again only when the file has changed.
 
     Args:
         path: Of the file.
@@ -170,7 +170,7 @@ class CachedFile:
         self._read: tuple[Stamp, bytes] | None = None
 
     def content(self) -> bytes:
-        """Return what the file holds now. Raises `OddFileError` or OSError, as `read_small_file`."""
+        """Return the file's present content. Raises the errors of `read_small_file`."""
         # Before the reading: a file that is replaced meanwhile is read once more.
         seen = stamp(self._path)
         if self._read is not None and self._read[0] == seen:

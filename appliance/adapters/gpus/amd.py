@@ -1,4 +1,4 @@
-"""AMD's GPUs from the text files of the amdgpu and amdkfd kernel drivers.
+"""AMD's GPUs, read from the text files of the amdgpu and amdkfd kernel drivers.
 
 The files are those of the kernel's documents "amdgpu sysfs interface" and "DRM client usage
 stats" (proc(5) fdinfo). No library is needed, and no call in here enters the GPU.
@@ -20,11 +20,11 @@ _KFD = ("sys", "class", "kfd", "kfd")
 _DRIVER = "amdgpu"
 _UNDIVIDED = ("", "SPX")
 _CARVE_OUT_BYTES = 4 << 30
-"""At most this much is set aside for a processor's own graphics by default. Cards have more,
-or the name of their memory's maker."""
+"""Most memory that is set aside for a processor's own graphics by default. Cards have more, or a
+file with the maker of their memory."""
 _UNKNOWN_MAKER = ("", "unknown")
 _VRAM_KEYS = ("drm-resident-vram", "drm-memory-vram")
-"""The second is the older name of the first."""
+"""Names of the key for memory of a GPU in fdinfo; the second is the older name."""
 _SHIFTS = {"KiB": 10, "MiB": 20, "GiB": 30}
 
 
@@ -58,7 +58,7 @@ def _uevent(folder: str) -> dict[str, str]:
 
 
 class Driver:
-    """Reader of the cards that were found. Raises `DriverError` when the kernel shows no card any more."""
+    """Reader of the cards that were found. Raises `DriverError` when no card is left."""
 
     def __init__(self, found: list[str], root: str = "/") -> None:
         self._cards = found
@@ -78,7 +78,7 @@ class Driver:
         unique = text_of(folder, "unique_id")
         return {
             "index": index,
-            # As ROCR_VISIBLE_DEVICES spells it; a processor's own graphics have no such number.
+            # UUID as ROCR_VISIBLE_DEVICES spells it; a processor's own graphics have none.
             "uuid": f"GPU-{unique}" if unique.strip("0") else f"PCI-{address}",
             "name": text_of(folder, "product_name") or f"AMD GPU {text_of(folder, 'device')}",
             **_sizes(folder, self._root),
@@ -90,11 +90,11 @@ def _sizes(folder: str, root: str) -> dict[str, Any]:
     total = number_of(folder, "mem_info_vram_total")
     used = number_of(folder, "mem_info_vram_used")
     if total is None or used is None:
-        text = "the amdgpu driver does not tell its memory"
+        text = "the amdgpu driver does not report its memory"
         return _figures(0, 0, quality=OPAQUE) | {"kind": DEVICE, "problem": text}
     partition = text_of(folder, "current_compute_partition")
     if partition not in _UNDIVIDED:
-        text = f"it is divided into partitions ({partition}), which the figures do not tell apart"
+        text = f"it is divided into partitions ({partition}), which the figures do not separate"
         return _figures(total, total - used, quality=OPAQUE) | {"problem": text}
     if total <= _CARVE_OUT_BYTES and text_of(folder, "mem_info_vram_vendor") in _UNKNOWN_MAKER:
         return _shared(folder, root, own=total, own_free=total - used)
@@ -102,7 +102,7 @@ def _sizes(folder: str, root: str) -> dict[str, Any]:
 
 
 def _shared(folder: str, root: str, *, own: int, own_free: int) -> dict[str, Any]:
-    """Return the figures of a processor's own graphics: memory set aside, and the host's up to the GTT's size."""
+    """Return a processor graphics' memory: set aside for it, and of the host's up to the GTT."""
     gtt = number_of(folder, "mem_info_gtt_total") or 0
     gtt_free = gtt - (number_of(folder, "mem_info_gtt_used") or 0)
     _, available = meminfo(root)
@@ -129,7 +129,7 @@ class _Use:
 
     def __init__(self) -> None:
         self.by_client: dict[str, int] = {}
-        """Bytes by the driver's client; copies of a descriptor are one client."""
+        """Bytes by the driver's client; copies of a descriptor belong to one client."""
         self.computes = False
 
 
@@ -174,7 +174,7 @@ def _uses(process: str) -> dict[str, _Use]:
 
 
 def _descriptors(process: str) -> list[str]:
-    """Return the open descriptors that may be of a GPU; none of a process that is hidden from us."""
+    """Return the descriptors that may be of a GPU; none of a process that is hidden from us."""
     try:
         names = os.listdir(os.path.join(process, "fdinfo"))
     except OSError:
@@ -235,7 +235,7 @@ def _kfd_addresses(root: str) -> dict[str, str]:
         gpu = text_of(folder, node, "gpu_id")
         lines = (line.partition(" ") for line in text_of(folder, node, "properties").splitlines())
         values = {name: int(value) for name, _, value in lines if is_number(value)}
-        if gpu not in {"", "0"} and "location_id" in values:  # a processor's number is 0
+        if gpu not in {"", "0"} and "location_id" in values:  # the number of a processor is 0
             found[gpu] = _address_of(values.get("domain", 0), values["location_id"])
     return found
 

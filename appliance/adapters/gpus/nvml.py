@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs through NVML. Imported by the sampler alone: any call in here may hang.
+"""NVIDIA's GPUs, read through NVML. Imported by the sampler alone: any call in here may hang.
 
 The newest function for a figure is called first; a driver that is older reports that it has none.
 """
@@ -63,7 +63,7 @@ class Driver:
             raise DriverError(NO_LIBRARY, "the package nvidia-ml-py is not installed") from error
         self._nvml: Any = pynvml
         self._root = root
-        # What the binding raises for a function that the library lacks is no NVMLError.
+        # A function that the library lacks raises another error than NVMLError in the binding.
         self._errors = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
         try:
             pynvml.nvmlInit()
@@ -157,7 +157,7 @@ class Driver:
         }
 
     def _numa_node(self, handle: object) -> int | None:
-        """NVML nvmlDeviceGetNumaNodeId; None: the memory is no NUMA node, as on most machines."""
+        """Return the memory's NUMA node (NVML nvmlDeviceGetNumaNodeId); None: it has none."""
         ask = getattr(self._nvml, "nvmlDeviceGetNumaNodeId", None)
         node = None if ask is None else self._optional(ask, handle)
         return None if node is None else int(node)
@@ -186,9 +186,9 @@ class Driver:
         return list(found.values())
 
     def _running(self, handle: object, kind: str) -> list[Any] | None:
-        """NVML nvmlDeviceGet<kind>RunningProcesses; None: no such list, or not for this user."""
+        """Return NVML nvmlDeviceGet<kind>RunningProcesses; None: no list, or not for us."""
         nvml = self._nvml
-        for version in ("_v3", "_v2"):  # drivers before 510 have only the second
+        for version in ("_v3", "_v2"):  # drivers before 510 have only the second one
             ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}", None)
             try:
                 if ask is not None:

@@ -22,15 +22,15 @@ from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Q
 
 _TIMEOUT_S: Final = 5.0
 _FIRST_TIMEOUT_S: Final = 30.0
-"""For a new child: without persistence mode the driver initialises each GPU in up to some
-seconds, and killing the child would start that over. Callers do not wait that long."""
+"""Time for a new child's first answer: without persistence mode the driver initialises each GPU in
+up to some seconds, and killing the child would start that over. Callers do not wait that long."""
 _HUNG_TIMEOUT_S: Final = 0.25
-"""A caller's wait while the driver is known to hang, so that callers do not queue up."""
+"""Time that a caller waits while the driver is known to hang, so that callers do not queue up."""
 _REMEMBERED_S: Final = 30.0
-"""How long a missing library or driver is remembered as missing."""
+"""Time for which a missing library or driver is remembered as missing."""
 _LIFE_S: Final = 600.0
 _CHILDREN_TRIED: Final = 3
-"""Children that one reading tries, where each dies at once."""
+"""Most children that one reading tries, where each dies at once."""
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
 
 
@@ -106,7 +106,7 @@ class GpuReader:
             memory = _memory(self._reading(with_holders, timeout_s or self._timeout_s))
             self._hung = memory.state is GpuState.HUNG
             if memory.state is not GpuState.OK and not self._hung:
-                self._close()  # A new process may see more than one that met an error.
+                self._close()  # A new process may see more GPUs than one that met an error.
             if memory.state in _ABSENT:
                 self._absence = memory
                 self._absent_until_s = time.monotonic() + _REMEMBERED_S
@@ -128,7 +128,7 @@ class GpuReader:
         """Return a child's answer until `deadline_s`; a new child is started if there is none."""
         if self._dying is not None:
             if not self._dying.gone():
-                return _hung("a program that asks it cannot even be killed")
+                return _hung("a program that asked the driver cannot be killed")
             self._dying = None
         began_s = time.monotonic()
         try:
@@ -148,7 +148,7 @@ class GpuReader:
         silent_s = child.silent_for_s()
         if silent_s >= child.patience_s(self._timeout_s, self._first_timeout_s):
             self._close()
-        return _hung(f"it has not answered for {silent_s:.1f} s")
+        return _hung(f"no answer for {silent_s:.1f} s")
 
     def close(self) -> None:
         """End the child; the next reading starts another."""

@@ -1,4 +1,4 @@
-"""Child process that talks to the GPUs' driver, so that a driver that hangs can be killed off.
+"""Child process that asks the GPUs' driver, so that a driver that hangs can be abandoned.
 
 Run by its path: ``python -I …/sampler.py``. The program reads a word a line from standard input,
 ``memory`` or ``processes``, and answers each with one line of JSON::
@@ -61,7 +61,7 @@ def _answer(document: dict[str, Any]) -> None:
 
 
 def _reader(root: str) -> Read:
-    """Return NVIDIA's driver; AMD's cards where there can be no NVIDIA GPU."""
+    """Return the reader of NVIDIA's driver, or of AMD's cards where there can be no NVIDIA GPU."""
     from appliance.adapters.gpus import nvml  # noqa: PLC0415
 
     try:

@@ -38,7 +38,7 @@ class Process:
         self.pid = int(document["pid"])
         self.held_bytes: int | None = document["bytes"]
         self.compute = bool(document["compute"])
-        """False: it only draws (an X server, a desktop)."""
+        """Whether the process computes; False: it only draws (an X server, a desktop)."""
 
 
 class Device:
@@ -66,28 +66,29 @@ class Device:
         self.total_bytes = int(document["total"])
         self.free_bytes = int(document["free"])
         self.used_bytes = int(document["used"])
-        """Without `reserved_bytes`, where the driver tells the two apart."""
+        """Bytes in use without `reserved_bytes`, where the driver tells the two apart."""
         self.reserved_bytes = int(document["reserved"])
         self.quality = str(document["quality"])
-        """What the sizes mean: EXACT, UNIFIED, NUMA or OPAQUE of `gpus.states`."""
+        """Quality of the sizes: EXACT, UNIFIED, NUMA or OPAQUE of `gpus.states`."""
         self.error_kind = str(document["kind"])
-        """LOST or DEVICE: the GPU does not work, nothing can be started on it. Empty: it works."""
+        """Error of the GPU, LOST or DEVICE: the GPU does not work, nothing can be started on it.
+        Empty: it works."""
         self.problem = str(document["problem"])
-        """Why the GPU is opaque or does not work, as a phrase; empty: no problem."""
+        """Reason why the GPU is opaque or does not work, as a phrase; empty: no problem."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
-        """None: not asked for, or the driver has no such list."""
+        """Processes with memory on the GPU; None: not asked for, or the driver has no such list."""
 
 
 class Reading:
-    """All GPUs, or why none can be read. A GPU that fails alone has its fault in its `Device`."""
+    """Reading of all GPUs, or why none can be read; `Device` has the fault of one GPU."""
 
     __slots__ = ("devices", "error_kind", "error_text")
 
     def __init__(self, devices: list[Device], error_kind: str = "", error_text: str = "") -> None:
         self.devices = devices
         self.error_kind = error_kind
-        """Empty: no error. Otherwise one of the kinds in `appliance.adapters.gpus.states`."""
+        """Kind of the error, of those in `appliance.adapters.gpus.states`; empty: no error."""
         self.error_text = error_text
 
 
@@ -115,15 +116,15 @@ class Sampler:
         self._gone = False
 
     def ask(self, *, with_processes: bool = False) -> None:
-        """Send a request. That the child has ended shows in `answer`."""
+        """Send a request. If the child has ended, `answer` tells."""
         word = b"processes\n" if with_processes else b"memory\n"
         try:
             os.write(self._requests, word)
         except BrokenPipeError:
-            return  # An error that it wrote before its end is still in the pipe.
+            return  # An error that the child wrote before its end is still in the pipe.
 
     def answer(self, timeout_s: float) -> Reading | None:
-        """Return the answer to the last request; None: none yet after `timeout_s`."""
+        """Return the answer to the last request; None: no answer yet after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self._answers, select.POLLIN)
@@ -149,7 +150,7 @@ class Sampler:
         return any(_LIBRARY in line and line.endswith(" (deleted)") for line in lines)
 
     def close(self) -> bool:
-        """End the child, also one that hangs; returns whether it has ended.
+        """End the child, even one that hangs; returns whether it has ended.
 
         A child stuck in the kernel (state D) ends when the driver returns, and is not waited for.
         """

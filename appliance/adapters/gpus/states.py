@@ -1,27 +1,27 @@
-"""Kinds of faults and qualities of figures that the sampler of the GPUs reports."""
+"""Kinds of faults, and qualities of figures, that the sampler of the GPUs reports."""
 
 # Kinds of faults.
 NO_LIBRARY = "no-library"
 NO_DRIVER = "no-driver"
 MISMATCH = "mismatch"
 DEVICE = "device"
-"""The driver or one device fails in another way; the text says how."""
+"""Fault: the driver or one device fails in another way; the text says how."""
 LOST = "lost"
-"""The device fell off the bus."""
+"""Fault: the device fell off the bus."""
 HUNG = "hung"
-"""Concluded by the sampler's parent from silence."""
+"""Fault: the driver hangs, as the sampler's parent concludes from silence."""
 READER = "reader"
-"""Likewise: the sampler could not be run, died or answered nonsense, which says nothing about the
-GPUs. A new one may read them at once."""
+"""Fault: the sampler could not be run, died or wrote an invalid answer, which says nothing about
+the GPUs. A new sampler may read them at once."""
 
 # Qualities of a device's figures.
 EXACT = "exact"
 UNIFIED = "unified"
-"""The device uses the host's memory; the figures are the host's."""
+"""Quality: the device uses the host's memory; the figures are the host's."""
 NUMA = "numa"
-"""The device's memory is a NUMA node, which keeps pages after their process has ended."""
+"""Quality: the device's memory is a NUMA node, which keeps pages after their process has ended."""
 OPAQUE = "opaque"
-"""The figures mean nothing; the problem says why."""
+"""Quality: the figures mean nothing; the problem says why."""
 
 
 class DriverError(Exception):

@@ -1,1 +1,1 @@
-"""The kernel's files in /proc and /sys: processes, control groups, main memory."""
+"""Files of the kernel in /proc and /sys: processes, control groups, main memory."""

@@ -30,12 +30,12 @@ def group_memory(control_group: str) -> GroupMemory:
     pids, resident, locked, pinned = [], 0, 0, 0
     for pid in group_pids(control_group):
         values = kib_table(read(f"{PROC}/{pid}/status"))
-        if "VmRSS" not in values:  # it has ended meanwhile, or is a zombie
+        if "VmRSS" not in values:  # The process has ended meanwhile, or is a zombie.
             continue
         pids.append(pid)
         resident += values["VmRSS"]
         locked += values.get("VmLck", 0)
-        # What is locked may be anonymous too: counted twice, hence the bound.
+        # Locked memory may be anonymous too and is then counted twice, hence the bound.
         kept = sum(values.get(name, 0) for name in ("RssAnon", "RssShmem", "VmLck"))
         pinned += min(kept, values["VmRSS"])
     return GroupMemory(

@@ -1,4 +1,4 @@
-"""Processes from /proc: names, users, memory, and the control group of each.
+"""Processes from /proc: name, user, memory and control group of each.
 
 Works with ProtectProc=invisible (the other processes of a user stay visible to it), and in
 both kinds of control group tree: hybrid (systemd's own hierarchy) and unified.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TREES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
-"""Where systemd's control groups may be: hybrid machines, and unified ones."""
+"""Roots where systemd's control groups may be: on hybrid machines, and on unified ones."""
 
 
 def pids() -> Iterator[int]:
@@ -102,8 +102,8 @@ class HoldingProcess:
     def __init__(self, pid: int, *, held_bytes: int | None = None) -> None:
         self.pid = pid
         self.held_bytes = held_bytes
-        """None: unknown, or the process holds no memory but a lease."""
-        # Never the arguments, which can hold secrets. A process may set any name.
+        """Bytes that the process holds; None: unknown, or it holds no memory but a lease."""
+        # Arguments, which can hold secrets, are never shown. A process may set any name.
         comm = read(f"{PROC}/{pid}/comm").strip()
         self.comm = "".join(c if c.isprintable() else "?" for c in comm)
         self.unit = unit_of_group(control_group(pid))

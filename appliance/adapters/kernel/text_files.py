@@ -1,4 +1,4 @@
-"""The kernel's text files in /proc and /sys: their text, and the figures in them."""
+"""Text files of the kernel in /proc and /sys: their text, and the figures in them."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def kib_table(text: str) -> dict[str, int]:
 
 
 def meminfo(root: str = "/") -> tuple[int, int]:
-    """Return the host's MemTotal and MemAvailable, proc(5), in bytes; zero when the kernel does not say."""
+    """Return the host's MemTotal and MemAvailable, proc(5), in bytes; zero when not readable."""
     values = kib_table(read(os.path.join(root, *_MEMINFO)))
     return values.get("MemTotal", 0), values.get("MemAvailable", 0)
 
 
 def node_meminfo(node: int, root: str = "/") -> int | None:
-    """Return the bytes of NUMA node `node` that are free or become so on demand; None: no device's node.
+    """Return the bytes of NUMA node `node` that are free or can be freed; None: no device's node.
 
     A device's memory is a node without processors. File pages become free, those of tmpfs do not.
     """

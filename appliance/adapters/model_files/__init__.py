@@ -1,1 +1,1 @@
-"""Headers of model files. No content of a file makes these readers crash, hang or take much memory."""
+"""Readers of headers of model files. No file makes them crash, hang or take much memory."""

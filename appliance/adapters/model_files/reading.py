@@ -1,4 +1,4 @@
-"""Reader of a model's headers, whatever its files are, and checks that remember what it found.
+"""Reader of a model's headers, whatever its files are, and checks that remember their result.
 
 Nothing here raises.
 """
@@ -22,7 +22,7 @@ from appliance.domain.model_headers import (
 )
 
 _POOLING: Final = "modules.json"
-"""Of sentence-transformers; vLLM pools with every model that has it."""
+"""Configuration file of sentence-transformers; vLLM pools with every model that has it."""
 _INDEX: Final = "model.safetensors.index.json"
 _CONFIG: Final = "config.json"
 _MOST_SHARDS: Final = 4096
@@ -31,7 +31,7 @@ _Stamps = tuple[tuple[str, Stamp | None], ...]
 
 
 class _UnreadError(Exception):
-    """Failure that carries an `Unread`."""
+    """Error that carries an `Unread`."""
 
     def __init__(self, fault: Fault, problem: str) -> None:
         super().__init__(problem)
@@ -39,7 +39,7 @@ class _UnreadError(Exception):
 
 
 def read_model(reference: ModelReference) -> Model | Unread:
-    """Return the headers of a model, or why there are none."""
+    """Return the headers of a model, or why they cannot be read."""
     try:
         main = _main(reference)
         extra = 0
@@ -111,7 +111,7 @@ def _safetensors(directory: Path) -> Safetensors:
 
 
 def _indexed(directory: Path) -> list[Path]:
-    """Return the files that an index names, nothing outside the directory."""
+    """Return the files that an index names, none outside the directory."""
     places = read_object(directory / _INDEX).get("weight_map")
     values = list(places.values()) if isinstance(places, dict) else []
     if not values or not all(isinstance(value, str) for value in values):
@@ -146,7 +146,7 @@ class ModelChecks:
         self._known: dict[ModelReference, tuple[_Stamps, Unread | None]] = {}
 
     def fault(self, reference: ModelReference) -> Unread | None:
-        """Return the fault of a model; None: none that can be seen. Never raises."""
+        """Return the fault of a model; None: no visible fault. Never raises."""
         stamps = _stamps(reference)
         known = self._known.get(reference)
         if stamps is not None and known is not None and known[0] == stamps:

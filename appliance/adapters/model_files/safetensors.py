@@ -14,7 +14,7 @@ from appliance.protocol.json_fields import parse_object
 
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20
-"""A tenth of the format's own limit, and ten times what is seen."""
+"""Largest JSON header: a tenth of the format's own limit, and ten times the largest seen."""
 _LARGEST: Final = 1 << 60
 
 

@@ -1,1 +1,1 @@
-"""Profiles as files: read and checked, every fault with its line, and edited in place."""
+"""Profiles as files: reading with checks, faults with their lines, and editing in place."""

@@ -15,7 +15,7 @@ from appliance.planning.units.overrides import ADDED
 
 
 def adopted(text: str, adoption: Adoption, file: str) -> str:
-    """The profile `text` with the overrides and variables of `adoption` in [unit] and [env].
+    """Return the profile `text` with the settings of `adoption` in [unit] and [env].
 
     Raises:
         ProfileError: the profile is not TOML, or [unit] is no table.
@@ -48,7 +48,7 @@ def _set_override(document: TOMLDocument, override: Override) -> None:
 
 
 def _listed(value: Any) -> tuple[str, ...]:
-    """The values an override has already."""
+    """Return the values that an override has already."""
     if value is None:
         return ()
     return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
@@ -64,6 +64,6 @@ def _table(document: TOMLDocument, name: str) -> AbstractTable:
 
 
 def described(adoption: Adoption) -> Mapping[str, str]:
-    """What `adopted` sets, for a person: ``[unit] Service.Nice`` to its value."""
+    """Return what `adopted` sets, for a person: ``[unit] Service.Nice`` to its value."""
     overrides = {f"[unit] {o.name}": ", ".join(o.values) for o in adoption.overrides}
     return overrides | {f"[env] {name}": value for name, value in adoption.environment.items()}

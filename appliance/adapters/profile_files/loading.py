@@ -41,14 +41,14 @@ _EMPTY: Final[Mapping[int, str]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedProfiles:
-    """What a directory of profiles holds. A file is in `profiles` or in `errors`, never in both."""
+    """Content of a directory of profiles. A file is in `profiles` or in `errors`, never in both."""
 
     profiles: Mapping[str, Profile]
-    """By name, sorted."""
+    """Profiles by name, sorted."""
     sources: Mapping[str, ProfileSource]
-    """The file of every profile in `profiles`."""
+    """Files of the profiles in `profiles`."""
     errors: Mapping[str, ProfileError]
-    """By file name without its suffix, which need not be a profile's name."""
+    """Errors by file name without its suffix, which need not be a profile's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class _Read:
 
 
 def load_profile(path: Path) -> Profile:
-    """The profile in a file.
+    """Return the profile in a file.
 
     Raises:
         ProfileError: one line for everything that is wrong with the file.
@@ -68,7 +68,7 @@ def load_profile(path: Path) -> Profile:
 
 
 def parse_profile(name: str, content: bytes, file: str | None = None) -> Profile:
-    """The profile that a file `file` (default: NAME.toml) with this content would hold.
+    """Return the profile that a file `file` (default: NAME.toml) with this content would hold.
 
     Raises:
         ProfileError: one line for everything that is wrong with it.
@@ -82,7 +82,7 @@ def parse_profile(name: str, content: bytes, file: str | None = None) -> Profile
 
 
 def load_profiles(directory: Path, reserved: Mapping[int, str] = _EMPTY) -> LoadedProfiles:
-    """Every profile in a directory. Other files, and hidden ones, are left alone.
+    """Return every profile in a directory. Other files, and hidden ones, are ignored.
 
     Args:
         directory: Holds the ``*.toml`` files.
@@ -144,7 +144,7 @@ def _check_name(name: str) -> None:
 
 
 def _profile(name: str, document: Document) -> Profile:
-    """The profile in `document`. Raises `FaultyFileError` with everything wrong with it."""
+    """Return the profile in `document`. Raises `FaultyFileError` with all its faults."""
     file, faults = _checked(document.table)
     profile = None
     if file is not None:
@@ -161,7 +161,7 @@ def _profile(name: str, document: Document) -> Profile:
 
 
 def _checked(table: Mapping[str, Any]) -> tuple[Table | None, list[ModelFault]]:
-    """`table` as the schema reads it, and what is wrong with it.
+    """Return `table` as the schema reads it, and its faults.
 
     With unknown keys as the only fault the rest is still read, so that one look at the file
     finds everything.
@@ -177,7 +177,7 @@ def _checked(table: Mapping[str, Any]) -> tuple[Table | None, list[ModelFault]]:
 
 
 def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
-    """`table` without the keys at `places`, which are at most two levels down."""
+    """Return `table` without the keys at `places`, which are at most two levels down."""
     gone = set(places)
     return {
         key: {k: v for k, v in value.items() if (key, k) not in gone}
@@ -189,7 +189,7 @@ def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
 
 
 def _strange_tables(file: Table) -> Iterator[ModelFault]:
-    """Tables of engines that this profile does not use."""
+    """Find tables of engines that this profile does not use."""
     own = engine_of(file)
     for engine in engine_tables(file):
         if engine != own:
@@ -198,7 +198,7 @@ def _strange_tables(file: Table) -> Iterator[ModelFault]:
 
 
 def _missing_table(file: Table) -> ModelFault | None:
-    """The fault of a file without a table that its engine cannot do without; None: there is none."""
+    """Return the fault of a file that lacks a table which its engine needs; None: it does not."""
     engine = engine_of(file)
     needed = [
         option.name
@@ -216,7 +216,7 @@ def _placed(fault: ModelFault, document: Document) -> Fault:
 
 
 def _as_written(where: Where, document: Document) -> Where:
-    """`where`, or the quoted spelling ``"Service.Nice"`` of a key of [unit]."""
+    """Return `where`, or the quoted spelling ``"Service.Nice"`` of a key of [unit]."""
     if where[:1] == ("unit",) and len(where) == len(("unit", "Section", "Key")):
         quoted = f"{where[1]}.{where[2]}"
         if quoted in cast("Mapping[str, Any]", document.table["unit"]):

@@ -26,7 +26,7 @@ ProfileFile: Final = table_of(
         for engine in ENGINES.values()
     },
 )
-"""The model. Its values are those of the dataclasses, and nothing stands for a missing key."""
+"""Model of a file. Its values are those of the dataclasses; a missing key has no value."""
 
 
 def engine_of(file: Table) -> str:
@@ -35,13 +35,13 @@ def engine_of(file: Table) -> str:
 
 
 def engine_tables(file: Table) -> Mapping[str, EngineOptions]:
-    """Return the tables of engines that a checked file has, by engine."""
+    """Return the tables of engines in a checked file, by engine."""
     values = given(file)
     return {name: values[field] for name, field in _FIELDS.items() if field in values}
 
 
 def profile_of(name: str, file: Table) -> Profile:
-    """Return the profile `name`, as its checked file says.
+    """Return the profile `name` as its checked file defines it.
 
     The table of its engine may be missing only if every option in it has a default.
     """

@@ -1,1 +1,1 @@
-"""Operations and marks in SQLite, and the spool for a full disk."""
+"""Store of operations and marks in SQLite, with a spool for a full disk."""

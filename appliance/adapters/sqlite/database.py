@@ -1,4 +1,4 @@
-"""Database of operations and marks: opened at its present version, migrated forward, never backward."""
+"""Database of operations and marks: opened at its present version, migrated forward only."""
 
 import contextlib
 import logging
@@ -44,7 +44,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def _readable_version(db: sqlite3.Connection, path: Path) -> int:
-    """The version of a file, 0 for a new one. Raises `StoreError` for a newer one than this."""
+    """Return the version of a file, 0 for a new one. Raises `StoreError` for a newer version."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise newer_error(path, version)
@@ -52,7 +52,7 @@ def _readable_version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _bring_up_to_date(db: sqlite3.Connection, version: int) -> None:
-    """Make or migrate the tables in one transaction: a process that is killed here changes nothing."""
+    """Make or migrate the tables in one transaction, so that a killed process changes nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         old = [] if version == 0 else _taken_out(db)
@@ -86,10 +86,10 @@ def put_row(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
 
 
 def set_odd_aside(path: Path) -> None:
-    """Rename what is no file where SQLite expects one: a pipe would keep it waiting. Raises OSError."""
+    """Rename a path that is no regular file, on which SQLite might wait. Raises OSError."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         file = path.with_name(f"{path.name}{suffix}")
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(file.stat().st_mode):
-                _log.warning("%s is no file: set aside, begun anew", file)
+                _log.warning("%s is no regular file: renamed, and a new database begun", file)
                 file.replace(file.with_name(f"{file.name}.damaged"))

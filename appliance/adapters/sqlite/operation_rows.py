@@ -1,4 +1,4 @@
-"""Codec of operations as rows: JSON for what is a set, columns for what is asked about.
+"""Codec of operations as rows: JSON for sets, columns for values that queries need.
 
 The database and the spool file both hold these rows, in the form of one schema version. Versions:
 
@@ -91,7 +91,7 @@ def _cause(value: str | None) -> Cause | None:
 
 _CANCELLED_1: Final = "cancelled"
 _COMMAND_ENDED_1: Final = "the command ended"
-"""How the reason of a run began whose command was over."""
+"""Beginning of the reason of a run whose command was over, in version 1."""
 _WITH_CAUSE: Final = frozenset({Outcome.ROLLED_BACK, Outcome.FAILED, Outcome.REFUSED})
 
 
@@ -102,7 +102,7 @@ def from_version_1(old: Row) -> dict[str, Any]:
     row.setdefault("began_s", None)
     if row.get("outcome") is not None:
         is_undone = row["outcome"] in _WITH_CAUSE
-        # Where going back failed, the message is longer than the reason.
+        # Where the roll-back failed, the message is longer than the reason.
         is_cancelled = row["message"] == _CANCELLED_1
         cause = Cause.CANCELLED if is_cancelled else Cause.FAILURE
         row["finish_cause"] = cause if is_undone else None

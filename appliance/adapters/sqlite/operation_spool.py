@@ -1,4 +1,4 @@
-"""Spool of operations in a file in memory (tmpfs), for what a full disk must not lose.
+"""Spool of operations in a file in memory (tmpfs), which no full disk can refuse.
 
 The running operation only has to survive the death of the supervisor, not a reboot, so it is kept
 where no disk can refuse it. Finished operations wait here until the database takes them.
@@ -19,16 +19,16 @@ _log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 100
 _MOST_BYTES: Final = 4 << 20
-"""Forty times what so many operations take."""
+"""Largest file that is read: forty times the size of so many operations."""
 _UNSTATED: Final = 1
-"""Version of a file that states none."""
+"""Version of a file that does not state one."""
 SpooledRow = dict[str, Any]
 """Columns of an operation, its id among them (operation_rows)."""
 
 
 @dataclass(slots=True)
 class OperationSpool:
-    """The open operation and the ones that the database does not have yet.
+    """Store of the open operation, and of those that the database does not have yet.
 
     Args:
         path: The file; None: nothing is kept beyond this process.
@@ -38,12 +38,13 @@ class OperationSpool:
     open: SpooledRow | None = None
     waiting: list[SpooledRow] = field(default_factory=list)
     last_id: int = 0
-    """The highest number of an operation that was kept here."""
+    """Highest number of an operation that was kept here."""
     known: bool = False
-    """Whether anything was written in this boot: then this is what is open, whatever a database says."""
+    """Whether anything was written in this boot: the spool then tells what is open, whatever a
+    database says."""
 
     def load(self) -> None:
-        """Read what an earlier process left. A damaged file is as good as none.
+        """Read the file of an earlier process. A damaged file counts as empty.
 
         Raises:
             StoreError: a newer version wrote the file.
@@ -64,7 +65,7 @@ class OperationSpool:
         raise newer_error(self.path, version)
 
     def _take(self, document: dict[str, Any], version: int) -> None:
-        """Take over what a file says. Raises KeyError or TypeError for a damaged one."""
+        """Take over the content of a file. Raises KeyError or TypeError for a damaged one."""
         rows = [*([document["open"]] if document["open"] else []), *document["waiting"]]
         if not all(isinstance(row["id"], int) for row in rows):
             raise TypeError("an operation without a number")
@@ -83,7 +84,7 @@ class OperationSpool:
         self._write()
 
     def taken(self) -> None:
-        """Forget what was waiting: the database has it."""
+        """Forget the finished operations, which the database has taken."""
         self.waiting = []
         self._write()
 
@@ -99,7 +100,7 @@ class OperationSpool:
         try:
             replace_volatile(self.path, self.path.with_suffix(".new"), json.dumps(document))
         except OSError as error:
-            _log.warning("the running operation is not kept in %s: %s", self.path, error)
+            _log.warning("the running operation could not be written to %s: %s", self.path, error)
 
 
 def newer_error(path: Path, version: int) -> StoreError:

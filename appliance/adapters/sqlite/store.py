@@ -1,10 +1,10 @@
-"""Operations and marks in SQLite.
+"""Store of operations and marks in SQLite.
 
-A switch never fails because of this file: an unreadable one is set aside and begun anew. While a
-disk is full or failing, operations are kept in a file in memory (`adapters.sqlite.operation_spool`) until the
-database takes them. What a boot follows is in the commitment's own files, so rows are written
-without waiting for the disk (WAL, synchronous=NORMAL): they only have to survive the death of
-this process.
+A switch never fails because of this file: an unreadable one is renamed, and a new one begun. While
+a disk is full or failing, operations are kept in a file in memory
+(`adapters.sqlite.operation_spool`) until the database takes them. The files of
+`adapters.commitment` hold what a boot follows, so rows are written without waiting for the disk
+(WAL, synchronous=NORMAL): they only have to survive the death of this process.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ _log = logging.getLogger(__name__)
 _MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
-"""Pause before a disk that took nothing is tried again: a full one is full for longer."""
+"""Pause before a disk that refused a write is tried again; a full disk stays full for longer."""
 T = TypeVar("T")
 _DAMAGED: Final = (sqlite3.Error, ValueError, KeyError, TypeError)
 
 
 class SqliteStore:
-    """The port `Store`. All access happens in one thread of its own.
+    """Port `Store`. All access happens in one thread of its own.
 
     Args:
         path: The database.
@@ -67,12 +67,14 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._db: sqlite3.Connection | None = None
         self._offer_at_s = 0.0
-        """When to offer the database again what it would not take."""
+        """Time when rows that the database refused are offered again."""
         self._retry_at_s: float | None = None
-        """When to try the file again while a database in memory stands in for it; None: it does not."""
+        """Time when the file is tried again, while a database in memory replaces it; None: it does
+        not."""
         self._marks: Mapping[str, Mark] | None = None
         self._last: Finished | None = None
-        """What every status asks for, once it has been read; nobody else writes this database."""
+        """Last finished operation, which every status asks for; only this process writes the
+        database."""
 
     async def open(self) -> None:
         """Open or create the file. Raises `StoreError` only for one of a newer version."""
@@ -102,7 +104,7 @@ class SqliteStore:
         self._thread.submit(self._try, lambda _db: self._keep(operation))
 
     def _keep(self, operation: Operation) -> None:
-        """Write the open operation to the spool, and to the database if that takes it."""
+        """Write the open operation to the spool, and to the database if possible."""
         row = {"id": operation.id, **to_row(operation)}
         self._spool.keep(row)
         self._try(lambda db: _put(db, row))
@@ -128,7 +130,7 @@ class SqliteStore:
             self._spool.taken()
 
     async def unfinished(self) -> Operation | None:
-        """The operation that an earlier process left open."""
+        """Return the operation that an earlier process left open."""
         sql = "SELECT * FROM operations WHERE outcome IS NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Operation | None:
@@ -139,13 +141,13 @@ class SqliteStore:
         return await self._run(read, None)
 
     async def last(self) -> Finished | None:
-        """The operation that ended last."""
+        """Return the operation that ended last."""
         if self._last is not None:
             return self._last
         sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT 1"
 
         def read(db: sqlite3.Connection) -> Finished | None:
-            waiting = self._spool.waiting  # newer than anything that the database has
+            waiting = self._spool.waiting  # newer than every row of the database
             row = waiting[-1] if waiting else db.execute(sql).fetchone()
             return None if row is None else to_finished(row)
 
@@ -155,7 +157,7 @@ class SqliteStore:
         return last
 
     async def finished(self, operation_id: int) -> Finished | None:
-        """One operation that is over; None: not on record, or not over."""
+        """Return one operation that is over; None: not on record, or not over."""
         sql = "SELECT * FROM operations WHERE id=? AND outcome IS NOT NULL"
 
         def read(db: sqlite3.Connection) -> Finished | None:
@@ -166,7 +168,7 @@ class SqliteStore:
         return await self._run(read, None)
 
     async def usual_ms(self, operation: Operation) -> float | None:
-        """Median duration of like operations that were done; None: none yet."""
+        """Return the median duration of like operations that were done; None: none yet."""
         row = to_row(operation)
         values = (row["kind"], row["target"], Outcome.DONE.value, _USUAL_ROWS)
         sql = (
@@ -182,7 +184,7 @@ class SqliteStore:
         return await self._run(read, None)
 
     async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
-        """Unix seconds of repairs that began since then, by profile."""
+        """Return the Unix seconds of repairs that began since then, by profile."""
         sql = "SELECT * FROM operations WHERE kind=? AND began>=? ORDER BY began"
 
         def read(db: sqlite3.Connection) -> Mapping[str, Sequence[float]]:
@@ -196,7 +198,7 @@ class SqliteStore:
         return await self._run(read, {})
 
     async def marks(self) -> Mapping[str, Mark]:
-        """Marks set by people, by profile."""
+        """Return the marks that operators have set, by profile."""
         if self._marks is not None:
             return self._marks
         sql = "SELECT name, mark FROM marks"
@@ -206,7 +208,7 @@ class SqliteStore:
         return marks or {}
 
     async def set_mark(self, name: str, mark: Mark, *, by: str) -> None:
-        """Replace a mark. Raises `StoreError`: a mark that is not kept was not set."""
+        """Replace a mark. Raises `StoreError` if it could not be stored."""
         sql = (
             "INSERT INTO marks VALUES (?, ?, ?, unixepoch())"
             " ON CONFLICT (name) DO UPDATE SET mark=excluded.mark, set_by=excluded.set_by,"
@@ -223,7 +225,7 @@ class SqliteStore:
             raise StoreError(f"the mark of {name} could not be stored in {self._path}")
 
     def _is_settled(self) -> bool:
-        """Tell whether the file holds everything: a row that waits may get another number there."""
+        """Tell whether the file holds every row: a row that waits may get another number there."""
         return self._retry_at_s is None and not self._spool.waiting
 
     async def _run(self, job: Callable[[sqlite3.Connection], T], default: T) -> T:
@@ -235,7 +237,7 @@ class SqliteStore:
     # --- in the store's thread -------------------------------------------------------
 
     def _in_turn(self, job: Callable[[sqlite3.Connection], T]) -> tuple[bool, T | None]:
-        """Try a job, after writing what waits for a disk with room."""
+        """Try a job, after writing the rows that waited for room on the disk."""
         if self._spool.waiting and time.monotonic() >= self._offer_at_s:
             self._offer_at_s = time.monotonic() + self._retry_after_s
             self._try(self._store_waiting)
@@ -250,17 +252,17 @@ class SqliteStore:
         try:
             return True, job(self._db)
         except _DAMAGED as error:
-            _log.warning("state not kept in %s: %s", self._path, error)
+            _log.warning("the database %s could not be read or written: %s", self._path, error)
             return False, None
 
     def _open(self) -> None:
-        """Open the file; a damaged one is begun anew, one that no disk holds is tried again later."""
+        """Open the file; replace a damaged one, and retry later one that no disk holds."""
         self._close()
         try:
             self._db = self._opened_or_anew()
             self._retry_at_s = None
         except (sqlite3.Error, OSError) as error:
-            _log.error("no state is kept: %s: %s", self._path, error)
+            _log.error("operations are kept in memory only: %s: %s", self._path, error)
             self._db = open_database(Path(":memory:"))
             self._retry_at_s = time.monotonic() + self._retry_after_s
         if not self._spool.known:
@@ -277,9 +279,11 @@ class SqliteStore:
         try:
             return open_database(self._path)
         except sqlite3.OperationalError:
-            raise  # a full or failing disk: the file may be sound
+            raise  # A full or failing disk: the file may be sound.
         except sqlite3.DatabaseError as error:
-            _log.warning("%s cannot be used (%s): set aside, begun anew", self._path, error)
+            _log.warning(
+                "%s cannot be used (%s): renamed, and a new database begun", self._path, error
+            )
         self._path.replace(self._path.with_suffix(".damaged"))
         return open_database(self._path)
 

@@ -27,24 +27,26 @@ _UNIT_CHANGED: Final = (
     f"path_namespace='{MANAGER_PATH}/unit',arg0='{SYSTEMD}.Unit'"
 )
 """Match rules for all units at once: dbus-daemon allows a connection 512, and each rule costs time.
+Rules are for properties of every unit only: signals of a service's properties come with each of its
+messages, and reading them all costs more than one call for the property that matters.
 
 Only of the properties that every unit has: signals of a service's properties come with each of its
 messages, and reading them all costs more than one call for the property that matters.
 """
 _MOST_CALLS: Final = 64
-"""Pending calls at once: dbus-daemon ends a connection's 129th with an error (dbus-daemon(1))."""
+"""Limit of pending calls: dbus-daemon ends a connection's 129th with an error (dbus-daemon(1))."""
 DENIED: Final = frozenset(
     {f"{_BUS}.Error.AccessDenied", f"{_BUS}.Error.InteractiveAuthorizationRequired"}
 )
 
 OnChanged = Callable[[str, Mapping[str, Any]], None]
-"""Called with the path of a unit and its new property values by name."""
+"""Callback with the path of a unit and its new property values by name."""
 OnJobRemoved = Callable[[str, str, str], None]
-"""Called with path, unit and result of a job that ended."""
+"""Callback with path, unit and result of a job that ended."""
 
 
 class CallError(Exception):
-    """systemd answered a call with an error. `name` is the error's D-Bus name."""
+    """Error answer of systemd to a call. `name` is the error's D-Bus name."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{text} [{name}]")
@@ -52,7 +54,7 @@ class CallError(Exception):
 
 
 class SystemBus:
-    """Connection to the bus. Use it as an async context manager.
+    """Connection to the bus, used as an async context manager.
 
     Args:
         on_changed: Called for units that `watch` was given.
@@ -65,7 +67,7 @@ class SystemBus:
         self._bus: MessageBus | None = None
         self._turns = asyncio.Semaphore(_MOST_CALLS)
         self._watched: set[str] = set()
-        """Units and their object paths; no text is both."""
+        """Units and their object paths, as keys to each other; no text is both."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -94,7 +96,7 @@ class SystemBus:
             await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
     def watch(self, unit: str) -> None:
-        """Call back from now on when `unit` changes state or a job of it ends."""
+        """Report from now on changes of state of `unit`, and the ends of its jobs."""
         self._watched |= {unit, unit_path(unit)}
 
     async def manager(self, member: str, signature: str = "", *body: object) -> Sequence[Any]:
@@ -151,7 +153,7 @@ class SystemBus:
 
 
 def unit_path(unit: str) -> str:
-    """Return the object path of a unit: other characters than letters and digits become _ and two hex digits."""
+    """Return the object path of a unit; all but letters and digits become _ and two hex digits."""
     escaped = "".join(
         c if c.isascii() and c.isalnum() and not (i == 0 and c.isdigit()) else f"_{ord(c):02x}"
         for i, c in enumerate(unit)

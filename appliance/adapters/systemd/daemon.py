@@ -18,7 +18,7 @@ _PRIORITY: Final = (
     (logging.INFO, 6),
     (logging.NOTSET, 7),
 )
-"""syslog(3) levels by the lowest logging level they stand for."""
+"""Levels of syslog(3) by the lowest logging level that each stands for."""
 _FIRST_FD: Final = 3
 _FEED_EVERY_S: Final = 1.0
 
@@ -81,7 +81,7 @@ class Notices:
         self._send("STOPPING=1", f"STATUS={status}", extend(within_s))
 
     def hand_over(self, pid: int) -> None:
-        """Make another process of this service its main one; this one sends nothing any more."""
+        """Make another process of this service its main one; this one then sends nothing."""
         self._send(f"MAINPID={pid}", "READY=1")
         self._listens = False
 
@@ -127,7 +127,7 @@ def adopted_sockets(descriptors: Iterable[int]) -> list[socket.socket]:
 
 
 class JournalFormatter(logging.Formatter):
-    """``<6>text``; continuation lines carry the prefix too, else they lose their priority."""
+    """Formatter of ``<6>text``, with the priority on continuation lines too."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record, with a prefix on each line."""

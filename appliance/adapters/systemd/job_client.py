@@ -1,4 +1,4 @@
-"""Client of the program of root that queues starts and stops of units (launch.jobs)."""
+"""Client of root's program that queues starts and stops of units (launch.jobs)."""
 
 import asyncio
 from pathlib import Path

@@ -37,7 +37,7 @@ from appliance.protocol.load_status import is_load_status
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
 _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
-"""Properties of which a new value is worth an observation."""
+"""Properties whose new values are worth an observation."""
 _DETAILS: Final = (
     *("StatusText", "MainPID", "Result", "ExecMainStatus"),
     *("ExecMainExitTimestampMonotonic", "RestartUSec"),
@@ -58,7 +58,7 @@ _GAVE_UP: Final = "start-limit-hit"
 
 
 class SystemdUnits:
-    """The port `Units` on the system bus. Use it as an async context manager.
+    """Port `Units`, on the system bus. Use it as an async context manager.
 
     Args:
         jobs: Socket of the program that queues jobs: polkit allows none over the bus.
@@ -77,7 +77,8 @@ class SystemdUnits:
         """Units to be pinned (True) or unpinned."""
         self._pinning: asyncio.Task[None] | None = None
         self._at_rest: dict[str, Mapping[str, Any]] = {}
-        """Details of units that ran or did nothing when they were read, and have not changed since."""
+        """Details of units that ran or were idle when they were read, and have not changed
+        since."""
         self._changes: Counter[str] = Counter()
         self._signals = 0
         self._known: dict[str, dict[str, object]] = {}
@@ -119,7 +120,7 @@ class SystemdUnits:
 
     @property
     def signals(self) -> int:
-        """How often anything was signalled about units that were observed, hold or run."""
+        """Return how often systemd signalled anything about the observed units, hold or run."""
         return self._signals
 
     def change(self) -> AwaitedChange:
@@ -151,7 +152,7 @@ class SystemdUnits:
             },
             run=seen[RUN_UNIT],
             hold_active=rows[HOLD_UNIT][3] == "active",
-            # What systemd itself calls the state "stopping".
+            # systemd itself calls this state "stopping".
             going_down=bool(shutdown[7]) or shutdown[3] in {"active", "activating"},
         )
 
@@ -185,7 +186,7 @@ class SystemdUnits:
         await self._job(START, RUN_UNIT)
 
     async def stop_run(self) -> None:
-        """Queue a stop of that unit, with everything that runs in it; does not wait."""
+        """Queue a stop of the unit that runs a command, with everything in it; does not wait."""
         await self._job(STOP, RUN_UNIT)
 
     async def start_hold(self) -> None:
@@ -193,7 +194,7 @@ class SystemdUnits:
         await self._await_job(await self._job(START, HOLD_UNIT))
 
     async def stop_hold(self) -> None:
-        """Stop that unit."""
+        """Stop the unit that conflicts with every backend."""
         await self._await_job(await self._job(STOP, HOLD_UNIT))
 
     def _watch(self, units: Iterable[str]) -> None:
@@ -218,7 +219,7 @@ class SystemdUnits:
     # --- units that systemd keeps in memory -------------------------------------------
 
     def _keep(self, rows: Mapping[str, Sequence[Any]]) -> None:
-        """Pin units in use, again at each observation until polkit allows it; unpin removed ones."""
+        """Pin units in use, at each observation until polkit allows it; unpin removed ones."""
         for unit, (_name, _text, load, active, _sub, _following, _path, job_id, *_) in rows.items():
             if unit != _SHUTDOWN and (active != ActiveState.INACTIVE or job_id):
                 self._pin_soon(unit)
@@ -232,7 +233,7 @@ class SystemdUnits:
             self._pinning = asyncio.create_task(self._pin())
 
     async def _pin(self) -> None:
-        """Pin units, so that systemd keeps how they ended; it forgets that of a stopped unit at once."""
+        """Pin units, so that systemd keeps how they ended; it forgets stopped units at once."""
         try:
             while self._pins_due:
                 unit, pinned = self._pins_due.popitem()
@@ -327,7 +328,7 @@ class SystemdUnits:
             raise UnitError(f"job {path} ended with {result!r}")
 
     def _changed(self, path: str, values: Mapping[str, Any]) -> None:
-        """Notify of new values only: systemd repeats values, and each notification costs an observation."""
+        """Notify of new values only: systemd repeats values, and each notification costs a look."""
         self._signals += 1
         self._changes[path] += 1
         self._at_rest.pop(path, None)

@@ -26,7 +26,7 @@ class Systemctl:
         return self._booted.is_dir()
 
     def version(self) -> int:
-        """Return the installed systemd's major version; 0: unknown."""
+        """Return the major version of the installed systemd; 0: unknown."""
         match = re.match(r"systemd (\d+)", _run("--version", check=False))
         return int(match.group(1)) if match else 0
 
@@ -39,7 +39,7 @@ class Systemctl:
         return {name: u for u in units if (name := profile_of(u.get("Id", ""))) is not None}
 
     def daemon_reload(self) -> bool:
-        """Have systemd read its units again; False: systemd does not run. Raises `UnitError`."""
+        """Have systemd read its units again; False: systemd is not running. Raises `UnitError`."""
         if self.is_running():
             _run("daemon-reload")
         return self.is_running()

@@ -22,16 +22,16 @@ from appliance.planning.units.polkit import RULE_FILE
 
 _PATTERN: Final = "appliance-backend-*.service"
 _SLASH: Final = "@@"
-"""Stands for a slash in a copy's name; no unit's name contains it."""
+"""Character in place of a slash in a copy's name; no unit's name contains it."""
 
 
 class ApplyBusyError(ApplianceError):
-    """Another apply is running."""
+    """Refusal because another apply is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitStore:
-    """Store of the files that apply writes. Only root may."""
+    """Store of the files that apply writes; only root may write them."""
 
     unit_dir: Path
     rule: Path
@@ -121,7 +121,7 @@ class UnitStore:
 def _write_twice(path: Path, text: str) -> bool:
     """Write a file and its copy where they differ; returns whether the file did."""
     changed = read_regular(path) != text
-    # The file first: between the two writes the copy still has what was applied last.
+    # The file is written first: between the two writes the copy has what was applied last.
     for target in (path, copy_of(path)):
         if read_regular(target) != text:
             write_file(target, text)

@@ -1,1 +1,1 @@
-"""TOML files that people write: bounded parsing, lines of keys, sentences about faults."""
+"""Reading of TOML files that people write: bounded parsing, lines of keys, texts of faults."""

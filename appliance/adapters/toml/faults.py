@@ -35,7 +35,8 @@ _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 MOST_FAULTS: Final = 40
-"""Reported of one file: a file of twenty thousand unknown keys is no profile with typing errors."""
+"""Most faults reported of one file: a file of twenty thousand unknown keys is no misspelt
+profile."""
 _CLOSE: Final = 0.6
 """Similarity, as in difflib, from which a word is suggested."""
 
@@ -113,7 +114,7 @@ def _value_at(table: Mapping[str, Any], where: Where) -> Any:
 
 
 def unknown_key(key: str, home: Where, model: type[BaseModel]) -> str:
-    """Return the sentence about a key that no table has, or only another one."""
+    """Return the sentence about a key that is unknown, or known only in another table."""
     text = f"unknown key {shown(key)}"
     known = {(table, k) for table, inner in _tables(model) for k in _keys(inner)}
     scored = [
@@ -140,7 +141,7 @@ def _tables(model: type[BaseModel]) -> Iterator[tuple[tuple[str, ...], type[Base
 
 
 def table_model(annotation: Any) -> type[BaseModel] | None:
-    """Return the model in ``X`` or ``X | None``; None: the field is no table of its own."""
+    """Return the model in ``X`` or ``X | None``; None: the field is no table."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

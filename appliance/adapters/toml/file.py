@@ -25,12 +25,12 @@ class Fault:
     """Fault of a file: a sentence, and its line."""
 
     line: int | None
-    """From 1; None: the file as a whole."""
+    """Line of the fault, from 1; None: the file as a whole."""
     text: str
 
 
 class FaultyFileError(Exception):
-    """A file cannot be used; the error carries all its faults."""
+    """File that cannot be used; the error carries all its faults."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
@@ -58,14 +58,14 @@ class Document:
     text: str
     table: Mapping[str, Any]
     sha256: str
-    """Of the file's bytes, in hexadecimal."""
+    """SHA-256 of the file's bytes, in hexadecimal."""
 
     @cached_property
     def _lines(self) -> Mapping[Where, int]:
         return key_lines(self.text)
 
     def line(self, where: Where) -> int:
-        """Return the line of the innermost known key on the way to `where`; 1: none is known."""
+        """Return the line of the innermost known key on the way to `where`; 1: no known key."""
         for length in range(len(where), 0, -1):
             if (line := self._lines.get(where[:length])) is not None:
                 return line

@@ -30,10 +30,10 @@ _SILENT: Final = frozenset({"comment", "space"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Word, mark or end of a line."""
+    """Token of a TOML document: a word, a mark or the end of a line."""
 
     kind: str
-    """``string``, ``bare``, ``mark``, ``newline`` or ``other``."""
+    """Kind of the token: ``string``, ``bare``, ``mark``, ``newline`` or ``other``."""
     text: str
     line: int
     """Line where the token begins, from 1."""
@@ -71,12 +71,12 @@ def too_deep(found: Iterable[Token], limit: int) -> Token | None:
 
 
 def key_lines(text: str) -> Mapping[Where, int]:
-    """Return the line of every key and array element of a valid document; the first of two counts."""
+    """Return the line of every key and array element of a valid document; the first line counts."""
     reader = _Reader(rest=list(reversed(list(tokens(text)))))
     try:
         reader.document()
     except IndexError:
-        return reader.lines  # not valid TOML: the lines found so far
+        return reader.lines  # Not valid TOML: return the lines found so far.
     return reader.lines
 
 

@@ -1,4 +1,4 @@
-"""Pydantic models of the tables of a file, made from dataclasses whose fields are its keys.
+"""Models of pydantic for the tables of a file, made from dataclasses whose fields are its keys.
 
 A field is a key if a `Doc` is among its marks (see `appliance.domain.value_types`). A model has no
 other keys, and takes no value of another type. What it has checked are the dataclass's own values.
@@ -29,7 +29,7 @@ _UNIONS: Final = (Union, UnionType)
 
 
 class Table(BaseModel):
-    """A table of a file: no key that is not listed, no value of another type."""
+    """Table of a file: no key that is not listed, no value of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=False)
 
@@ -83,7 +83,7 @@ def validated(hint: Any) -> Any:
 
 
 def _rule(mark: object, hint: Any) -> Any:
-    """A mark as pydantic knows it."""
+    """Return a mark in the form that pydantic takes."""
     match mark:
         case ValueParser(parse):
             return PlainValidator(_raising(parse))
@@ -99,7 +99,7 @@ def _rule(mark: object, hint: Any) -> Any:
 
 
 def _raising(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`function`, with its complaint in pydantic's form."""
+    """Return `function` with its error in pydantic's form."""
 
     def validate(value: Any) -> Any:
         try:
@@ -116,7 +116,7 @@ def wrong(text: str) -> PydanticCustomError:
 
 
 def _in_file(hint: Any) -> tuple[Any, ...]:
-    """The type that a value has in a file, then what makes a value of the type `hint` from it."""
+    """Return the type that a value has in a file, then the conversion to the type `hint`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:
         return GenericAlias(list, (validated(arguments[0]),)), AfterValidator(tuple)

@@ -105,7 +105,7 @@ async def test_unix_socket_is_asked_too(tmp_path: Path) -> None:
     [
         (sends("500 Oops", {"error": "secret prompt"}), "answered 500 Oops"),
         (sends("200 OK", {"choices": []}), "answered 200 without a result"),
-        (sends("200 OK", b"<html>"), "no proper answer"),
+        (sends("200 OK", b"<html>"), "invalid answer"),
         (sends("200 OK", ["choices"]), "answered 200 without a result"),
     ],
     ids=["500", "empty", "html", "list"],
@@ -131,7 +131,7 @@ async def test_silence_ends_at_the_deadline() -> None:
 async def test_nobody_there_is_an_error() -> None:
     """A refused connection is an error, not an exception of the HTTP library."""
     profile = replace(applied("genesis", "gpu-all"), endpoint=Endpoint(port=1))
-    with pytest.raises(BackendError, match="no proper answer"):
+    with pytest.raises(BackendError, match="invalid answer"):
         await HttpBackend().warm_up(profile, timeout_s=5)
 
 

@@ -55,7 +55,7 @@ async def test_what_cannot_be_removed_is_logged(
     (tmp_path / "needs" / "b.json").touch()
     await FilePeaks(tmp_path).forget_all_but([])
     assert [path.name for path in (tmp_path / "needs").iterdir()] == ["a.json"]
-    assert "the peak of a removed profile stays" in caplog.text
+    assert "cannot remove the peak of a removed profile" in caplog.text
 
 
 async def test_the_gate_finds_what_it_compares(tmp_path: Path) -> None:

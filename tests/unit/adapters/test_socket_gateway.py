@@ -369,7 +369,7 @@ async def test_nothing_fails_without_a_gateway(
     finally:
         if server is not None:
             server.close()
-    assert caplog.text.count("no gateway (") == 1
+    assert caplog.text.count("the gateway does not answer (") == 1
 
 
 async def test_a_gateway_that_is_back_is_said_to_be(

@@ -178,7 +178,7 @@ def test_a_damaged_file_is_written_anew(box: Box) -> None:
 def test_keys_for_everybody_and_no_key(box: Box) -> None:
     """It is allowed, and said."""
     assert box.apply('require_keys = "always"\n') == Exit.OK
-    assert "nobody can use the gateway" in box.err
+    assert "no client can use the gateway" in box.err
 
 
 def test_tls_files_are_handed_over_by_systemd(box: Box) -> None:
@@ -209,11 +209,11 @@ def test_files_with_secrets_are_looked_at(tmp_path: Path) -> None:
     assert certificate_problem(certificate, key) is None
     assert secret_problem(key) is None
     key.chmod(0o644)
-    assert secret_problem(key) == f"everybody can read {key}: chmod 600 {key}"
+    assert secret_problem(key) == f"every user can read {key}: chmod 600 {key}"
     assert secret_problem(tmp_path) == f"{tmp_path} is no regular file"
     gone = tmp_path / "gone"
     assert secret_problem(gone) == f"{gone}: No such file or directory"
-    assert certificate_problem(certificate, gone) == f"{gone} is not there"
+    assert certificate_problem(certificate, gone) == f"{gone} does not exist"
     key.write_text("no PEM")
     assert "do not make a pair" in (certificate_problem(certificate, key) or "")
 
@@ -226,6 +226,6 @@ def test_an_engines_key_is_named_and_never_read(box: Box) -> None:
     (box.root / "profiles" / "m.toml").write_text(text)
     assert box.apply("", as_json=True) == Exit.OK
     assert f"LoadCredential=engine-key.m:{key}\n" in box.drop_in(SERVICE_DROP_IN).read_text()
-    assert f"m: the engine's key: everybody can read {key}" in box.err
+    assert f"m: the engine's key: every user can read {key}" in box.err
     texts = [p.read_text() for p in (box.root / "applied").rglob("*") if p.is_file()]
     assert not any("s3cret" in t for t in texts)
