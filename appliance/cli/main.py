@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -72,7 +71,7 @@ def _failed(error: ApplianceError, arguments: Arguments, streams: Streams) -> in
     streams.err.line(str(error))
     if arguments.json:
         event = {"event": "error", "exit": status, "message": str(error)}
-        streams.out.line(json.dumps(event, ensure_ascii=False))
+        streams.out.document(event, indent=None)
     return status
 
 

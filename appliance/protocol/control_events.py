@@ -7,7 +7,6 @@ a field that is missing or of another type is read as empty.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -22,6 +21,7 @@ from appliance.protocol.json_fields import (
     text_in,
     texts_in,
 )
+from appliance.protocol.json_text import encode_json
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -146,7 +146,7 @@ class RequestRefusedError(ApplianceError):
 def encode_event(event: ControlEvent) -> bytes:
     """Return the line of an event."""
     document = {"event": event.name if isinstance(event, UnknownEvent) else _NAMES[type(event)]}
-    return json.dumps({**document, **_fields(event)}).encode() + b"\n"
+    return encode_json({**document, **_fields(event)}).encode() + b"\n"
 
 
 def _fields(event: ControlEvent) -> dict[str, Any]:

@@ -7,13 +7,13 @@ that is null or left out has its default, except where a message says that it is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
 from appliance.protocol.json_fields import Json, parse_object
+from appliance.protocol.json_text import encode_json
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -200,7 +200,7 @@ def encode_request(request: ControlRequest) -> bytes:
         "verb": _VERBS[type(request)],
         "args": {**({} if action is None else {"action": action}), **request.fields()},
     }
-    return json.dumps(document).encode() + b"\n"
+    return encode_json(document).encode() + b"\n"
 
 
 # --- decoding, in the order of the handshake -----------------------------------------

@@ -20,7 +20,6 @@ ends with its connection: a supervisor that dies or is told to go back cuts no r
 The state is kept in this form in the gateway's own file, too.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -28,6 +27,7 @@ from typing import Any, Final
 from appliance.domain.gateway import Standing, State
 from appliance.domain.names import is_profile_name
 from appliance.protocol.json_fields import Json, object_in, parse_object
+from appliance.protocol.json_text import encode_json
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10
@@ -179,7 +179,7 @@ def decode_state(document: object) -> State:
 
 
 def _line(document: Json) -> bytes:
-    return json.dumps(document).encode() + b"\n"
+    return encode_json(document).encode() + b"\n"
 
 
 def _names(document: Mapping[str, object], key: str) -> tuple[str, ...]:

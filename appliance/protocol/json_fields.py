@@ -5,8 +5,9 @@ A field that another version left out is empty, never an error.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+
+from appliance.protocol.json_text import decode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ Json = Mapping[str, object]
 def parse_object(text: str | bytes) -> dict[str, Any]:
     """Return the JSON object in a text. Raises `ValueError`: what the text is, as a phrase."""
     try:
-        document = json.loads(text)
+        document = decode_json(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     except ValueError as error:

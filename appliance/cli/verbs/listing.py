@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from appliance.cli.arguments import Arguments
@@ -21,7 +20,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     document = read_status(places_of(arguments))
     rows = [row for row in document["profiles"] if _wanted(row, arguments)]
     if arguments.json:
-        streams.out.line(json.dumps(rows, indent=2, ensure_ascii=False))
+        streams.out.document(rows)
     else:
         show_list(rows, streams.out)
         _explain_absence(document, rows, streams.err)

@@ -1,7 +1,6 @@
 """`appliance profile validate` and `appliance profile render`."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +98,7 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
         document = [{"file": c.file, "ok": not c.error, "error": c.error or None} for c in checked]
-        streams.out.line(json.dumps(document, indent=2, ensure_ascii=False))
+        streams.out.document(document)
         return
     for one in checked:
         if not one.error:
@@ -121,6 +120,6 @@ def _render(
     units = render(list(everything.values()), [], layout)
     texts = {unit_of(name): units[unit_of(name)] for name in wanted}
     if arguments.json:
-        streams.out.line(json.dumps(texts, indent=2, ensure_ascii=False))
+        streams.out.document(texts)
     else:
         streams.out.write("\n".join(texts.values()))

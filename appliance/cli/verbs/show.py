@@ -1,7 +1,6 @@
 """`appliance show`."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -43,7 +42,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     need = _need(applied, places, document)
     if arguments.json:
         plain = {**row, "applied": _plain(applied), "need": need_row(need)}
-        streams.out.line(json.dumps(plain, indent=2, ensure_ascii=False))
+        streams.out.document(plain)
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
     for label, value in _facts(applied, need):
@@ -61,7 +60,7 @@ def _file(path: Path, arguments: Arguments, out: Terminal) -> int:
     except OSError as error:
         raise CliError(f"{path} cannot be read: {error.strerror}", Exit.FAILED) from error
     if arguments.json:
-        out.line(json.dumps({"path": str(path), "text": text}, indent=2, ensure_ascii=False))
+        out.document({"path": str(path), "text": text})
     else:
         out.write(text if text.endswith("\n") else f"{text}\n")
     return int(Exit.OK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 from appliance.cli.arguments import Arguments
@@ -38,7 +37,7 @@ def _once(places: Places, arguments: Arguments, out: Terminal, *, indent: int | 
     if arguments.name is not None:
         return _one(document, arguments, out, indent=indent)
     if arguments.json:
-        out.line(json.dumps(document, indent=indent, ensure_ascii=False))
+        out.document(document, indent=indent)
     else:
         show_status(document, out, now=time.time())
     return document["verdict"]["exit"]
@@ -51,7 +50,7 @@ def _one(
 
     row = row_of(document, arguments.name)
     if arguments.json:
-        out.line(json.dumps(row, indent=indent, ensure_ascii=False))
+        out.document(row, indent=indent)
     else:
         show_one(row, out, now=time.time())
     return int(profile_exit(row))

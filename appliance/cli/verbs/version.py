@@ -1,7 +1,5 @@
 """`appliance version`."""
 
-import json
-
 from appliance import __version__
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
@@ -22,7 +20,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
             "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
             "supervisor": supervisor,
         }
-        streams.out.line(json.dumps(document, indent=2))
+        streams.out.document(document)
     else:
         streams.out.line(f"appliance {__version__}")
         streams.out.line(f"supervisor {supervisor or 'does not answer'}")

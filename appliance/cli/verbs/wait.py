@@ -1,7 +1,6 @@
 """`appliance wait`: for the running operation, or until the box is in some state."""
 
 import contextlib
-import json
 import time
 from typing import Final, Literal
 
@@ -74,7 +73,7 @@ def _poll(places: Places, arguments: Arguments, streams: Streams, *, state: str)
 
 def _say(sentence: str, document: StatusDocument, arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
-        streams.out.line(json.dumps(document, ensure_ascii=False))
+        streams.out.document(document, indent=None)
     else:
         streams.out.line(sentence)
 
