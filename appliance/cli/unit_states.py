@@ -8,7 +8,7 @@ from typing import Final
 from appliance.domain.errors import UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile_of, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
-from appliance.protocol.load_status import is_load_status
+from appliance.protocol.sd_notify import is_load_status
 
 _PROPERTIES: Final = (
     "Id",

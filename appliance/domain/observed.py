@@ -31,7 +31,7 @@ class ObservedUnit:
     """Status text of the unit's gate, wrapper or poller, for people."""
     loading: bool = False
     """Whether the unit's poller says that the engine's process runs and is not ready
-    (protocol.load_status)."""
+    (protocol.sd_notify)."""
     main_pid: int = 0
     """PID of the main process; 0: there is none."""
     exit_status: int = 0

@@ -2,6 +2,14 @@
 
 Supervisor, gateway and launch programs all send with it, so it imports the standard library alone.
 `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
+
+The status text (STATUS= of sd_notify(3), StatusText of systemd) of an engine that loads has a codec::
+
+    loading                                       the engine's process runs and is not ready
+    loading: 4.2 GiB resident, 12 s, …            likewise, with details for people
+
+The launcher of a backend (launch.start.readiness) writes it; the supervisor decides on the word before
+the colon alone.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
 _SEND_TIMEOUT_S = 5.0
 _BARRIER_TIMEOUT_S = 15.0
 _US = 1_000_000
+_LOADING = "loading"
 
 
 def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
@@ -69,3 +78,13 @@ def barrier() -> bool:
         return bool(poll.poll(_BARRIER_TIMEOUT_S * 1000))
     finally:
         os.close(ours)
+
+
+def load_status(details: str = "") -> str:
+    """Return the status text of an engine that loads."""
+    return f"{_LOADING}: {details}" if details else _LOADING
+
+
+def is_load_status(text: str) -> bool:
+    """Tell whether a status text is that of an engine that loads."""
+    return text.partition(":")[0] == _LOADING

@@ -32,7 +32,7 @@ from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.protocol.jobs import NO_SUCH_UNIT, START, STOP
-from appliance.protocol.load_status import is_load_status
+from appliance.protocol.sd_notify import is_load_status
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0

@@ -16,8 +16,7 @@ from appliance.domain.amounts import size
 from appliance.launch.program import INFO, WARNING, say
 from appliance.launch.start.endpoint import EngineEndpoint
 from appliance.launch.start.progress import ProgressSampler
-from appliance.protocol.load_status import load_status
-from appliance.protocol.sd_notify import barrier, extend, notify
+from appliance.protocol.sd_notify import barrier, extend, load_status, notify
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0

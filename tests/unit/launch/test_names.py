@@ -98,7 +98,7 @@ _SHARED = frozenset(
         "planning.memory",
         "protocol",
         "protocol.gate_verdict",
-        "protocol.load_status",
+        "protocol.sd_notify",
     }
 )
 """Of other rooms, what these programs share with them."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.protocol.load_status import is_load_status, load_status
+from appliance.protocol.sd_notify import is_load_status, load_status
 
 
 @pytest.mark.parametrize("details", ["", "4.2 GiB resident, 12 s", "http://: 503", "loading"])
