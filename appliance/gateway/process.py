@@ -35,9 +35,8 @@ from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import CombinedTraffic, Predecessors
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_client import ask_for_switch
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.gateway.switch_requester import SwitchRequester
+from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
 from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.protocol.control import Exit

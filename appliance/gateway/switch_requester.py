@@ -1,20 +1,23 @@
-"""Requester of switches for held requests whose profile is down.
+"""Requester of switches at the supervisor, for held requests whose profile is down.
 
 `planning.routing.switch_scheduler` decides which profile is next; here is recorded since when each
 is waited for, the supervisor is asked for one switch at a time, and a failure is passed on to the
-requests that wait for that profile.
+requests that wait for that profile. The gateway asks the supervisor for nothing else.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final, assert_never
 
+from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.domain.gateway import Key, Routed, Standing
+from appliance.domain.operations import Outcome
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed
 from appliance.planning.routing.refusals import switch_failed
 from appliance.planning.routing.switch_scheduler import (
     FAILED_FOR_S,
@@ -26,7 +29,18 @@ from appliance.planning.routing.switch_scheduler import (
     has_failed,
     next_switch,
 )
+from appliance.protocol.control import GREETING_S, ErrorKind
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    ClosingEvent,
+    EndedEvent,
+    ErrorEvent,
+    RequestRefusedError,
+)
+from appliance.protocol.control_requests import OnRequestSwitch
+from appliance.protocol.control_stream import control_events
 
+_NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)
 
 _CHECK_EVERY_S: Final = 0.25
@@ -35,10 +49,76 @@ _AWAY_S: Final = 5.0
 """Until a supervisor that did not answer is asked again."""
 _BUSY_S: Final = 1.0
 
-Ask = Callable[[str, str], Awaitable[Answer]]
-"""Asks the supervisor for a switch to a profile, on behalf of a client."""
 Count = Callable[[Sequence[str]], int]
 """Counts requests for these profiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The profile serves, or will be seen to: the supervisor left during the operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another operation runs, or people hold the box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The supervisor does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The profile does not serve."""
+
+    why: str
+
+
+Answer = Done | Busy | Away | Failed
+Ask = Callable[[str, str], Awaitable[Answer]]
+"""Asks the supervisor for a switch to a profile, on behalf of a client."""
+
+
+async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
+    """Have the box switched to a profile; returns when the operation is over.
+
+    Only the beginning has a deadline: a load may take an hour.
+
+    Args:
+        socket: The supervisor's.
+        name: The profile.
+        on_behalf: Who wants it; the supervisor records it beside the gateway's own user.
+    """
+    accepted = False
+    try:
+        async with (
+            control_events(socket, OnRequestSwitch(name, on_behalf)) as events,
+            asyncio.timeout(GREETING_S) as deadline,
+        ):
+            async for event in events:
+                if isinstance(event, AcceptedEvent):
+                    accepted = True
+                    deadline.reschedule(None)
+                elif isinstance(event, ClosingEvent):
+                    return _answer(event)
+    except RequestRefusedError as error:
+        return _refused(error.kind, str(error))
+    except (UnreachableError, PermissionDeniedError, TimeoutError):
+        pass
+    return Done() if accepted else Away()
+
+
+def _answer(event: ClosingEvent) -> Answer:
+    if isinstance(event, ErrorEvent):
+        return _refused(event.kind, event.message)
+    if isinstance(event, EndedEvent) and event.outcome == Outcome.DONE:
+        return Done()
+    return Failed(event.message or _NO_REASON)
+
+
+def _refused(kind: ErrorKind, message: str) -> Answer:
+    return Busy() if kind is ErrorKind.BUSY else Failed(message or _NO_REASON)
 
 
 class SwitchRequester:

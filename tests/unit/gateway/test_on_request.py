@@ -15,8 +15,7 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Endpoint, Handling
-from appliance.gateway.supervisor_client import ask_for_switch
-from appliance.gateway.switch_requester import SwitchRequester
+from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.control_verbs import ControlVerbs

@@ -10,8 +10,15 @@ import pytest
 
 from appliance.domain.gateway import Key, Refusal, Standing, State
 from appliance.gateway.routing_table import RoutingTable
-from appliance.gateway.supervisor_client import Answer, Away, Busy, Done, Failed, ask_for_switch
-from appliance.gateway.switch_requester import SwitchRequester
+from appliance.gateway.switch_requester import (
+    Answer,
+    Away,
+    Busy,
+    Done,
+    Failed,
+    SwitchRequester,
+    ask_for_switch,
+)
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from tests.fakes.virtual_time import advance
 from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
