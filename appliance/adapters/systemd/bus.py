@@ -1,4 +1,4 @@
-"""Connection to systemd over the system bus: calls, properties, signals.
+"""Connection to systemd over the system bus: calls, properties, signals, and a notifier of changes.
 
 The only module that imports dbus-fast. Errors become `CallError` or `UnitError`.
 """
@@ -28,11 +28,7 @@ _UNIT_CHANGED: Final = (
 )
 """Match rules for all units at once: dbus-daemon allows a connection 512, and each rule costs time.
 Rules are for properties of every unit only: signals of a service's properties come with each of its
-messages, and reading them all costs more than one call for the property that matters.
-
-Only of the properties that every unit has: signals of a service's properties come with each of its
-messages, and reading them all costs more than one call for the property that matters.
-"""
+messages, and reading them all costs more than one call for the property that matters."""
 _MOST_CALLS: Final = 64
 """Limit of pending calls: dbus-daemon ends a connection's 129th with an error (dbus-daemon(1))."""
 DENIED: Final = frozenset(
@@ -159,3 +155,39 @@ def unit_path(unit: str) -> str:
         for i, c in enumerate(unit)
     )
     return f"{MANAGER_PATH}/unit/{escaped}"
+
+
+class AwaitedChange:
+    """Next change as one waiter awaits it: taken from a `ChangeNotifier` before the look."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Tell whether something changed since this was taken; False: `timeout_s` passed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def has_happened(self) -> bool:
+        """Tell whether something has changed since this was taken."""
+        return self._event.is_set()
+
+
+class ChangeNotifier:
+    """Broadcast event that re-arms itself: no change between a look and a wait is lost."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake every waiter that took a change before this call."""
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    def change(self) -> AwaitedChange:
+        """Return the next change, to be awaited after a look."""
+        return AwaitedChange(self._event)

@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from appliance.adapters.change_notifier import AwaitedChange, ChangeNotifier
 from appliance.adapters.systemd.bus import (
     DENIED,
     MANAGER_PATH,
+    AwaitedChange,
     CallError,
+    ChangeNotifier,
     SystemBus,
     unit_path,
 )
