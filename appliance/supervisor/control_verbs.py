@@ -15,7 +15,6 @@ from appliance.domain.operations import (
     Ended,
     Event,
     Goal,
-    HoldUntil,
     Kind,
     Outcome,
     PhaseChanged,
@@ -138,7 +137,7 @@ class ControlVerbs:
                     kind=Kind.RESTART, names=names, by=by, drain_s=asked.drain_s
                 )
             case HoldRequest(for_s):
-                until = self._hold_until(for_s)
+                until = FOREVER if for_s is None else self._now_unix_s() + for_s
                 return OperationRequest(
                     kind=Kind.HOLD, hold_until=until, by=by, drain_s=asked.drain_s
                 )
@@ -200,9 +199,6 @@ class ControlVerbs:
             message="refused" if refused else "nothing speaks against it",
             details={"plan": plan, "findings": findings},
         )
-
-    def _hold_until(self, for_s: float | None) -> HoldUntil:
-        return FOREVER if for_s is None else self._now_unix_s() + for_s
 
 
 async def _events(running: Running) -> AsyncIterator[ControlEvent]:

@@ -35,12 +35,12 @@ def cards(root: str = "/") -> list[str]:
         names = [n for n in os.listdir(drm) if n.startswith("card") and n[4:].isdigit()]
     except OSError:
         return []
-    found = {_address(folder): folder for n in names if _is_driven(folder := _device(drm, n))}
+    found = {
+        _address(folder): folder
+        for n in names
+        if _is_driven(folder := os.path.join(drm, n, "device"))
+    }
     return [found[address] for address in sorted(found)]
-
-
-def _device(drm: str, name: str) -> str:
-    return os.path.join(drm, name, "device")
 
 
 def _is_driven(folder: str) -> bool:

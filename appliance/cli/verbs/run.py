@@ -109,7 +109,7 @@ class Foreground:
                 continue
             follower.take(_KNOCK_S if follower.releasing else FRAME_S)
             if follower.releasing and follower.closing is None:
-                self._launched = _connected()
+                self._launched = Launched.connect(os.environ.get("APPLIANCE_RUN_SOCKET") or SOCKET)
                 if self._launched is not None:
                     self._launched.ask(command, gpus, follower.token)
         return None
@@ -172,10 +172,6 @@ class Foreground:
         if status == Exit.OK:
             self._say("the command was not run")
         return status or int(Exit.RESTORED)
-
-
-def _connected() -> Launched | None:
-    return Launched.connect(os.environ.get("APPLIANCE_RUN_SOCKET") or SOCKET)
 
 
 def _attend(launched: Launched) -> int | None:

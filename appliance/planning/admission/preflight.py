@@ -60,7 +60,8 @@ def findings(
     """
     found: list[Finding] = []
     together = (*goal.start, *staying(goal, catalogue, observed))
-    needs = {n: _need(catalogue[n], peaks.get(n), box) for n in together}
+    devices = tuple(box.devices.values())
+    needs = {n: resolve(catalogue[n], peaks.get(n), devices, box.ram_total_bytes) for n in together}
     prediction = prediction_of(box, leaving_of(goal, catalogue, observed, groups))
     lacking_ram: dict[str, Shortfall] = {}
     for name in goal.start:
@@ -98,10 +99,6 @@ def leaving_of(
 def refusal(found: Iterable[Finding]) -> str:
     """Return the refusing findings as one text, a line each; empty: admitted."""
     return "\n".join(f.text for f in found if f.level is Level.REFUSE)
-
-
-def _need(applied: Applied, peak: ObservedPeak | None, box: BoxFacts) -> BoxNeed:
-    return resolve(applied, peak, tuple(box.devices.values()), box.ram_total_bytes)
 
 
 def _requirement(

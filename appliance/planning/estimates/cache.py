@@ -74,13 +74,13 @@ def notes(facts: GgufFacts) -> tuple[str, ...]:
         found.append("latent attention, upper bound")
     if facts.number("attention.shared_kv_layers"):
         found.append("shared caches, upper bound")
-    if facts.recurrent and all(_attending(facts)) and 0 not in _kv_heads(facts):
+    if (
+        facts.recurrent
+        and all(_attending(facts))
+        and 0 not in facts.per_layer("attention.head_count_kv", default=facts.heads)
+    ):
         found.append("recurrent layers counted as attention, upper bound")
     return tuple(found)
-
-
-def _kv_heads(facts: GgufFacts) -> tuple[int, ...]:
-    return facts.per_layer("attention.head_count_kv", default=facts.heads)
 
 
 def _head_sizes(facts: GgufFacts) -> tuple[int, int]:

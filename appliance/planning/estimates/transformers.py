@@ -29,7 +29,8 @@ def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> E
         cached = loading.cache_bytes * loading.workers
     else:
         cached = token_bytes(profile, model.config) * _tokens(profile, model.config)
-        notes.append("room for one request's cache only" if _one(profile) else "cache guessed")
+        one = (profile.parallel or 1) == 1
+        notes.append("room for one request's cache only" if one else "cache guessed")
     if profile.gpus == ():
         # On the CPU weights and cache are in main memory, too.
         in_ram = model.weights_bytes + cached + _HOST_BYTES
@@ -40,10 +41,6 @@ def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> E
         ram_bytes=_HOST_BYTES,
         notes=tuple(notes),
     )
-
-
-def _one(profile: Profile) -> bool:
-    return (profile.parallel or 1) == 1
 
 
 def token_bytes(profile: Profile, config: Mapping[str, object]) -> int:

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from appliance.domain.amounts import age
-from appliance.domain.claims import Claim
 from appliance.domain.memory import GpuState
 from appliance.domain.names import RUN_UNIT, is_profile_name
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
@@ -225,7 +224,7 @@ def _profile_row(
         model=applied.model,
         served=list(applied.served),
         endpoint=endpoint_of(applied),
-        claim=_claim_words(applied.claim),
+        claim=sorted(applied.claim.devices),
         state=state,
         committed=committed,
         since_unix_s=unit.since_unix_s or None,
@@ -256,10 +255,6 @@ def _why_missed(
     if rival is not None:
         return f"evicted by {rival}, which {rival_end_text(observed.unit(rival))}"
     return stop_text(name, observed.unit(name), last, watched=watched, held=held)
-
-
-def _claim_words(claim: Claim) -> list[str]:
-    return sorted(claim.devices)
 
 
 def _note(

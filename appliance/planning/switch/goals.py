@@ -76,7 +76,7 @@ def goal_of(
     busy = observed.busy()
     committed = tuple(sorted(committed))
     if kind in {Kind.START, Kind.REPAIR}:
-        names = names or _known(committed, catalogue)
+        names = names or tuple(n for n in committed if n in catalogue)
     serve = tuple(n for n in names if observed.unit(n).serving)
     kept = tuple(sorted(n for n in names if n in busy and _rank(observed.unit(n)) < _ENDS))
     match kind:
@@ -139,7 +139,3 @@ def _rank(unit: ObservedUnit) -> int:
         return 0
     ends = unit.active is ActiveState.DEACTIVATING or unit.waits_to_restart
     return _ENDS if ends else 1
-
-
-def _known(names: Iterable[str], catalogue: Catalogue) -> tuple[str, ...]:
-    return tuple(n for n in names if n in catalogue)

@@ -26,7 +26,7 @@ from typing import Final
 
 from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
 from appliance.domain.paths import PROFILES_DIR
-from appliance.domain.profile import Applied, Catalogue
+from appliance.domain.profile import Catalogue
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
 from appliance.planning.units.commands import Layout, UnitSpec
@@ -296,12 +296,8 @@ def _installed_after(steps: Sequence[Step], installed: Installed) -> frozenset[s
     present = {s.file for s in steps if s.action in {Action.CREATE, Action.UPDATE, Action.KEEP}}
     left = {s.file for s in steps if s.action is Action.LEAVE}
     return frozenset(
-        present | {f for f in left if _known(f, installed.catalogue) and installed.files[f]}
+        present | {f for f in left if profile_of(f) in installed.catalogue and installed.files[f]}
     )
-
-
-def _known(file: str, catalogue: Mapping[str, Applied]) -> bool:
-    return profile_of(file) in catalogue
 
 
 def _to_restart(steps: Sequence[Step]) -> tuple[str, ...]:

@@ -183,7 +183,8 @@ def _service_section(spec: UnitSpec, layout: Layout) -> sandbox.Entries:
         ("Restart", "always"),
         *_back_off(layout.systemd),
         ("RestartPreventExitStatus", "78 79"),
-        ("TimeoutStartSec", _seconds(_start_deadline_s(spec))),
+        # The longest silence of a start: gate, patch hook and poller each extend the deadline.
+        ("TimeoutStartSec", _seconds(applied.deadlines.no_progress_s + _START_SLACK_S)),
         # Requests may finish within the stop deadline; an engine that hangs before it is ready
         # has none, and may ignore SIGTERM.
         ("TimeoutStartFailureMode", "kill"),
@@ -221,11 +222,6 @@ def _identity(applied: Applied) -> sandbox.Entries:
     identity = identity_of(applied)
     dynamic = (("DynamicUser", "yes"),) if identity.dynamic else ()
     return (*dynamic, ("User", identity.user), ("Group", identity.group))
-
-
-def _start_deadline_s(spec: UnitSpec) -> float:
-    """Return the longest silence of a start: gate, patch hook and poller each extend it."""
-    return spec.applied.deadlines.no_progress_s + _START_SLACK_S
 
 
 def _back_off(systemd: int) -> sandbox.Entries:

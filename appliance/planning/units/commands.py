@@ -1,6 +1,6 @@
 """Commands of a backend unit, the gate and then the wrapper, and the input of a unit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from json import dumps
 
@@ -52,13 +52,14 @@ def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
 
     `applied` has its conflicts filled in.
     """
+    margin = layout.margin_bytes
     return (
         *_program(layout, "gate", applied.name),
         *_leases(applied.claim.leases()),
         *(word for rival in applied.conflicts for word in ("--rival", rival)),
         *arguments_of(requirement_of(applied)),
         *_observed(applied, layout),
-        *_options({"--margin-bytes": layout.margin_bytes}),
+        *(() if margin is None else ("--margin-bytes", str(margin))),
         "--deadline-s",
         f"{applied.deadlines.release_s:g}",
         *_directory("--lease-dir", layout.lease_dir, paths.LEASE_DIR),
@@ -114,7 +115,3 @@ def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
         return ()
     path = f"{layout.needs_dir}/{applied.name}.json"
     return ("--observed", path, "--fingerprint", applied.fingerprint)
-
-
-def _options(options: Mapping[str, int | None]) -> Iterable[str]:
-    return (w for key, value in options.items() if value is not None for w in (key, str(value)))
