@@ -39,7 +39,7 @@ RULE = polkit_rule(["a"], source="/p", version="1")
         ("appliance-backend-.service.d/x.conf", "[Service]\nNice=1\n", DriftKind.SHARED),
         ("appliance-backend-.service.d/x.conf", None, DriftKind.SHARED),
         (RULE_FILE, RULE, None),
-        (RULE_FILE, RULE.replace(', "ref"', ""), DriftKind.EDITED),
+        (RULE_FILE, RULE.replace('["ref"]', '["stop"]'), DriftKind.EDITED),
         (RULE_FILE, "// mine\n", DriftKind.FOREIGN),
     ],
 )
