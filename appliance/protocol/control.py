@@ -1,4 +1,4 @@
-"""Constants, bounds and versions of the control protocol, version 1.
+"""Bounds, versions, kinds of errors and exit statuses of the control protocol, version 1.
 
 NDJSON over the control socket, one request a connection. The client speaks first, one line
 (`control_requests`)::
@@ -41,23 +41,6 @@ dead, so a connection proves nothing."""
 MARKS: Final = ("live", "standby", "retired")
 """Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
 them."""
-
-
-class Verb(StrEnum):
-    """Verb of a request. Its arguments are the fields of the request's type."""
-
-    STATUS = "status"
-    SWITCH = "switch"
-    START = "start"
-    STOP = "stop"
-    RESTART = "restart"
-    HOLD = "hold"
-    RUN = "run"
-    CANCEL = "cancel"
-    ATTACH = "attach"
-    MARK = "mark"
-    KEY = "key"
-    RELOAD = "reload"
 
 
 class ErrorKind(StrEnum):

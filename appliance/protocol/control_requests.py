@@ -3,15 +3,18 @@
 A request is one line of JSON of at most `MAX_REQUEST_BYTES`. Every field is checked on the way in:
 whatever a client sends, the result is a request of the types below or `BadRequestError`. A field
 that is null or left out has its default, except where a message says that it is missing.
+
+The table of verbs in docs/reference/control-protocol.md is generated from the docstrings of the types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
-from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN, Verb
+from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.protocol.json_fields import Json, parse_object
 from appliance.protocol.json_text import encode_json
 from appliance.protocol.record import Record
@@ -30,12 +33,35 @@ _MAX_OPERATION: Final = 2**63 - 1
 _MAX_VERSION_CHARACTERS: Final = 20
 
 
+class Verb(StrEnum):
+    """Verb of a request. Its arguments are the fields of the type below."""
+
+    STATUS = "status"
+    SWITCH = "switch"
+    START = "start"
+    STOP = "stop"
+    RESTART = "restart"
+    HOLD = "hold"
+    RUN = "run"
+    CANCEL = "cancel"
+    ATTACH = "attach"
+    MARK = "mark"
+    KEY = "key"
+    RELOAD = "reload"
+
+
 class StatusRequest(Record):
-    """Request for the status document: `result` with `status`."""
+    """Request for the status document.
+
+    Answer: `result` with `status`.
+    """
 
 
 class SwitchRequest(Record):
-    """Request to serve one profile in place of those that conflict with it."""
+    """Request to serve one profile in place of those that conflict with it.
+
+    Answer: an operation.
+    """
 
     name: str
     dry_run: bool = False
@@ -43,7 +69,7 @@ class SwitchRequest(Record):
     rollback: bool = True
     """Whether to restore what served before when the switch fails."""
     drain_s: float | None = None
-    """Seconds for requests in flight. None: each profile's own deadline; 0: do not wait. Likewise
+    """Seconds for requests in flight; None: each profile's own deadline; 0: do not wait; likewise
     below."""
 
 
@@ -56,7 +82,10 @@ class OnRequestSwitch(Record):
 
 
 class StartRequest(Record):
-    """Request to start profiles beside those that run."""
+    """Request to start profiles beside those that run.
+
+    Answer: an operation.
+    """
 
     names: tuple[str, ...] = ()
     """Names of profiles; empty: the committed ones."""
@@ -64,7 +93,10 @@ class StartRequest(Record):
 
 
 class StopRequest(Record):
-    """Request to stop profiles."""
+    """Request to stop profiles.
+
+    Answer: an operation.
+    """
 
     names: tuple[str, ...] = ()
     """Names of profiles; empty: all that run."""
@@ -73,7 +105,10 @@ class StopRequest(Record):
 
 
 class RestartRequest(Record):
-    """Request to stop profiles and start them again."""
+    """Request to stop profiles and start them again.
+
+    Answer: an operation.
+    """
 
     names: tuple[str, ...] = ()
     """Names of profiles; empty: all that serve."""
@@ -82,7 +117,10 @@ class RestartRequest(Record):
 
 
 class HoldRequest(Record):
-    """Request to stop every profile and start none."""
+    """Request to stop every profile and start none.
+
+    Answer: an operation.
+    """
 
     for_s: float | None = None
     """Seconds of the hold; None: until a switch or a start ends it."""
@@ -91,57 +129,82 @@ class HoldRequest(Record):
 
 
 class RunRequest(Record):
-    """Request to make room for a command, which the client itself sends to the launcher."""
+    """Request to make room for a command, which the client itself sends to the launcher.
+
+    Answer: an operation that lasts as long as the command.
+    """
 
     command: str
     """Name of the program, for people."""
     gpus: Gpus
-    """Indexes of GPUs; "all"; empty: the CPU."""
+    """Indexes of GPUs; `"all"`; empty: the CPU."""
     dry_run: bool = False
     drain_s: float | None = None
 
 
 class CancelRequest(Record):
-    """Request to cancel the running operation and follow it to its end."""
+    """Request to cancel the running operation.
+
+    Answer: the events of that operation to its end, with exit status 0 when it was undone; at once when
+    there is none.
+    """
 
 
 class AttachRequest(Record):
-    """Request to follow an operation unchanged; one that is over is answered by its `result`."""
+    """Request to follow an operation unchanged.
+
+    Answer: the events of the operation; of one that is over its `result`, as long as it is on record.
+    """
 
     operation: int | None = None
     """Number of the operation; None: the running one."""
 
 
 class MarkRequest(Record):
-    """Request to set a profile's mark."""
+    """Request to set a profile's mark.
+
+    Answer: `result`.
+    """
 
     name: str
     mark: str
-    """Mark, one of `MARKS`."""
+    """One of `live`, `standby` and `retired`."""
 
 
 class AddKeyRequest(Record):
-    """Request to make an inference key."""
+    """Request to make an inference key.
+
+    Answer: `result` with `key`, the text of the key, this once, and `id`.
+    """
 
     name: str
     may_switch: bool = False
     profiles: tuple[str, ...] | None = None
-    """Profiles that the key may use; None: all."""
+    """Profiles that the key may use; None: all; an empty list is refused."""
 
 
 class ListKeysRequest(Record):
-    """Request for the list of inference keys, without their secrets."""
+    """Request for the list of inference keys, without their secrets.
+
+    Answer: `result` with `keys`: `id`, `name`, `may_switch`, `profiles` and `created_unix_s` of each.
+    """
 
 
 class RemoveKeyRequest(Record):
-    """Request to remove inference keys."""
+    """Request to remove inference keys.
+
+    Answer: `result` with `ids`.
+    """
 
     name: str
     """Name or id of a key."""
 
 
 class ReloadRequest(Record):
-    """Request to read the applied profiles again."""
+    """Request to read the applied profiles again.
+
+    Answer: `result`.
+    """
 
 
 ChangeRequest = (
@@ -164,41 +227,40 @@ ControlRequest = (
     | ReloadRequest
 )
 
-_FORMS: Final[Mapping[Verb, type[Record]]] = {
-    Verb.STATUS: StatusRequest,
-    Verb.SWITCH: SwitchRequest,
-    Verb.START: StartRequest,
-    Verb.STOP: StopRequest,
-    Verb.RESTART: RestartRequest,
-    Verb.HOLD: HoldRequest,
-    Verb.RUN: RunRequest,
-    Verb.CANCEL: CancelRequest,
-    Verb.ATTACH: AttachRequest,
-    Verb.MARK: MarkRequest,
-    Verb.RELOAD: ReloadRequest,
+REQUEST_TYPES: Final[tuple[tuple[Verb, str, type[Record]], ...]] = (
+    (Verb.STATUS, "", StatusRequest),
+    (Verb.SWITCH, "", SwitchRequest),
+    (Verb.START, "", StartRequest),
+    (Verb.STOP, "", StopRequest),
+    (Verb.RESTART, "", RestartRequest),
+    (Verb.HOLD, "", HoldRequest),
+    (Verb.RUN, "", RunRequest),
+    (Verb.CANCEL, "", CancelRequest),
+    (Verb.ATTACH, "", AttachRequest),
+    (Verb.MARK, "", MarkRequest),
+    (Verb.KEY, "add", AddKeyRequest),
+    (Verb.KEY, "ls", ListKeysRequest),
+    (Verb.KEY, "rm", RemoveKeyRequest),
+    (Verb.RELOAD, "", ReloadRequest),
+)
+"""Type of the requests of each verb; of `key` by the argument `action`, empty for others."""
+_FORMS: Final[Mapping[tuple[Verb, str], type[Record]]] = {
+    (verb, action): form for verb, action, form in REQUEST_TYPES
 }
-_KEY_FORMS: Final[Mapping[str, type[Record]]] = {
-    "add": AddKeyRequest,
-    "ls": ListKeysRequest,
-    "rm": RemoveKeyRequest,
+_NAMES: Final[Mapping[type, tuple[Verb, str]]] = {
+    **{form: name for name, form in _FORMS.items()},
+    OnRequestSwitch: (Verb.SWITCH, ""),
 }
-"""Forms of the verb `key`, by the argument `action`."""
-_VERBS: Final[Mapping[type, Verb]] = {
-    **{form: verb for verb, form in _FORMS.items()},
-    **dict.fromkeys(_KEY_FORMS.values(), Verb.KEY),
-    OnRequestSwitch: Verb.SWITCH,
-}
-_ACTIONS: Final[Mapping[type, str]] = {form: action for action, form in _KEY_FORMS.items()}
 
 
 def encode_request(request: ControlRequest) -> bytes:
     """Return the line of a request."""
-    action = _ACTIONS.get(type(request))
+    verb, action = _NAMES[type(request)]
     document = {
         "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
         "version": __version__,
-        "verb": _VERBS[type(request)],
-        "args": {**({} if action is None else {"action": action}), **request.fields()},
+        "verb": verb,
+        "args": {**({"action": action} if action else {}), **request.fields()},
     }
     return encode_json(document).encode() + b"\n"
 
@@ -250,8 +312,7 @@ def verb_of(document: Json) -> tuple[Verb, Json]:
 
 def decode_request(verb: Verb, args: Json) -> ControlRequest:
     """Return the request that a verb and its arguments make. Raises `BadRequestError`."""
-    form = _key_form(args) if verb is Verb.KEY else _FORMS[verb]
-    return _filled(form, args)  # type: ignore[no-any-return]  # one of _FORMS
+    return _filled(_form(verb, args), args)  # type: ignore[no-any-return]  # one of _FORMS
 
 
 def decode_on_request(args: Json) -> OnRequestSwitch:
@@ -259,11 +320,11 @@ def decode_on_request(args: Json) -> OnRequestSwitch:
     return _filled(OnRequestSwitch, args)  # type: ignore[no-any-return]
 
 
-def _key_form(args: Json) -> type[Record]:
-    action = args.get("action")
-    if not isinstance(action, str) or action not in _KEY_FORMS:
+def _form(verb: Verb, args: Json) -> type[Record]:
+    action = args.get("action") if verb is Verb.KEY else ""
+    if not isinstance(action, str) or (verb, action) not in _FORMS:
         raise BadRequestError("action is none of add, ls and rm")
-    return _KEY_FORMS[action]
+    return _FORMS[verb, action]
 
 
 def _filled(form: type[Record], args: Json) -> Any:

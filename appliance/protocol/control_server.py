@@ -19,7 +19,7 @@ from appliance.domain.errors import (
     PermissionDeniedError,
     UnknownProfileError,
 )
-from appliance.protocol.control import MAX_REQUEST_BYTES, ErrorKind, Verb
+from appliance.protocol.control import MAX_REQUEST_BYTES, ErrorKind
 from appliance.protocol.control_events import (
     AcceptedEvent,
     ControlEvent,
@@ -29,6 +29,7 @@ from appliance.protocol.control_events import (
 )
 from appliance.protocol.control_requests import (
     ControlRequest,
+    Verb,
     common_protocol,
     parse_request,
     verb_of,

@@ -18,10 +18,10 @@ from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.names import is_engine
 from appliance.planning.wording import short
-from appliance.protocol.control import Verb
 from appliance.protocol.control_requests import (
     ControlRequest,
     OnRequestSwitch,
+    Verb,
     decode_on_request,
     decode_request,
 )

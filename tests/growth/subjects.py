@@ -33,11 +33,11 @@ from appliance.planning.routing.model_names import ModelDirectory
 from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.status.log_excerpt import excerpt
-from appliance.protocol.control import Verb
 from appliance.protocol.control_events import decode_event
 from appliance.protocol.control_requests import (
     AddKeyRequest,
     RemoveKeyRequest,
+    Verb,
     common_protocol,
     decode_request,
     parse_request,

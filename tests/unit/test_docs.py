@@ -29,7 +29,8 @@ from appliance.planning.status.document import (
     TrafficRow,
     Verdict,
 )
-from appliance.protocol.control import ErrorKind, Exit, Verb
+from appliance.protocol.control import ErrorKind, Exit
+from appliance.protocol.control_requests import Verb
 from appliance.settings import Settings
 
 ROOT = Path(__file__).parents[2]

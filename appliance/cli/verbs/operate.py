@@ -12,7 +12,7 @@ from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.planning.wording import joined
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import Exit
 from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_events import ClosingEvent, ResultEvent
 from appliance.protocol.control_requests import (
@@ -24,6 +24,7 @@ from appliance.protocol.control_requests import (
     StartRequest,
     StopRequest,
     SwitchRequest,
+    Verb,
 )
 from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
 

@@ -13,6 +13,7 @@ from appliance.domain.errors import UnreachableError
 from appliance.protocol.control_client import Conversation, ask
 from appliance.protocol.control_requests import CancelRequest
 from tests.fakes.cli_box import CliBox
+from tests.fakes.command_lines import REQUESTS
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story
 from tests.fakes.profiles import applied
 
@@ -104,21 +105,7 @@ def test_a_switch_shows_a_line_a_phase_and_ends_with_one_sentence(box: CliBox) -
     ]
 
 
-@pytest.mark.parametrize(
-    ("command", "verb", "arguments"),
-    [
-        ("switch a --now", "switch", {"name": "a", "drain_s": 0.0}),
-        ("switch a --drain 1m --no-rollback", "switch", {"drain_s": 60.0, "rollback": False}),
-        ("start", "start", {"names": []}),
-        ("start a b", "start", {"names": ["a", "b"]}),
-        ("stop a --now", "stop", {"names": ["a"], "drain_s": 0.0}),
-        ("restart --drain 5s", "restart", {"names": [], "drain_s": 5.0}),
-        ("hold", "hold", {"for_s": None, "drain_s": None}),
-        ("hold --for 2h", "hold", {"for_s": 7200.0}),
-        ("cancel", "cancel", {}),
-        ("mark a retired", "mark", {"name": "a", "mark": "retired"}),
-    ],
-)
+@pytest.mark.parametrize(("command", "verb", "arguments"), REQUESTS)
 def test_requests(box: CliBox, command: str, verb: str, arguments: Mapping[str, object]) -> None:
     """Each verb sends the arguments that the protocol names."""
     with FakeSupervisor(box.socket, {verb: [DONE]}) as supervisor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.errors import BadRequestError
 from appliance.domain.profile import Mark
-from appliance.protocol.control import MARKS, PROTOCOL_MAX, Verb
+from appliance.protocol.control import MARKS, PROTOCOL_MAX
 from appliance.protocol.control_requests import (
     AddKeyRequest,
     AttachRequest,
@@ -28,6 +28,7 @@ from appliance.protocol.control_requests import (
     StatusRequest,
     StopRequest,
     SwitchRequest,
+    Verb,
     common_protocol,
     decode_on_request,
     decode_request,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import Exit
+from appliance.protocol.control_requests import Verb
 from appliance.protocol.json_text import decode_json, encode_json
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

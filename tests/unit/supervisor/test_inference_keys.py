@@ -10,9 +10,9 @@ import pytest
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.gateway.keys import KeyRing
-from appliance.protocol.control import Exit, Verb
+from appliance.protocol.control import Exit
 from appliance.protocol.control_events import ResultEvent
-from appliance.protocol.control_requests import KeyRequest, decode_request
+from appliance.protocol.control_requests import KeyRequest, Verb, decode_request
 from appliance.protocol.json_fields import Json, text_in
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError

@@ -18,7 +18,8 @@ from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Handling
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch
-from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit, Verb
+from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit
+from appliance.protocol.control_requests import Verb
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
