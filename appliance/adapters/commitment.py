@@ -11,6 +11,7 @@ under other names, so that a full disk refuses the operation in time.
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,8 +26,8 @@ from appliance.adapters.files.durable import (
 )
 from appliance.adapters.files.regular import CachedFile, OddFileError
 from appliance.domain.errors import StoreError
+from appliance.domain.names import is_profile_name
 from appliance.domain.operations import FOREVER, HoldUntil
-from appliance.planning.status.box_status import parse_committed, parse_hold
 from appliance.planning.switch.goals import Writes
 
 _MOST_BYTES: Final = 65536
@@ -91,6 +92,27 @@ class FileCommitment:
     def _release(self) -> None:
         release_file(self._active)
         release_file(self._hold)
+
+
+def parse_committed(text: str) -> tuple[str, ...]:
+    """Return the names in the file of committed profiles, sorted; other lines are ignored."""
+    lines = {line.strip() for line in text.splitlines()}
+    return tuple(sorted(line for line in lines if is_profile_name(line)))
+
+
+def parse_hold(text: str) -> HoldUntil:
+    """Parse the hold file: `FOREVER`, or unix seconds; None for an empty file.
+
+    A damaged file holds, as at boot: it was written to hold.
+    """
+    lines = text.strip().splitlines()
+    if not lines:
+        return None
+    try:
+        until = float(lines[0])
+    except ValueError:
+        return FOREVER
+    return until if math.isfinite(until) else FOREVER
 
 
 def _put(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.adapters.commitment import FileCommitment
+from appliance.adapters.commitment import FileCommitment, parse_committed, parse_hold
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.switch.goals import Writes
@@ -30,6 +30,31 @@ async def test_names_and_hold_come_back(either: Commitment) -> None:
         assert either.hold_until() == until
     await either.set_hold(None)
     assert either.hold_until() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", ()), ("b\na\n", ("a", "b")), ("a\n../etc\n\n a \n", ("a",)), ("A b\n", ())],
+)
+def test_committed_file(text: str, names: tuple[str, ...]) -> None:
+    """Lines that are no profile name are ignored, as at boot."""
+    assert parse_committed(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("", None),
+        ("forever\n", FOREVER),
+        ("1700000000\n", 1.7e9),
+        ("garbled", FOREVER),
+        ("12 x", FOREVER),
+        ("nan", FOREVER),
+    ],
+)
+def test_hold_file(text: str, until: HoldUntil) -> None:
+    """A damaged hold file holds, as at boot: it was written to hold."""
+    assert parse_hold(text) == until
 
 
 @pytest.mark.parametrize(

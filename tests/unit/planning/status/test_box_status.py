@@ -14,8 +14,6 @@ from appliance.domain.profile import Endpoint, Mark
 from appliance.planning.status.box_status import (
     build_status,
     endpoint_of,
-    parse_committed,
-    parse_hold,
     profile_state,
 )
 from appliance.planning.status.document import StatusDocument, SupervisorRow, profile_exit
@@ -391,31 +389,6 @@ def test_marks_are_unknown_without_the_supervisor() -> None:
 def test_exit_status_of_one_profile(document: StatusDocument, exit_status: Exit) -> None:
     """`status NAME` tells failed and wanted-but-down from simply stopped."""
     assert profile_exit(document["profiles"][2]) is exit_status
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [("", ()), ("b\na\n", ("a", "b")), ("a\n../etc\n\n a \n", ("a",)), ("A b\n", ())],
-)
-def test_committed_file(text: str, names: tuple[str, ...]) -> None:
-    """Lines that are no profile name are ignored, as at boot."""
-    assert parse_committed(text) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "until"),
-    [
-        ("", None),
-        ("forever\n", FOREVER),
-        ("1700000000\n", 1.7e9),
-        ("garbled", FOREVER),
-        ("12 x", FOREVER),
-        ("nan", FOREVER),
-    ],
-)
-def test_hold_file(text: str, until: HoldUntil) -> None:
-    """A damaged hold file holds, as at boot: it was written to hold."""
-    assert parse_hold(text) == until
 
 
 UNITS = st.builds(

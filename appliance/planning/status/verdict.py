@@ -1,0 +1,160 @@
+"""Verdict of the status: whether the box serves what it should, and why not, for people.
+
+============  ====  =======================================================================
+state         exit  when
+============  ====  =======================================================================
+``serving``   0     something serves, and every committed profile does (or a hold or an
+                    operation explains why not)
+``degraded``  1     something serves, but a committed profile does not, an engine makes no
+                    progress, or nobody supervises
+``nothing``   3     nothing serves
+============  ====  =======================================================================
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from appliance.domain.amounts import age
+from appliance.domain.memory import GpuState
+from appliance.domain.names import RUN_UNIT
+from appliance.domain.profile import Catalogue
+from appliance.planning.status.document import (
+    ENDED_BADLY,
+    HoldRow,
+    ProfileRow,
+    ProfileState,
+    RunRow,
+    SupervisorRow,
+    Verdict,
+)
+from appliance.planning.switch.goals import in_the_way
+from appliance.planning.wording import joined
+from appliance.protocol.control import Exit
+
+_START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"
+_IDLE: Final = frozenset[ProfileState]({"stopped", "failed", "refused"})
+
+
+def verdict_of(
+    rows: Sequence[ProfileRow],
+    committed: Sequence[str],
+    *,
+    catalogue: Catalogue,
+    hold: HoldRow | None,
+    run: RunRow | None,
+    operation: Mapping[str, object] | None,
+    supervisor: SupervisorRow,
+    memory: Mapping[str, object] | None,
+    now: float,
+) -> Verdict:
+    """Return the verdict on a status document with these parts."""
+    serving = [r["name"] for r in rows if r["state"] == "serving"]
+    down = supervisor["state"] == "down"
+    missing = [name for name in committed if name not in serving]
+    excused = hold is not None or run is not None or operation is not None
+    why = [
+        *([f"supervisor not running: {_START_SUPERVISOR}"] if down else ()),
+        *_hold_why(hold, now),
+        *_operation_why(operation),
+        *([] if operation else _run_why(run)),
+        *([] if excused else _missing_why(rows, missing, catalogue)),
+        *_empty_why(rows, committed, serving),
+        *_stalled_why(rows),
+        *_uncommitted_why(serving, committed),
+        *_memory_why(memory),
+    ]
+    if not serving:
+        return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
+    if down or (missing and not excused) or any(row["stall"] for row in rows):
+        return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
+    return Verdict(state="serving", exit=int(Exit.OK), why=why)
+
+
+def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
+    if hold is None:
+        return []
+    if not hold["kept"]:
+        return ["held by hand until a switch, a start or a boot: appliance start ends it"]
+    until = hold["until_unix_s"]
+    if until is None:
+        return ["on hold without an end, also across reboots: appliance start ends it"]
+    return [f"on hold for another {age(until - now)}: appliance start ends it now"]
+
+
+def _run_why(run: RunRow | None) -> list[str]:
+    """Return a sentence on a command whose operation is not known."""
+    if run is None:
+        return []
+    return [f"{run['text']} runs in place of models: sudo systemctl stop {RUN_UNIT} ends it"]
+
+
+def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
+    if operation is None:
+        return []
+    target = operation.get("target")
+    names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
+    kind = operation.get("kind", "an operation")
+    what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+    return [f"{what} is running ({operation.get('phase') or 'starting'}): appliance wait"]
+
+
+def _missing_why(
+    rows: Sequence[ProfileRow], missing: Sequence[str], catalogue: Catalogue
+) -> list[str]:
+    known = {r["name"]: r for r in rows}
+    busy = frozenset(r["name"] for r in rows if r["state"] not in _IDLE)
+    return [
+        _why_missing(known[name], [known[r] for r in sorted(busy & in_the_way(name, catalogue))])
+        if name in known
+        else f"{name} is committed but not applied: sudo appliance apply, or appliance switch"
+        for name in missing
+    ]
+
+
+def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
+    """Return why a committed profile does not serve; `rivals` run, or start, in its place."""
+    name, note = row["name"], row["note"]
+    if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
+        note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
+    if row["state"] in ENDED_BADLY:
+        return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
+    if row["state"] == "stopped":
+        reason = f" ({note})" if note else ""
+        # A start evicts no profile.
+        verb = "switch" if rivals else "start"
+        return f"{name} is committed but stopped{reason}: appliance {verb} {name}"
+    return f"{name} is committed but still {row['state']}: appliance wait {name}"
+
+
+def _empty_why(
+    rows: Sequence[ProfileRow], committed: Sequence[str], serving: Sequence[str]
+) -> list[str]:
+    if not rows:
+        return ["no profile is applied: sudo appliance apply"]
+    if not committed and not serving:
+        return ["no profile is committed: appliance switch NAME"]
+    return []
+
+
+def _stalled_why(rows: Sequence[ProfileRow]) -> list[str]:
+    return [
+        f"{row['name']} makes {row['note']}: appliance restart {row['name']}"
+        for row in rows
+        if row["stall"]
+    ]
+
+
+def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[str]:
+    return [
+        f"{name} serves but is not committed: after a reboot "
+        f"{joined(committed)} will (appliance switch {name} commits it)"
+        for name in serving
+        if name not in committed
+    ]
+
+
+def _memory_why(memory: Mapping[str, object] | None) -> list[str]:
+    """Return a sentence on a driver that hangs: running models continue, and nothing can start."""
+    if memory is None or memory.get("gpu_state") != GpuState.HUNG:
+        return []
+    return [f"{memory.get('gpu_error')}: running models continue, no start is admitted"]
