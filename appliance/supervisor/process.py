@@ -116,10 +116,10 @@ async def run(settings: Settings) -> None:
             clock=clock,
             settings=settings,
         )
-        stalls = StallWatch(supervisor.last_look, units=units, gateway=gateway, clock=clock)
         traffic = TrafficFigures(
             supervisor.last_look, gateway=gateway, backend=backend, clock=clock
         )
+        stalls = StallWatch(supervisor.last_look, units=units, stats=traffic.stats, clock=clock)
         status = BoxStatus(
             supervisor,
             ledger,

@@ -66,7 +66,7 @@ class Reconciler:
         else:
             left = ()
             await self._keep_hold(observed, until)
-        if not committed:
+        if all(observed.unit(name).serving for name in committed):
             return ()
         refusals = await self._host.refusals()
         evicted = await self._evicted(committed, observed, catalogue, refusals)

@@ -2,18 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
-from appliance.ports import Clock, Gateway, Units
+from appliance.ports import Clock, Units
 
 _log = logging.getLogger(__name__)
 
 EVERY_S: Final = 10.0
+ReadStats = Callable[[], Awaitable[Mapping[str, object] | None]]
 
 
 class StallWatch:
@@ -22,7 +23,7 @@ class StallWatch:
     Args:
         look: The applied profiles, and their units at the supervisor's last observation.
         units: Tells how much CPU time each has used.
-        gateway: Tells which requests wait for bytes.
+        stats: Reads the gateway's figures, which tell which requests wait for bytes.
         clock: For the time between two looks.
     """
 
@@ -31,11 +32,11 @@ class StallWatch:
         look: Callable[[], tuple[Catalogue, Observed]],
         *,
         units: Units,
-        gateway: Gateway,
+        stats: ReadStats,
         clock: Clock,
     ) -> None:
         self._units = units
-        self._gateway = gateway
+        self._read_stats = stats
         self._clock = clock
         self._look = look
         self._activities: dict[str, Activity] = {}
@@ -55,7 +56,7 @@ class StallWatch:
         """Look once at everything that serves."""
         catalogue, observed = self._look()
         serving = [name for name in observed.serving() if name in catalogue]
-        stats = await self._gateway.stats() if serving else None
+        stats = await self._read_stats() if serving else None
         profiles = (stats or {}).get("profiles")
         figures = profiles if isinstance(profiles, Mapping) else {}
         activities: dict[str, Activity] = {}

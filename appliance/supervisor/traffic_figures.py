@@ -1,9 +1,9 @@
-"""Figures of the gateway and of engines, read in the background: no status waits for them.
+"""Figures of the gateway and of engines, read in the background: no status waits for an engine.
 
 ===========  =============================================================================
-the gateway  every 2 s
-engines      every 5 s while the gateway has requests with one of them, and for a minute
-             after somebody has looked: an engine may log every question, and answers it
+the gateway  every 2 s for a minute after somebody has looked, else every 12 s at least
+engines      every 5 s for a minute after somebody has looked, and with the gateway while that
+             has requests with one of them: an engine may log every question, and answers it
              between two steps of its model
 ===========  =============================================================================
 """
@@ -17,10 +17,12 @@ from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Catalogue
 from appliance.ports import Backend, Clock, Gateway
 from appliance.supervisor.memory_sampler import LastLook
+from appliance.supervisor.unit_memory import WATCHED_S
 
 _EVERY_S: Final = 2.0
+_UNWATCHED_EVERY_S: Final = 12.0
+"""Longer than the pause of the stall watch (10 s), whose readings serve here too."""
 _ENGINES_EVERY_S: Final = 5.0
-_WATCHED_S: Final = 60.0
 _WORTH_SHOWING_S: Final = 30.0
 """Older figures of engines tell nothing about now."""
 
@@ -64,27 +66,33 @@ class TrafficFigures:
     async def run(self) -> None:
         """Read for ever."""
         while True:
-            await self.turn()
+            if self._is_watched() or self._age_s() >= _UNWATCHED_EVERY_S:
+                await self.turn()
             await asyncio.sleep(_EVERY_S)
+
+    async def stats(self) -> Mapping[str, object] | None:
+        """Read the gateway's figures now; None: it does not answer."""
+        await self.turn()
+        return self._stats
 
     async def turn(self) -> None:
         """Read the gateway's figures, and begin to ask the engines if it is time."""
         self._stats = await self._gateway.stats()
-        now_s = self._read_s = self._clock.monotonic_s()
+        self._read_s = self._clock.monotonic_s()
         catalogue, observed = self._look()
         serving = [name for name in observed.serving() if name in catalogue]
-        if now_s - self._watched_s < _WATCHED_S or _in_flight(self._stats, serving):
+        if self._is_watched() or _in_flight(self._stats, serving):
             self._ask(catalogue, serving)
 
     async def latest(self, catalogue: Catalogue, serving: Sequence[str]) -> Figures:
-        """Return what was read last. Waits only where the loop has not begun, or is late.
+        """Return what was read last. The first question in a minute, or of a late loop, asks the gateway.
 
         Args:
             catalogue: Every applied profile.
             serving: Those that serve, whose engines are to be asked from now on.
         """
         self._watched_s = self._clock.monotonic_s()
-        if self._watched_s - self._read_s > 2 * _EVERY_S:
+        if self._age_s() > 2 * _EVERY_S:
             await self.turn()
         now_s = self._clock.monotonic_s()
         self._ask(catalogue, serving)
@@ -95,6 +103,13 @@ class TrafficFigures:
             loads={name: self._loads.get(name) if shown else None for name in serving},
             loads_age_s=now_s - self._loads_s if shown else None,
         )
+
+    def _is_watched(self) -> bool:
+        return self._clock.monotonic_s() - self._watched_s < WATCHED_S
+
+    def _age_s(self) -> float:
+        """Return the age of the gateway's figures."""
+        return self._clock.monotonic_s() - self._read_s
 
     def _ask(self, catalogue: Catalogue, serving: Sequence[str]) -> None:
         """Begin to ask the engines that serve, if they were not asked just now."""

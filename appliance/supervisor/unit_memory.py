@@ -2,8 +2,10 @@
 
 What was seen holds until systemd signals anything about one of the units. What no signal tells (a
 unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
-old as the last look. Looks take at most a fiftieth of the time: with a few profiles there is one
-every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status looks.
+old as the last look. Looks are for whoever watches: there are none from a minute after a status on, and
+the first status afterwards looks for itself. They take at most a fiftieth of the time: with a few profiles
+there is one every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status
+looks.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.ports import Clock, Units
 
+WATCHED_S: Final = 60.0
+"""Time after a status during which another one is expected."""
 _EVERY_S: Final = 5.0
 _TIMES: Final = 50.0
 """A pause lasts this many times as long as the look before it."""
@@ -38,19 +42,22 @@ class UnitMemory:
         self._signals = 0
         self._began_s = 0.0
         self._pause_s = _EVERY_S
+        self._watched_s = float("-inf")
 
     async def run(
         self, catalogue: Callable[[], Catalogue], is_operating: Callable[[], bool]
     ) -> None:
-        """Look again and again while no operation runs."""
+        """Look again and again while somebody watches and no operation runs."""
         while True:
-            if not is_operating():
+            watched = self._clock.monotonic_s() - self._watched_s < WATCHED_S
+            if watched and not is_operating():
                 with contextlib.suppress(UnitError):  # the supervisor's own look reports it
                     await self._look(catalogue())
             await asyncio.sleep(self._pause_s)
 
     async def latest(self, catalogue: Catalogue) -> Observed:
         """Return the units of `catalogue` as they are. Raises `UnitError`."""
+        self._watched_s = self._clock.monotonic_s()
         return self._observed if self._holds(catalogue) else await self._look(catalogue)
 
     def _holds(self, catalogue: Catalogue) -> bool:

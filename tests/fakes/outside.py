@@ -224,6 +224,8 @@ class FakeGateway:
         self.away = False
         self.figures: dict[str, dict[str, object]] = {}
         """What it has measured, by profile."""
+        self.questions = 0
+        """How often that was asked."""
         self.drains = asyncio.Event()
         self.drains.set()
 
@@ -253,6 +255,7 @@ class FakeGateway:
         return self._answer(f"release {' '.join(serving)}", "3 requests go on")
 
     async def stats(self) -> Mapping[str, object] | None:
+        self.questions += 1
         return None if self.away else {"uptime_s": 1.0, "profiles": self.figures, "keys": {}}
 
     def _answer(self, call: str, text: str) -> str | None:
@@ -389,6 +392,8 @@ class FakeStore:
         self.rows: dict[int, Operation] = {}
         self.ended: list[Finished] = []
         self.mark_of: dict[str, Mark] = {}
+        self.questions = 0
+        """How often it was asked for repairs."""
         self.readable = asyncio.Event()
         """Cleared: a disk that takes its time to say what was left open."""
         self.readable.set()
@@ -428,6 +433,7 @@ class FakeStore:
         return times[len(times) // 2] if times else None
 
     async def repairs(self, since_unix_s: float) -> Mapping[str, Sequence[float]]:
+        self.questions += 1
         found: dict[str, list[float]] = {}
         for operation in self.rows.values():
             if operation.kind is Kind.REPAIR and operation.began_unix_s >= since_unix_s:
@@ -545,7 +551,7 @@ class FakeOutside:
 
     def stall_watch(self, look: LastLook) -> StallWatch:
         """A watch over what `look` says serves."""
-        return StallWatch(look, units=self.units, gateway=self.gateway, clock=self.clock)
+        return StallWatch(look, units=self.units, stats=self.gateway.stats, clock=self.clock)
 
     def status(
         self,

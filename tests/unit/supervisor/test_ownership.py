@@ -108,6 +108,16 @@ async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
         assert (await supervisor.state()).catalogue == BOX
 
 
+async def test_nothing_is_read_for_a_repair_while_everything_committed_serves() -> None:
+    """Such a look is one every 2 s for months."""
+    outside = FakeOutside(BOX, "aeon")
+    outside.serve("aeon")
+    async with supervising(outside):
+        looks = outside.units.looks
+        await until(lambda: outside.units.looks > looks + 3)
+    assert outside.store.questions == 0
+
+
 async def test_crashed_committed_profile_is_repaired() -> None:
     """What systemd gave up on is started again, and each repair waits longer."""
     outside = FakeOutside(BOX, "aeon")

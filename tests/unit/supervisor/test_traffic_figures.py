@@ -1,6 +1,9 @@
 """Figures of gateway and engines: read in the background, and no more often than need be."""
 
+import asyncio
 from collections.abc import Mapping
+
+import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.supervisor.traffic_figures import TrafficFigures
@@ -54,6 +57,40 @@ async def test_the_first_status_waits_for_the_gateway() -> None:
     outside.gateway.away = True
     outside.systemd.now_s += 5.0
     assert (await figures.latest(BOX, ())).stats is None
+
+
+@pytest.mark.parametrize(("watched", "asked"), [(True, [2, 3]), (False, [1, 2])])
+async def test_the_gateway_is_asked_rarely_while_nobody_looks(
+    watched: bool,  # noqa: FBT001
+    asked: list[int],
+) -> None:
+    """It is asked every 2 s for a minute after a status, and else every 12 s."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    await figures.turn()
+    if watched:
+        await figures.latest(BOX, ())
+    counts = []
+    for passed_s in (2.0, 10.0):
+        outside.systemd.now_s += passed_s
+        loop = asyncio.create_task(figures.run())
+        await settle()
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        counts.append(outside.gateway.questions)
+    assert counts == asked
+
+
+async def test_a_reading_for_the_stall_watch_serves_here_too() -> None:
+    """The loop does not ask again what was asked moments ago for another reason."""
+    outside = FakeOutside(BOX)
+    figures = figures_of(outside)
+    assert await figures.stats() is not None
+    loop = asyncio.create_task(figures.run())
+    await settle()
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    assert outside.gateway.questions == 1
 
 
 async def test_engines_are_asked_once_somebody_looks_and_not_again_at_once() -> None:

@@ -62,10 +62,18 @@ async def test_profiles_that_were_just_applied_are_looked_at() -> None:
     assert set((await memory.latest(BOX)).units) == {"aeon", "genesis"}
 
 
-@pytest.mark.parametrize(("operating", "looks"), [(False, 1), (True, 0)])
-async def test_the_loop_looks_while_no_operation_runs(operating: bool, looks: int) -> None:  # noqa: FBT001
-    """An operation does its own looking, and everything changes meanwhile."""
+@pytest.mark.parametrize(
+    ("operating", "ago_s", "looks"), [(False, 59.0, 2), (True, 59.0, 1), (False, 60.0, 1)]
+)
+async def test_the_loop_looks_while_somebody_watches(
+    operating: bool,  # noqa: FBT001
+    ago_s: float,
+    looks: int,
+) -> None:
+    """Nothing is asked of systemd for nobody; an operation does its own looking."""
     outside, memory = quiet()
+    await memory.latest(BOX)
+    outside.systemd.now_s += ago_s
     loop = asyncio.create_task(memory.run(lambda: BOX, lambda: operating))
     await settle()
     loop.cancel()
@@ -73,4 +81,4 @@ async def test_the_loop_looks_while_no_operation_runs(operating: bool, looks: in
         await loop
     assert outside.units.looks == looks
     await memory.latest(BOX)
-    assert outside.units.looks == 1
+    assert outside.units.looks == 2
