@@ -22,7 +22,7 @@ from appliance.adapters.kernel.processes import user_name
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.model_headers import Fault
+from appliance.domain.model_headers import ModelFileFault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied
@@ -193,7 +193,7 @@ def _model(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
     fault = models.fault(reference)
     if fault is None:
         return presence, ""
-    damaged = fault.fault is Fault.DAMAGED
+    damaged = fault.fault is ModelFileFault.DAMAGED
     return (Presence.DAMAGED if damaged else Presence.MISSING), fault.problem
 
 

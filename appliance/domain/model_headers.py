@@ -39,8 +39,8 @@ class Safetensors:
     """Whether the model comes with the modules of sentence-transformers (``modules.json``)."""
 
 
-class Fault(StrEnum):
-    """Fault that keeps a model from being read."""
+class ModelFileFault(StrEnum):
+    """Fault of files that keeps a model from being read."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
@@ -53,7 +53,7 @@ class Fault(StrEnum):
 class Unread:
     """Model whose headers could not be read."""
 
-    fault: Fault
+    fault: ModelFileFault
     problem: str
     """Reason why the headers could not be read, as a phrase."""
 

@@ -27,7 +27,7 @@ from appliance.domain.paths import GATE_DIR, LEASE_DIR
 from appliance.launch.admission import leases, obstacles
 from appliance.launch.admission.release import Release
 from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
-from appliance.planning.memory import arguments, peak
+from appliance.planning.memory import gate_arguments, peak
 from appliance.protocol import gate_verdict
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ _FLAGS = (
     "name",
     "lease",
     "rival",
-    *arguments.FLAGS,
+    *gate_arguments.FLAGS,
     "observed",
     "fingerprint",
     "deadline-s",
@@ -190,7 +190,7 @@ def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
     """Return the requirement on the command line, with the observed peak. Raises `UsageError`."""
     observed = options.optional("observed")
     try:
-        return arguments.parsed(
+        return gate_arguments.parsed(
             options,
             peak=_peak(observed, options.text("fingerprint", "")) if observed else None,
             rivals=_rivals(options.many("rival")),
@@ -219,7 +219,7 @@ def _rivals(names: Sequence[str]) -> frozenset[str]:
 def main(argv: Sequence[str]) -> int:
     """Decide; returns the verdict as exit status."""
     try:
-        return Gate(Options(argv, _FLAGS, arguments.SWITCHES)).run()
+        return Gate(Options(argv, _FLAGS, gate_arguments.SWITCHES)).run()
     except UsageError as error:
         say(ERROR, f"gate: {error}")
         return EX_USAGE

@@ -25,7 +25,7 @@ from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
-from appliance.planning.routing import paths
+from appliance.planning.routing import url_paths
 from appliance.planning.routing.body_changes import compile_changes
 from appliance.planning.routing.form_body import parse_form
 from appliance.planning.routing.json_scanner import BodyError
@@ -147,8 +147,8 @@ def _head(data: bytes) -> None:
 
 
 def _path(data: bytes) -> None:
-    with contextlib.suppress(paths.PathError):
-        paths.classify_path("GET", data.decode("latin-1"))
+    with contextlib.suppress(url_paths.PathError):
+        url_paths.classify_path("GET", data.decode("latin-1"))
 
 
 def _chunks(data: bytes) -> None:

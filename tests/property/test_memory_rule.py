@@ -23,7 +23,7 @@ from appliance.launch.admission.shortfall_text import sentence_of
 from appliance.launch.program import Options
 from appliance.planning.admission.findings import BoxFacts, Level
 from appliance.planning.admission.preflight import findings
-from appliance.planning.memory import arguments, fit
+from appliance.planning.memory import fit, gate_arguments
 from appliance.planning.memory.fit import Shortfall
 from appliance.planning.memory.peak import ObservedPeak, decoded, encoded
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
@@ -64,7 +64,7 @@ def requirement(case: World) -> MemoryRequirement:
     """What the gate makes of its command line and of the file of peaks."""
     layout = Layout(version="1", systemd=252, margin_bytes=case.margin_bytes, needs_dir="/nowhere")
     argv = gate_argv(case.profile, layout)
-    options = Options(argv[argv.index("--name") :], gate._FLAGS, arguments.SWITCHES)
+    options = Options(argv[argv.index("--name") :], gate._FLAGS, gate_arguments.SWITCHES)
     found = gate.requirement_from(options, own=unit_of(NAME))
     found.peak = None if case.peak is None else peak_from_disk(case.peak, options)
     return found

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.structure.change_table import PAGE, THINGS, by_hand, changes
 from tests.structure.inheritance import with_one_implementation
 from tests.structure.references import used_once
+from tests.structure.shared_names import SHARED_NAMES
 from tests.structure.source_tree import SMALL_LINES, SourceTree, read_tree
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ def main() -> None:
         "protocols_with_one_implementation_without_fakes": with_one_implementation(
             tree, SourceTree(files=[])
         ),
-        "names_used_twice": tree.names_used_twice,
+        "names_used_twice": [n for n in tree.names_used_twice if n not in SHARED_NAMES],
     }
     for title, names in named.items():
         _list(title, names)

@@ -8,6 +8,7 @@ import pytest
 from tests.structure.change_table import PAGE, THINGS, by_hand, changes
 from tests.structure.inheritance import with_one_implementation
 from tests.structure.references import used_once
+from tests.structure.shared_names import SHARED_NAMES
 from tests.structure.source_tree import SourceFile, SourceTree, read_tree
 
 ROOT = Path(__file__).parents[2]
@@ -191,6 +192,11 @@ def test_names_are_used_twice_by_classes_or_by_modules() -> None:
         for name, c in zip(names, "XYXqZ", strict=True)
     ]
     assert SourceTree(files=files).names_used_twice == ["X", "a"]
+
+
+def test_a_name_is_used_twice_only_for_one_idea() -> None:
+    """Each such name has its reason, and nothing is listed that is not used twice."""
+    assert read_tree(ROOT / "appliance").names_used_twice == list(SHARED_NAMES)
 
 
 TABLE = """\

@@ -12,9 +12,9 @@ from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.locate import gguf_files, main_file
 from appliance.adapters.model_files.safetensors import read_object, read_safetensors
 from appliance.domain.model_headers import (
-    Fault,
     Gguf,
     Model,
+    ModelFileFault,
     ModelReference,
     Safetensors,
     Tensor,
@@ -33,7 +33,7 @@ _Stamps = tuple[tuple[str, Stamp | None], ...]
 class _UnreadError(Exception):
     """Error that carries an `Unread`."""
 
-    def __init__(self, fault: Fault, problem: str) -> None:
+    def __init__(self, fault: ModelFileFault, problem: str) -> None:
         super().__init__(problem)
         self.unread = Unread(fault=fault, problem=problem)
 
@@ -50,11 +50,11 @@ def read_model(reference: ModelReference) -> Model | Unread:
         return error.unread
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(error.filename or reference.model).name
-        return Unread(fault=Fault.MISSING, problem=f"{missing} is missing")
+        return Unread(fault=ModelFileFault.MISSING, problem=f"{missing} is missing")
     except OSError as error:
-        return Unread(fault=Fault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
+        return Unread(fault=ModelFileFault.UNREADABLE, problem=f"cannot be read: {error.strerror}")
     except (HeaderError, ValueError) as error:
-        return Unread(fault=Fault.UNREADABLE, problem=str(error))
+        return Unread(fault=ModelFileFault.UNREADABLE, problem=str(error))
 
 
 def _main(reference: ModelReference) -> Gguf | Safetensors:
@@ -76,7 +76,7 @@ def _gguf(first: Path) -> Gguf:
             if path == first:
                 raise
             text = f"{path.name} is missing"
-            raise _UnreadError(Fault.DAMAGED, text) from error
+            raise _UnreadError(ModelFileFault.DAMAGED, text) from error
         except HeaderError as error:
             raise _bad(path, error) from error
         _check_whole(path, file.end, file.file_bytes)
@@ -88,13 +88,15 @@ def _gguf(first: Path) -> Gguf:
 
 def _bad(path: Path, error: HeaderError) -> _UnreadError:
     damaged = isinstance(error, EndOfFileError)
-    return _UnreadError(Fault.DAMAGED if damaged else Fault.UNREADABLE, f"{path.name}: {error}")
+    return _UnreadError(
+        ModelFileFault.DAMAGED if damaged else ModelFileFault.UNREADABLE, f"{path.name}: {error}"
+    )
 
 
 def _check_whole(path: Path, end: int, size: int) -> None:
     if end > size:
         text = f"{path.name} ends after {size} of {end} bytes: copy it again"
-        raise _UnreadError(Fault.DAMAGED, text)
+        raise _UnreadError(ModelFileFault.DAMAGED, text)
 
 
 def _safetensors(directory: Path) -> Safetensors:
@@ -106,7 +108,7 @@ def _safetensors(directory: Path) -> Safetensors:
     files = sorted(directory.glob("*.safetensors"))
     if not files:
         text = "its directory holds no safetensors files"
-        raise _UnreadError(Fault.UNREADABLE, text)
+        raise _UnreadError(ModelFileFault.UNREADABLE, text)
     return _weights(files, config)
 
 
@@ -129,7 +131,7 @@ def _weights(files: list[Path], config: dict[str, object]) -> Safetensors:
             file = read_safetensors(path)
         except FileNotFoundError as error:
             text = f"{path.name} is missing"
-            raise _UnreadError(Fault.DAMAGED, text) from error
+            raise _UnreadError(ModelFileFault.DAMAGED, text) from error
         except HeaderError as error:
             raise _bad(path, error) from error
         _check_whole(path, file.end, file.file_bytes)
@@ -153,7 +155,7 @@ class ModelChecks:
             return known[1]
         found = read_model(reference)
         fault = found if isinstance(found, Unread) else None
-        if fault is not None and fault.fault is Fault.UNREADABLE:
+        if fault is not None and fault.fault is ModelFileFault.UNREADABLE:
             fault = None  # not readable for this process, or a format that only the engine knows
         if stamps is not None:
             if len(self._known) >= _MOST_KEPT:

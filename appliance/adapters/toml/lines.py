@@ -72,7 +72,7 @@ def too_deep(found: Iterable[Token], limit: int) -> Token | None:
 
 def key_lines(text: str) -> Mapping[Where, int]:
     """Return the line of every key and array element of a valid document; the first line counts."""
-    reader = _Reader(rest=list(reversed(list(tokens(text)))))
+    reader = _TokenReader(rest=list(reversed(list(tokens(text)))))
     try:
         reader.document()
     except IndexError:
@@ -81,7 +81,7 @@ def key_lines(text: str) -> Mapping[Where, int]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _TokenReader:
     rest: list[Token]
     """Tokens still to be read, the next one last."""
     lines: dict[Where, int] = field(default_factory=dict)

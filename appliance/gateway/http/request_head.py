@@ -11,8 +11,8 @@ from typing import Final
 
 from appliance.domain.gateway import Refusal
 from appliance.planning.routing import refusals
-from appliance.planning.routing.paths import PathClass, PathError, classify_path
 from appliance.planning.routing.refusals import bad_request
+from appliance.planning.routing.url_paths import PathClass, PathError, classify_path
 
 Headers = Sequence[tuple[bytes, bytes]]
 

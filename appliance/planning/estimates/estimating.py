@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.domain.model_headers import (
-    Fault,
     Gguf,
     LookAtModel,
     Model,
+    ModelFileFault,
     ModelReference,
     Safetensors,
     Unread,
@@ -59,7 +59,7 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
         reference = replace(reference, projector=loading.projector)
     model = look(reference)
     if isinstance(model, Unread):
-        missing = model.fault is Fault.MISSING
+        missing = model.fault is ModelFileFault.MISSING
         return Estimated(problem=_NOT_THERE if missing else model.problem)
     weights = model.main if isinstance(model.main, Safetensors) else None
     try:

@@ -79,7 +79,7 @@ class HostReading(Protocol):
         """Return MemAvailable of proc(5), in bytes."""
 
 
-class Arguments(Protocol):
+class GateArguments(Protocol):
     """Parsed command line."""
 
     def has(self, switch: str, /) -> bool:

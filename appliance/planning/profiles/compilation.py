@@ -12,7 +12,13 @@ from hashlib import sha256
 from typing import Final
 
 from appliance.domain.claims import NOTHING, Claim, claim_on
-from appliance.domain.model_headers import Fault, LookAtModel, ModelReference, Safetensors, Unread
+from appliance.domain.model_headers import (
+    LookAtModel,
+    ModelFileFault,
+    ModelReference,
+    Safetensors,
+    Unread,
+)
 from appliance.domain.profile import Applied, Need, WarmUp
 from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
@@ -45,7 +51,7 @@ def claim_of(profile: Profile) -> Claim:
 
 def unseen(_reference: ModelReference) -> Unread:
     """Report every model as missing: `LookAtModel` for callers without a file system."""
-    return Unread(fault=Fault.MISSING, problem="not looked at")
+    return Unread(fault=ModelFileFault.MISSING, problem="not looked at")
 
 
 def compile_applied(

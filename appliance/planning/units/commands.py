@@ -9,7 +9,7 @@ from appliance.domain.claims import Lease
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
 from appliance.engines.shared.engine import Invocation
-from appliance.planning.memory.arguments import arguments_of
+from appliance.planning.memory.gate_arguments import arguments_of
 from appliance.planning.need import requirement_of
 
 

@@ -17,9 +17,9 @@ from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.reading import ModelChecks, read_model
 from appliance.domain.model_headers import (
-    Fault,
     Gguf,
     Model,
+    ModelFileFault,
     ModelReference,
     Safetensors,
     Tensor,
@@ -94,7 +94,7 @@ def test_shards_are_summed_and_a_missing_one_is_damage(tmp_path: Path) -> None:
     first = write_gguf(tmp_path / "m-00001-of-00002.gguf", LLAMA, {"a": (F16, (64,))})
     second = tmp_path / "m-00002-of-00002.gguf"
     missing = unread(first)
-    assert (missing.fault, missing.problem) == (Fault.DAMAGED, f"{second.name} is missing")
+    assert (missing.fault, missing.problem) == (ModelFileFault.DAMAGED, f"{second.name} is missing")
     write_gguf(second, {"split.no": 1}, {"b": (F16, (32,))})
     main = read(first).main
     assert isinstance(main, Gguf)
@@ -107,7 +107,7 @@ def test_a_truncated_gguf_is_damaged(tmp_path: Path, cut: int) -> None:
     """A copy that stopped early is told from a whole file without reading the weights."""
     path = write_gguf(tmp_path / "m.gguf", LLAMA, llama_tensors(1), cut=cut)
     found = unread(path)
-    assert found.fault is Fault.DAMAGED
+    assert found.fault is ModelFileFault.DAMAGED
     assert re.fullmatch(r"m\.gguf ends after \d+ of \d+ bytes: copy it again", found.problem)
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_ends_within_its_header_is_damaged(tmp_path: Path, length: i
     """Wherever the cut is."""
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf_header(LLAMA, {})[0][:length])
-    assert unread(path).fault is Fault.DAMAGED
+    assert unread(path).fault is ModelFileFault.DAMAGED
 
 
 GOOD, _ = gguf_header(LLAMA, {"a": (F16, (64,))})
@@ -223,7 +223,7 @@ def test_safetensors_headers_that_make_no_sense(tmp_path: Path, header: bytes) -
     """They are refused, and a model in a format unknown here is no damage."""
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
-    assert unread(path, gguf=False).fault is Fault.UNREADABLE
+    assert unread(path, gguf=False).fault is ModelFileFault.UNREADABLE
 
 
 def safetensors_model(directory: Path, *, cut: int = 0, shards: int = 2) -> Path:
@@ -265,7 +265,7 @@ def test_a_directory_without_an_index_has_its_files(tmp_path: Path) -> None:
 def test_damaged_safetensors(tmp_path: Path, changes: dict[str, int], problem: str) -> None:
     """A shard that is cut short, or not there."""
     found = unread(safetensors_model(tmp_path / "m", **changes), gguf=False)
-    assert found.fault is Fault.DAMAGED
+    assert found.fault is ModelFileFault.DAMAGED
     assert problem in found.problem
 
 
@@ -283,7 +283,7 @@ def test_damaged_safetensors(tmp_path: Path, changes: dict[str, int], problem: s
 def test_an_index_names_files_of_its_directory(tmp_path: Path, index: object) -> None:
     """Nothing outside is opened, and nonsense is refused."""
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert unread(tmp_path, gguf=False).fault is Fault.UNREADABLE
+    assert unread(tmp_path, gguf=False).fault is ModelFileFault.UNREADABLE
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.gguf"
     os.mkfifo(pipe)
     assert "is no file" in unread(pipe).problem
-    assert unread(Path("/dev/zero")).fault is Fault.UNREADABLE
-    assert unread(tmp_path / "none.gguf").fault is Fault.MISSING
+    assert unread(Path("/dev/zero")).fault is ModelFileFault.UNREADABLE
+    assert unread(tmp_path / "none.gguf").fault is ModelFileFault.MISSING
     (tmp_path / "empty").mkdir()
-    assert unread(tmp_path / "empty").fault is Fault.MISSING
-    assert unread(tmp_path / "empty", gguf=False).fault is Fault.UNREADABLE
+    assert unread(tmp_path / "empty").fault is ModelFileFault.MISSING
+    assert unread(tmp_path / "empty", gguf=False).fault is ModelFileFault.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -341,13 +341,13 @@ def test_a_check_reads_again_only_what_changed(tmp_path: Path) -> None:
     os.truncate(path, path.stat().st_size - 5)
     fault = checks.fault(reference(path))
     assert fault is not None
-    assert fault.fault is Fault.DAMAGED
+    assert fault.fault is ModelFileFault.DAMAGED
     path.write_bytes(b"of another format")
     assert checks.fault(reference(path)) is None
     path.unlink()
     gone = checks.fault(reference(path))
     assert gone is not None
-    assert gone.fault is Fault.MISSING
+    assert gone.fault is ModelFileFault.MISSING
 
 
 def test_a_header_may_not_be_endless(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.model_headers import (
-    Fault,
     Gguf,
     Model,
+    ModelFileFault,
     ModelReference,
     Safetensors,
     Tensor,
@@ -461,11 +461,11 @@ def test_engines_and_formats_without_an_estimate(
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        (Fault.MISSING, "the model's files were missing when the profile was applied"),
-        (Fault.DAMAGED, "m.gguf ends after 3 of 5 bytes: copy it again"),
+        (ModelFileFault.MISSING, "the model's files were missing when the profile was applied"),
+        (ModelFileFault.DAMAGED, "m.gguf ends after 3 of 5 bytes: copy it again"),
     ],
 )
-def test_a_model_that_cannot_be_read(fault: Fault, problem: str) -> None:
+def test_a_model_that_cannot_be_read(fault: ModelFileFault, problem: str) -> None:
     """Without headers the need is unknown, and why is kept."""
     text = "m.gguf ends after 3 of 5 bytes: copy it again"
     found = estimated(profile(""), "/m", lambda _: Unread(fault=fault, problem=text))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.domain.profile import Applied, Estimate, Need
 from appliance.launch.program import Options
-from appliance.planning.memory.arguments import FLAGS, SWITCHES, arguments_of, parsed
+from appliance.planning.memory.gate_arguments import FLAGS, SWITCHES, arguments_of, parsed
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
 from appliance.planning.need import requirement_of
 from tests.fakes.profiles import applied

@@ -7,7 +7,7 @@ from appliance.planning.memory.requirement import MemoryRequirement
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from appliance.planning.memory.peak import ObservedPeak
-    from appliance.planning.memory.readings import Arguments
+    from appliance.planning.memory.readings import GateArguments
 
 FLAGS = (
     "gpus",
@@ -60,7 +60,7 @@ def _exact(number: float) -> str:
 
 
 def parsed(
-    arguments: Arguments,
+    arguments: GateArguments,
     *,
     peak: ObservedPeak | None = None,
     rivals: frozenset[str] = frozenset(),

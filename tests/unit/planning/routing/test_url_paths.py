@@ -3,8 +3,8 @@
 import pytest
 
 from appliance.domain.gateway import Api
-from appliance.planning.routing.paths import PathClass, PathError, classify_path
 from appliance.planning.routing.refusals import path_not_exposed
+from appliance.planning.routing.url_paths import PathClass, PathError, classify_path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""Names that several classes or modules have because they are the same idea in several rooms."""
+
+from collections.abc import Mapping
+from typing import Final
+
+SHARED_NAMES: Final[Mapping[str, str]] = {
+    "Driver": "the reader of one vendor's GPUs, in adapters.gpus.nvml and adapters.gpus.amd",
+    "admission": "conditions of a start: planning.admission checks them before a switch,"
+    " launch.admission at the start",
+    "apply": "appliance apply: the verb in cli.verbs, the use case in install",
+    "gateway": "the gateway: its process, its types in domain, its socket's codec in protocol",
+    "jobs": "jobs that the supervisor requests: their codec in protocol, their server in launch",
+    "memory": "memory of GPUs and host: readings in domain, the rule in planning",
+    "paths": "paths of files: the defaults in domain, those of this box in cli",
+    "process": "assembly and life of a daemon, in supervisor and in gateway",
+    "profile": "a profile: as applied in domain, the verb in cli.verbs",
+    "relay": "the relay: its package in gateway, and in it the module of the class Relay",
+    "run": "appliance run: the verb in cli.verbs, the launcher of the command in launch",
+    "status": "appliance status: the verb in cli.verbs, the decisions behind it in planning",
+}
+"""By name: the one idea, and where it is."""
