@@ -1,1 +1,1 @@
-"""The command line: one grammar, one module a verb, imported only when that verb runs."""
+"""Command line: one grammar, and one module for each verb, imported only when that verb runs."""

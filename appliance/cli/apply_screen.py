@@ -29,7 +29,7 @@ def apply_profiles(
     manager: ServiceManager | None = None,
     euid: int | None = None,
 ) -> int:
-    """Apply, show what became of it, and return the exit status."""
+    """Apply, show the report, and return the exit status."""
     out, err = streams.out.stream, streams.err.stream
     try:
         report = run_apply(settings, options, manager=manager, euid=euid)
@@ -57,7 +57,7 @@ def _status_of_error(error: ApplianceError) -> int:
 
 
 def exit_status(report: ApplyReport) -> Exit:
-    """78 for a wrong profile, 1 for hand edits that are left, else 0."""
+    """Return 78 for a wrong profile, 1 for hand edits that are left, else 0."""
     if report.errors:
         return Exit.CONFIG
     left = any(d.kind is not DriftKind.SHARED for d in report.plan.drift)
@@ -67,8 +67,8 @@ def exit_status(report: ApplyReport) -> Exit:
 _WHAT: Final[Mapping[DriftKind, str]] = {
     DriftKind.EDITED: "was changed by hand",
     DriftKind.FOREIGN: "was not written by appliance apply",
-    DriftKind.DROP_IN: "is a drop-in that no profile knows",
-    DriftKind.SHARED: "is a drop-in for every backend: it counts beside what is written here",
+    DriftKind.DROP_IN: "is a drop-in that no profile contains",
+    DriftKind.SHARED: "is a drop-in for every backend, in addition to the units of apply",
     DriftKind.ODD: "is no regular file (masked, or a link)",
 }
 
@@ -87,7 +87,9 @@ def _lines(report: ApplyReport) -> Iterator[str]:
         yield from _step_lines(step, dry_run=report.dry_run)
     if report.gateway_changed:
         yield (
-            "would configure the gateway anew" if report.dry_run else "configured the gateway anew"
+            "would change the gateway's configuration"
+            if report.dry_run
+            else "changed the gateway's configuration"
         )
     for drift in report.plan.drift:
         yield from _drift_lines(drift, report.refused.get(drift.file, ()))

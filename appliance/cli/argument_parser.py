@@ -35,10 +35,10 @@ def _columns() -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors say what to type next."""
+    """Parser whose errors tell what to type next."""
 
     names: Completer | None = None
-    """Completes the names of profiles."""
+    """Completer of the names of profiles."""
 
     def error(self, message: str) -> Never:
         """End with the usage status and a hint."""
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, str(error)) from error
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        # The base class lists every choice; one likely word helps more.
+        # The base class lists every choice; one similar word is more helpful.
         choices = [str(choice) for choice in action.choices or ()]
         if action.choices is None or value in choices:
             return
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Parser:
-    """Return the grammar.
+    """Return the parser of the grammar.
 
     Args:
         argv: The arguments to parse. Where they begin with a verb, only that one's arguments are
@@ -76,8 +76,8 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
     """
     parser = Parser(
         prog=PROGRAM,
-        description="One box, one owner of its GPUs: local language models as systemd units.",
-        epilog="appliance VERB --help says more about one verb.",
+        description="Local language models as systemd units, with one owner of the box's GPUs.",
+        epilog="appliance VERB --help describes one verb.",
         allow_abbrev=False,
         formatter_class=_Formatter,
     )
@@ -86,7 +86,7 @@ def build_parser(argv: Sequence[str] = (), names: Completer | None = None) -> Pa
     )
     parser.add_argument("--socket", metavar="PATH", default=None, help=SOCKET_HELP)
     verbs = parser.add_subparsers(
-        # Named, so that argparse does not format a usage line to find out.
+        # Set by hand, so that argparse does not format a usage line to find the name.
         prog=PROGRAM,
         dest="verb",
         metavar="VERB",
@@ -113,5 +113,5 @@ def _add(
     )
     parser.names = names
     parser.set_defaults(**verb.defaults())
-    # Suppressed, so that it does not hide the one given before the verb.
+    # Suppressed, so that this value does not hide the one given before the verb.
     verb.add_arguments(parser, no_socket=argparse.SUPPRESS)

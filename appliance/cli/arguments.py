@@ -27,7 +27,7 @@ class Arguments:
 
 
 def read_usual(words: Sequence[str]) -> Arguments | None:
-    """Return the arguments of a command line in the usual form; None: it may have another."""
+    """Return the arguments of a command line in the usual form; None: another form."""
     verb = next((v for v in VERBS if words and words[0] in (v.name, *v.aliases)), None)
     if verb is None:
         return None
@@ -41,7 +41,7 @@ def read_usual(words: Sequence[str]) -> Arguments | None:
 
 
 class _UnusualError(Exception):
-    """The words are not in the usual form."""
+    """Words that are not in the usual form."""
 
 
 class _Reader:
@@ -77,7 +77,7 @@ class _Reader:
         return _Group(self)
 
     def complete_names(self, action: None) -> None:
-        """Ignore what concerns shells only."""
+        """Ignore the completion, which concerns shells only."""
 
     def read(self, words: Sequence[str]) -> dict[str, object]:
         """Return every value by its name.
@@ -106,7 +106,7 @@ class _Reader:
         return self._values
 
     def _place(self, names: list[str]) -> None:
-        """Give the names to the positionals, in their order."""
+        """Assign the names to the positionals, in their order."""
         for positional in self._positionals:
             match positional.get("nargs"):
                 case None | "?" if names:

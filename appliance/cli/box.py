@@ -22,7 +22,7 @@ def places_of(arguments: Arguments) -> Places:
 
 
 def read_status(places: Places) -> StatusDocument:
-    """Return the status document: the supervisor's, else as far as systemd and the files tell it.
+    """Return the status document of the supervisor, else of systemd and the files.
 
     Raises:
         UnitError: neither answers.
@@ -31,7 +31,7 @@ def read_status(places: Places) -> StatusDocument:
     try:
         document: Any = ask(places.control_socket, StatusRequest()).details["status"]
     except (UnreachableError, PermissionDeniedError) as reason:
-        # Its imports would double the time of a status that the supervisor answers.
+        # Importing these would double the time of a status that the supervisor answers.
         from appliance.cli.offline_status import status_without  # noqa: PLC0415
 
         return status_without(places, reason)

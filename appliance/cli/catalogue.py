@@ -1,4 +1,4 @@
-"""The applied profiles, for verbs that look at one of them themselves."""
+"""Catalogue of applied profiles, for verbs that read one of them themselves."""
 
 from pathlib import Path
 

@@ -48,7 +48,7 @@ def conclude(event: ClosingEvent, streams: Streams) -> int:
 
 
 def _until(event: EndedEvent) -> str:
-    """Return when a hold ends by itself, by this machine's clock; empty: it does not."""
+    """Return when a hold ends by itself, by this machine's clock; empty: it has no end."""
     ends = number_in(event.hold or {}, "until_unix_s")
     if ends is None:
         return ""
@@ -58,6 +58,6 @@ def _until(event: EndedEvent) -> str:
 
 
 def _in_time(event: EndedEvent) -> str:
-    """Return how long it took until something served; empty for what is quick or was waited for."""
+    """Return how long it took until a profile served; empty if quick, or if the command waited."""
     timed = event.kind in _TIMED and event.outcome == "done"
     return f" in {duration(event.ms / 1000)}" if event.ms and timed and event.target else ""

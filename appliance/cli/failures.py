@@ -14,7 +14,7 @@ from appliance.protocol.control_events import EXIT_STATUSES, RequestRefusedError
 
 
 class CliError(ApplianceError):
-    """A sentence for stderr and the exit status that goes with it."""
+    """Error with a sentence for stderr and an exit status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -22,14 +22,14 @@ class CliError(ApplianceError):
 
 
 class TimedOutError(CliError):
-    """`--timeout` has passed; the operation continues."""
+    """Error after the time of `--timeout`; the operation continues."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.TIMEOUT)
 
 
 def need_root(what: str) -> CliError:
-    """Return the failure of a verb that only root may run; `what` is the command to repeat."""
+    """Return the error of a verb that only root may run; `what` is the command to repeat."""
     return CliError(f"permission denied: sudo appliance {what}", Exit.PERMISSION)
 
 

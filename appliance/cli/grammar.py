@@ -1,4 +1,4 @@
-"""The whole grammar: every verb, its arguments, and the module that runs it.
+"""Grammar of the command line: every verb, its arguments, and the module that runs it.
 
 Nothing here imports a verb, nor anything that costs milliseconds, as argparse does: a switch is
 measured with the start of its command. `appliance.cli.arguments` reads command lines in their usual
@@ -39,31 +39,31 @@ SOCKET_HELP: Final = (
     "the supervisor's control socket (default: $APPLIANCE_CONTROL_SOCKET, else the settings)"
 )
 _REMAINDER: Final = "..."
-"""`argparse.REMAINDER`."""
+"""Value of `argparse.REMAINDER`."""
 _MODULES: Final = "appliance.cli.verbs"
 
 
 class ArgumentValueError(ApplianceError):
-    """The text of an argument makes no value of its type."""
+    """Text of an argument that makes no value of its type."""
 
 
 class VerbGrammar(Record):
-    """One verb of the command line."""
+    """Grammar of one verb."""
 
     name: str
     runs: str
-    """``module:function`` below `verbs`."""
+    """Function that runs the verb, as ``module:function`` below `verbs`."""
     help: str
     fill: Callable[[VerbParser], None]
-    """Adds its arguments."""
+    """Function that adds the verb's arguments."""
     aliases: tuple[str, ...] = ()
 
     def defaults(self) -> dict[str, object]:
-        """Return what holds where the command line says nothing else, beside its arguments."""
+        """Return values, beside those of arguments, that hold where the command line sets none."""
         return {"runs": f"{_MODULES}.{self.runs}", "name": None, "names": []}
 
     def add_arguments(self, parser: VerbParser, *, no_socket: object) -> None:
-        """Add the arguments of every verb, and its own.
+        """Add the arguments that every verb has, and the verb's own.
 
         Args:
             parser: Receives them.
@@ -76,26 +76,30 @@ class VerbGrammar(Record):
 
 def _status(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
-    parser.add_argument("--watch", action="store_true", help="again every 2 s until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="repeat every 2 s until Ctrl-C")
 
 
 def _list(parser: VerbParser) -> None:
-    parser.add_argument("--all", action="store_true", help="retired ones too")
-    parser.add_argument("--mark", choices=MARKS, help="only those so marked")
+    parser.add_argument("--all", action="store_true", help="list retired profiles too")
+    parser.add_argument("--mark", choices=MARKS, help="only profiles with this mark")
 
 
 def _show(parser: VerbParser) -> None:
     _name(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--unit", action="store_true", help="its systemd unit as installed")
-    what.add_argument("--config", action="store_true", help="its profile file as it is now")
+    what.add_argument(
+        "--unit", action="store_true", help="print the profile's systemd unit as installed"
+    )
+    what.add_argument("--config", action="store_true", help="print the profile's file as it is now")
 
 
 def _logs(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="a profile (default: supervisor and all backends)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep showing new lines")
     parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N lines (100)")
-    parser.add_argument("--since", metavar="TIME", help="an age as in 10m, or journalctl's own")
+    parser.add_argument(
+        "--since", metavar="TIME", help="an age such as 10m, or a time for journalctl"
+    )
 
 
 def _wait(parser: VerbParser) -> None:
@@ -113,10 +117,14 @@ def _wait(parser: VerbParser) -> None:
 
 def _switch(parser: VerbParser) -> None:
     _name(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    parser.add_argument("--no-wait", action="store_true", help="return once it is accepted")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would happen")
     parser.add_argument(
-        "--no-rollback", action="store_true", help="on failure restore nothing; leave it stopped"
+        "--no-wait", action="store_true", help="return once the operation is accepted"
+    )
+    parser.add_argument(
+        "--no-rollback",
+        action="store_true",
+        help="on failure restore nothing; leave the profile stopped",
     )
     _timeout(parser)
     _drain(parser)
@@ -145,7 +153,7 @@ def _hold(parser: VerbParser) -> None:
         dest="hold_s",
         metavar="TIME",
         type=_duration,
-        help="end by itself after this long (default: until a switch or start, also over reboots)",
+        help="end the hold after this time (default: until a switch or start, also over reboots)",
     )
     _timeout(parser)
     _drain(parser)
@@ -157,7 +165,7 @@ def _run(parser: VerbParser) -> None:
         metavar="GPUS",
         type=_gpus,
         default="all",
-        help="what it claims: all, indexes such as 0,1, or none for the CPU alone (all)",
+        help="GPUs to claim: all, indexes such as 0,1, or none for the CPU alone (all)",
     )
     _drain(parser)
     parser.add_argument(
@@ -177,12 +185,17 @@ def _key(parser: VerbParser) -> None:
     parser.add_argument(
         "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="whose key; for rm also its id")
     parser.add_argument(
-        "--may-switch", action="store_true", help="add: requests with it may switch models"
+        "name", metavar="NAME", nargs="?", help="name of the key; for rm also its id"
+    )
+    parser.add_argument(
+        "--may-switch", action="store_true", help="add: requests with the key may switch models"
     )
     profiles = parser.add_argument(
-        "--profiles", metavar="A,B", type=_names_in, help="add: all that it may use (default: any)"
+        "--profiles",
+        metavar="A,B",
+        type=_names_in,
+        help="add: profiles that the key may use (default: any)",
     )
     parser.complete_names(profiles)
 
@@ -195,7 +208,7 @@ def _names_in(text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise ArgumentValueError(f'"{text}" leaves a name out; write A or A,B')
+        raise ArgumentValueError(f'"{text}" has an empty name; write A or A,B')
     return names
 
 
@@ -243,30 +256,35 @@ def _nothing(_: VerbParser) -> None:
 
 
 VERBS: Final = (
-    VerbGrammar("status", "status:run", "show what serves, what should, and why not", _status),
+    VerbGrammar(
+        "status", "status:run", "show which profiles serve or should, and why one does not", _status
+    ),
     VerbGrammar("list", "listing:run", "list the applied profiles", _list, ("ls",)),
     VerbGrammar("show", "show:run", "show everything about one profile", _show),
     VerbGrammar("logs", "logs:run", "show what a backend logged (journalctl)", _logs),
     VerbGrammar("wait", "wait:run", "wait for the running operation, or for a state", _wait),
     VerbGrammar(
-        "switch", "operate:run_switch", "serve NAME instead of what is in its way", _switch
+        "switch",
+        "operate:run_switch",
+        "serve NAME in place of profiles that conflict with it",
+        _switch,
     ),
     VerbGrammar(
-        "start", "operate:run_start", "start profiles beside what runs; evicts none", _start
+        "start", "operate:run_start", "start profiles beside those that run; evicts none", _start
     ),
     VerbGrammar(
         "stop", "operate:run_stop", "stop profiles until the next start, switch or boot", _stop
     ),
     VerbGrammar("restart", "operate:run_restart", "stop and start profiles", _restart),
     VerbGrammar(
-        "hold", "operate:run_hold", "stop everything and keep it so, for other work", _hold
+        "hold", "operate:run_hold", "stop every model and start none, for other work", _hold
     ),
     VerbGrammar("run", "run:run", "run a command in place of models, which then come back", _run),
     VerbGrammar(
-        "cancel", "operate:run_cancel", "cancel the running operation; it rolls back", _nothing
+        "cancel", "operate:run_cancel", "cancel and roll back the running operation", _nothing
     ),
-    VerbGrammar("mark", "operate:run_mark", "say who is told about a profile", _mark),
-    VerbGrammar("key", "key:run", "make, list or take away keys for other machines", _key),
+    VerbGrammar("mark", "operate:run_mark", "set who is told about a profile", _mark),
+    VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
     VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),
     VerbGrammar(
         "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit
@@ -297,7 +315,7 @@ def _timeout(parser: VerbParser) -> None:
         dest="timeout_s",
         metavar="TIME",
         type=_duration,
-        help="stop waiting after this long (exit 124); the operation continues",
+        help="stop waiting after this time (exit 124); the operation continues",
     )
 
 
@@ -308,7 +326,7 @@ def _drain(parser: VerbParser) -> None:
         dest="drain_s",
         metavar="TIME",
         type=_duration,
-        help="let running requests finish for this long (default: the profile's deadline)",
+        help="let running requests finish for this time (default: the profile's deadline)",
     )
     drain.add_argument(
         "--now", dest="drain_s", action="store_const", const=0.0, help="do not wait for requests"
@@ -316,7 +334,7 @@ def _drain(parser: VerbParser) -> None:
 
 
 def _duration(text: str) -> float:
-    # Its patterns take a millisecond to compile.
+    # The patterns of that module take a millisecond to compile.
     from appliance.domain.quantities import duration_s  # noqa: PLC0415
 
     seconds = duration_s(text)

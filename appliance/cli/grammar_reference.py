@@ -1,4 +1,4 @@
-"""Generate docs/reference/cli.md from the grammar: ``python -m appliance.cli.grammar_reference``.
+"""Generator of docs/reference/cli.md: ``python -m appliance.cli.grammar_reference``.
 
 A test fails while the file is not what this would write.
 """
@@ -110,7 +110,7 @@ def _sentence(text: str) -> str:
 
 
 def main() -> int:
-    """Write the file into the checkout that this module is in."""
+    """Write the file into the checkout to which this module belongs."""
     path = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
     path.write_text(reference(), encoding="utf-8")
     return 0

@@ -57,11 +57,11 @@ class OperationFollower:
         timeout_s: float | None = None,
     ) -> None:
         self.accepted: AcceptedEvent | None = None
-        """The event that says which operation this is; None: not yet."""
+        """Event that tells which operation this is; None: not received yet."""
         self.closing: ClosingEvent | None = None
-        """The last event; None: not yet."""
+        """Last event; None: not received yet."""
         self.releasing = False
-        """Whether everything in the way has ended."""
+        """Whether all conflicting profiles have stopped."""
         self.token = ""
         """Token of a run for its launcher; never shown."""
         self.progress = progress
@@ -115,7 +115,7 @@ class OperationFollower:
             self._take_one(timeout_s)
 
     def what(self) -> str:
-        """Return the operation in words."""
+        """Return the operation as text."""
         if self.accepted is None:
             return "what was asked for"
         kind, names = self.accepted.kind, joined(self.accepted.target, nothing="")
@@ -143,7 +143,7 @@ class OperationFollower:
         if isinstance(event, ClosingEvent):
             self.closing = event
         elif isinstance(event, AcceptedEvent):
-            if self.accepted is None:  # a supervisor that was restarted sends it again
+            if self.accepted is None:  # a supervisor that was restarted sends the token again
                 self.accepted = event
                 self.progress.show(event)
         elif isinstance(event, PhaseEvent):
@@ -162,7 +162,7 @@ class OperationFollower:
             self._show(event)
 
     def _patience_s(self) -> float:
-        """Return how long to wait for one event: at most a frame, so that the spinner turns."""
+        """Return how long to wait for one event: at most one frame, so that the spinner turns."""
         if self._deadline is None or self._timeout_s is None:
             return FRAME_S
         left_s = self._deadline - time.monotonic()
@@ -181,7 +181,7 @@ class OperationFollower:
 def find_again(
     path: str, operation: int, patience_s: float
 ) -> tuple[Conversation, AcceptedEvent | EndedEvent]:
-    """Return a new conversation about `operation` and its first event; the last one if it is over.
+    """Return a new conversation about `operation` and its first event; the last one if over.
 
     Raises:
         UnreachableError: the supervisor is not back in time, or does not know the operation.

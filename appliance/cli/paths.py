@@ -28,7 +28,7 @@ _DEFAULTS: Final = {
 
 
 _MOST_BYTES: Final = 256 << 10
-"""Of the settings file."""
+"""Largest settings file in bytes."""
 
 
 class Places(Record):
@@ -47,7 +47,7 @@ def settings_path() -> str:
 
 
 def find_places(*, socket: str | None = None) -> Places:
-    """Return the places of this box; `socket`: the control socket given on the command line.
+    """Return the places of this box; `socket` is the control socket of the command line.
 
     Raises:
         SettingsError: the settings file is there but is not TOML.

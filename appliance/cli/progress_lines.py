@@ -1,4 +1,4 @@
-"""Events of an operation as lines.
+"""Progress of an operation as lines, one for each event or phase.
 
 On a terminal: one line a phase, the running one redrawn with a spinner. Elsewhere: one line
 when a phase ends, so that a log stays readable.
@@ -79,7 +79,7 @@ def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
         label = f"back: {label}"
     text = event.text.partition("\n")[0]
     if event.phase == "preflight" and event.state == "failed":
-        text = "refused"  # at once followed by the reasons, a line each
+        text = "refused"  # followed at once by the reasons, one on each line
     return f" {glyph} {label:{_LABEL_WIDTH}} {text:{_TEXT_WIDTH}} {duration(spent_s):>8}"
 
 
@@ -148,7 +148,7 @@ class LiveProgress(Progress):
 
 
 def progress_for(terminal: Terminal, *, silent: bool) -> Progress:
-    """Return the progress that suits `terminal`; `silent`: none is to be shown."""
+    """Return the progress display for `terminal`; `silent`: one that shows nothing."""
     if silent:
         return Progress()
     return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)

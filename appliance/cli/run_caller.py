@@ -21,11 +21,11 @@ _PASSED_ON: Final = ("INT", "QUIT", "TERM", "HUP", "WINCH", "USR1", "USR2", "TST
 
 
 class HungUp(BaseException):
-    """SIGHUP has come: the terminal has closed, or another process sent it."""
+    """Signal SIGHUP: the terminal has closed, or another process sent it."""
 
 
 class Launched:
-    """Connection to the launcher; None from `connect` while the launcher does not listen."""
+    """Launched command's connection; `connect` returns None while the launcher does not listen."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.gone = False
@@ -73,7 +73,7 @@ class Launched:
         self._say({"go": True})
 
     def pass_on(self, name: str) -> None:
-        """Pass a signal of ours on to the command."""
+        """Pass a signal that this process received on to the command."""
         self._say({"signal": name})
 
     def _say(self, document: Mapping[str, object]) -> None:
@@ -102,7 +102,7 @@ def passing_on(launched: Launched) -> Iterator[None]:
         if number == signal.SIGHUP:
             raise HungUp
         if number == signal.SIGTSTP:
-            os.kill(os.getpid(), signal.SIGSTOP)  # and our shell takes over
+            os.kill(os.getpid(), signal.SIGSTOP)  # and the shell takes over
 
     numbers = [signal.Signals[f"SIG{name}"] for name in _PASSED_ON]
     before = {n: signal.getsignal(n) for n in numbers}

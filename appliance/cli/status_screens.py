@@ -42,14 +42,15 @@ _VERDICT_STYLES: Final = {
 }
 _INDENT: Final = "    "
 _SHORT: Final = frozenset({"stopped"})
-"""States for which one line is enough."""
+"""States that one line describes."""
 _GIB: Final = 1 << 30
 _MOST_HOLDERS: Final = 4
-"""Holders shown by name; a desktop has a dozen small ones."""
+"""Number of holders shown by name; a desktop has a dozen small ones."""
 _WORTH_SAYING_BYTES: Final = 512 << 20
-"""Less is not shown: a driver's memory for contexts and displays belongs to no process."""
+"""Memory below which none is shown: a driver's memory for contexts and displays belongs to no
+process."""
 _OLD_S: Final = 30.0
-"""Figures older than this are marked as old."""
+"""Age from which figures are marked as old."""
 
 
 def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> None:
@@ -198,7 +199,7 @@ def _operations(document: StatusDocument) -> Iterable[str]:
 
 
 def _run(document: StatusDocument, now: float) -> Iterable[str]:
-    run = document.get("run")  # absent in the document of an older supervisor
+    run = document.get("run")  # The field is absent in the document of an older supervisor.
     if run is not None:
         state = "" if run["state"] == "running" else f" ({run['state']})"
         since = _since(run["uptime_s"], now)
@@ -223,12 +224,12 @@ def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
 
 
 def _unread(document: StatusDocument) -> Iterable[str]:
-    """Return a line on GPUs that the supervisor could not read, or not lately."""
+    """Return a line on GPUs that the supervisor could not read, or not recently."""
     memory = document["memory"] or {}
     if document["supervisor"]["state"] != "up":
         return
     error = text_in(memory, "gpu_error")
-    # A driver that hangs is in the verdict.
+    # A driver that hangs is part of the verdict.
     if error and text_in(memory, "gpu_state") != "hung":
         yield f"GPUs cannot be read: {error}"
     age_s = number_in(memory, "sampled_age_s")
@@ -237,7 +238,7 @@ def _unread(document: StatusDocument) -> Iterable[str]:
 
 
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
-    """Return the holders of each GPU, by the profile to show them under; else by the empty name."""
+    """Return the holders of each GPU, by the profile under which they are shown; else by ""."""
     gpus = objects_in(document["memory"] or {}, "gpus")
     shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
     lines: dict[str, list[str]] = {}

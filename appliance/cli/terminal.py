@@ -36,7 +36,7 @@ _WIDTH: Final = 80
 
 
 class Style(StrEnum):
-    """SGR parameters (ECMA-48)."""
+    """Style by SGR parameters (ECMA-48)."""
 
     PLAIN = ""
     BOLD = "1"
@@ -47,7 +47,7 @@ class Style(StrEnum):
 
 
 class Terminal(Record):
-    """One of the two output streams."""
+    """Terminal, file or pipe: one of the two output streams."""
 
     stream: TextIO
     colour: bool = False
@@ -74,7 +74,7 @@ class Terminal(Record):
         return f"\x1b[{style}m{text}\x1b[0m"
 
     def write(self, text: str) -> None:
-        """Write `text` at once, as this stream can show it."""
+        """Write `text` at once, in characters that this stream can show."""
         self.stream.write(text if self.unicode else self._plain(text))
         self.stream.flush()
 

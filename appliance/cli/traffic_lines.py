@@ -27,7 +27,7 @@ def no_gateway(document: StatusDocument) -> Iterable[str]:
 
 
 def _gateway(document: Json | StatusDocument) -> Json:
-    """Absent in the document of an older supervisor."""
+    """Return the gateway's row; empty in the document of an older supervisor."""
     return object_in(document, "gateway")
 
 

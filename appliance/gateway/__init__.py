@@ -1,1 +1,1 @@
-"""The gateway process: one address for clients, whatever serves behind it."""
+"""Process of the gateway: one address for clients, whichever profile serves."""

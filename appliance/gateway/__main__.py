@@ -1,4 +1,4 @@
-"""``python -m appliance.gateway``: what appliance-gateway.service runs."""
+"""Run the gateway: ``python -m appliance.gateway``, as appliance-gateway.service does."""
 
 import sys
 

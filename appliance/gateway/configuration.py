@@ -23,12 +23,12 @@ _MOST_KEY_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFiles:
-    """Directories of the gateway's files, and the readers of what is in them."""
+    """Directories of the gateway's files, and readers of those files."""
 
     applied: Path
     runtime: Path
     credentials: Path | None
-    """None: systemd has passed no credentials."""
+    """Directory of the credentials; None: systemd has passed none."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "GatewayFiles":
@@ -88,6 +88,6 @@ class AllowedPaths:
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, str) or path in self._exact:
             return isinstance(path, str)
-        # Engines disagree about what these mean.
+        # Engines disagree about the meaning of these characters.
         plain = not any(odd in path for odd in ("..", "//", "%", "\\"))
         return plain and path.startswith(self._prefixes)

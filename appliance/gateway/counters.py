@@ -11,13 +11,14 @@ from math import log2
 from typing import Final
 
 BUCKETS: Final = 272
-"""Up to 2^34 µs, which is five hours."""
+"""Number of buckets, up to 2^34 µs, which is five hours."""
 _A_DOUBLING: Final = 8
 _FIRST_S: Final = 1e-6
 _LAST: Final = BUCKETS - 1
 
 WINDOW_S: Final = 300.0
-"""Times and speeds are of the last one to two windows: since the start they would show nothing."""
+"""Length of a window. Times and speeds are of the last one to two windows, since figures since the
+start would hide changes."""
 
 
 def bucket_of(seconds: float) -> int:
@@ -29,7 +30,7 @@ def bucket_of(seconds: float) -> int:
 
 
 def middle_of(bucket: int) -> float:
-    """Return the time that a bucket stands for, in seconds."""
+    """Return the time that represents a bucket, in seconds."""
     return _FIRST_S * 2.0 ** ((bucket - 0.5) / _A_DOUBLING) if bucket else _FIRST_S
 
 
@@ -54,11 +55,11 @@ class Histogram:
                 now[bucket] += count
 
     def rotate(self) -> None:
-        """Begin a new window; the one before the last is forgotten."""
+        """Begin a new window; forget the one before the last."""
         self._before, self._now = self._now, new_buckets()
 
     def percentiles_ms(self) -> dict[str, float] | None:
-        """Return ``p50`` and ``p99`` in milliseconds; None: nothing was measured lately."""
+        """Return ``p50`` and ``p99`` in milliseconds; None: nothing was measured recently."""
         counts = [a + b for a, b in zip(self._before, self._now, strict=True)]
         total = sum(counts)
         if not total:
@@ -74,28 +75,29 @@ class Counters:
 
     def __init__(self) -> None:
         self.requests = 0
-        """Requests that are over."""
+        """Count of requests that are over."""
         self.in_flight = 0
         self.queued = 0
         self.errors = 0
         self.gone = 0
-        """Requests whose client hung up."""
+        """Count of requests whose client closed the connection."""
         self.retried = 0
         self.bytes = 0
         self.output_tokens = 0
         self.used_s = 0.0
-        """When the last request began."""
+        """Time when the last request began."""
         self.last_byte_s = 0.0
-        """When a byte of a response last came; 0: never."""
+        """Time when a byte of a response last came; 0: never."""
         self.owed_since_s = 0.0
-        """Since when the engine owes bytes to the request that has waited longest; 0: to none."""
+        """Time since when the engine owes bytes to the request that has waited longest; 0: to
+        none."""
         self.wait = Histogram()
         self.ttft = Histogram()
         self.gap = Histogram()
         self._decoded = [0.0, 0.0]
         """Tokens of this window and the one before."""
         self._decode_s = [0.0, 0.0]
-        """Seconds that decoding them took."""
+        """Seconds that decoding these tokens took."""
 
     def add_decoded(self, tokens: int, tok_s: float) -> None:
         self._decoded[0] += tokens
@@ -109,7 +111,7 @@ class Counters:
             sums[:] = [0.0, sums[0]]
 
     def quiet_s(self, now_s: float) -> float | None:
-        """Return for how long the engine has owed bytes and sent none at all; None: it owes none."""
+        """Return for how long the engine has owed bytes and sent none; None: it owes none."""
         if not self.owed_since_s:
             return None
         return round(now_s - max(self.last_byte_s, self.owed_since_s), 1)

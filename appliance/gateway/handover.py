@@ -43,7 +43,7 @@ _MOST_BYTES: Final = 64
 
 
 class HandoverError(Exception):
-    """No other process has taken over; the message says why."""
+    """Failure of a hand-over: no other process has taken over; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Handover:
     link: socket.socket
 
     async def take_over(self) -> None:
-        """Tell the old process that this one serves; return when this is the main process.
+        """Tell the old process that this one serves; return once this is the main process.
 
         Raises:
             HandoverError: The old process has ended, or has given up on this one.
@@ -70,11 +70,11 @@ class Handover:
         finally:
             self.link.close()
         if reply != _CONFIRMED:
-            raise HandoverError("the old process goes on itself")
+            raise HandoverError("the old process continues itself")
 
 
 def parse_handover(arguments: Sequence[str]) -> Handover | None:
-    """Return the hand-over that the command line names; None: systemd has started this process.
+    """Return the hand-over on the command line; None: systemd has started this process.
 
     The process forks: systemd becomes the parent, and so learns at once when the child ends.
     """
@@ -104,7 +104,7 @@ class Successor:
     async def start(
         cls, sockets: Iterable[socket.socket], *, within_s: float = _START_S
     ) -> "Successor":
-        """Start another process of this program; return when it serves.
+        """Start another process of this program; return once the new process serves.
 
         Args:
             sockets: Listening sockets, all inherited.
@@ -125,8 +125,8 @@ class Successor:
         except (OSError, TimeoutError) as error:
             ours.close()
             _kill(child)
-            why = str(error) or "it took too long"
-            raise HandoverError(f"the new process does not come up: {why}") from error
+            why = str(error) or "the new process took too long"
+            raise HandoverError(f"the new process does not serve: {why}") from error
         except BaseException:
             ours.close()
             raise
@@ -171,7 +171,7 @@ async def _wait_for_fork(child: int) -> None:
 
 
 def _kill(child: int) -> None:
-    """Kill a child that has not forked; one that has ends by itself, when its link closes."""
+    """Kill a child that has not forked; a forked child ends by itself when its link closes."""
     if child:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(child, signal.SIGKILL)

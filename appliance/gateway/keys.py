@@ -15,9 +15,10 @@ _log = logging.getLogger(__name__)
 _BEARER: Final = b"bearer "
 _PREFIX: Final = KEY_PREFIX.encode()
 _MOST_BYTES: Final = 256
-"""Length of a key at most: longer text is not hashed."""
+"""Longest key: longer text is not hashed."""
 _NO_DIGEST: Final = digest(b"")
-"""Compared with where no key has the id, so that a wrong id takes as long as a wrong secret."""
+"""Digest for comparison where no key has the id, so that a wrong id takes as long as a wrong
+secret."""
 
 
 class KeyRing:
@@ -38,7 +39,7 @@ class KeyRing:
         return not self._keys
 
     def refresh(self) -> None:
-        """Read the keys again if their file changed; a damaged one changes nothing."""
+        """Read the keys again if their file changed; a damaged file changes nothing."""
         seen = stamp(self._path)
         if seen == self._read:
             return
@@ -46,10 +47,10 @@ class KeyRing:
         try:
             self._keys = {key.id.encode(errors="replace"): key for key in read_keys(self._path)}
         except StoreError as error:
-            _log.error("keys cannot be read, and stay as they were: %s", error)
+            _log.error("the keys cannot be read, and stay unchanged: %s", error)
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
-        """Return the key of a request; None: it has none.
+        """Return the key of a request; None: a request without a key.
 
         Args:
             authorization: Header ``Authorization``; None: absent.
@@ -67,7 +68,7 @@ class KeyRing:
         stored = self._keys.get(identity)
         right = hmac.compare_digest(digest(text), stored.sha256 if stored else _NO_DIGEST)
         if stored is None or not right:
-            raise PermissionError("no such key")
+            raise PermissionError("the key is not known")
         return stored
 
 

@@ -1,4 +1,4 @@
-"""Meter of requests: how many, how long they wait, how fast responses come, for whom.
+"""Meter of requests: count, waiting time and speed, by profile and by key.
 
 Counters are kept by profile and by key, a fixed amount of memory for each and at most `MOST` of
 each. During a request next to nothing is done for it: its times are noted. Requests that are over
@@ -17,12 +17,14 @@ from appliance.gateway.http.usage_parser import is_stream, parse_output_tokens, 
 from appliance.gateway.relay.protocols import REROUTED
 
 MOST: Final = 256
-"""Profiles, and keys, that are counted apart; beyond, the one that was used longest ago goes."""
+"""Most profiles, and most keys, that are counted apart; beyond, the one used longest ago is
+dropped."""
 _SERVER_ERROR: Final = 500
 _AT_ONCE: Final = 32
-"""Requests that are counted together; each keeps some kilobytes of its response until then."""
+"""Number of requests that are counted together; each keeps some kilobytes of its response until
+then."""
 _LONG_S: Final = 10.0
-"""After which a stream is counted while it lasts."""
+"""Time after which a stream is counted while it lasts."""
 _UNDER_WAY: Final = -1
 
 
@@ -52,9 +54,9 @@ class MeteredRequest:
         self.key = key
         self.began_s = now_s
         self.sent_s = 0.0
-        """When the request went to the engine; 0: it waits."""
+        """Time when the request was sent to the engine; 0: it waits."""
         self._owed_since_s = 0.0
-        """Since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
+        """Time since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
         self._size = self._retried = 0
         self._gaps: array[int] | None = None
@@ -71,7 +73,7 @@ class MeteredRequest:
         self._owed_since_s = self._meter.clock() if owed else inf
 
     def chunk(self, size: int) -> None:
-        """Note that a chunk of the response body has come. On the hottest path."""
+        """Note a chunk of the response body, on the hottest path."""
         now_s = self._meter.clock()
         self._size += size
         if self._gaps is None:
@@ -95,7 +97,7 @@ class MeteredRequest:
             self._meter.end(self, size)
 
     def note_end(self) -> None:
-        """Note that bytes have come with the end."""
+        """Note bytes that were received with the end."""
         self._last_s = self._meter.clock()
 
     def count(self, mine: Iterable[Counters]) -> None:
@@ -179,7 +181,7 @@ class Meter:
         """
         self._open.discard(request)
         if size and self._open:
-            # Only other open requests need this sign of life: later ones are owed nothing yet.
+            # Only other open requests need this sign of progress: later ones are owed nothing yet.
             request.note_end()
         ended = self._ended
         ended.append(request)

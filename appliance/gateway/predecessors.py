@@ -1,4 +1,4 @@
-"""Requests of gateway processes that were replaced, so that a drain waits for them too.
+"""Predecessors: gateway processes that were replaced, whose requests a drain waits for too.
 
 Each of those processes keeps its counts in a file beside the state, as long as it lives.
 """
@@ -27,7 +27,7 @@ class Traffic(Protocol):
         ...
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
-        """Wait for them, then cut the rest; return how many finished, how many were cut."""
+        """Wait for these requests, then cut the rest; return how many finished and were cut."""
         ...
 
 
@@ -37,7 +37,7 @@ class Predecessors:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._published: Mapping[str, int] | None = None
-        """None: this process has not been replaced."""
+        """Counts that this process publishes; None: it has not been replaced."""
 
     def publish(self, counts: Mapping[str, int]) -> None:
         """Write the counts by profile of this process, which was replaced."""

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _CHECK_EVERY_S: Final = 1.0
 _FOLLOW_EVERY_S: Final = 0.25
 _STOP_MARGIN_S: Final = 10.0
-"""For the rest of a stop, when all requests are over."""
+"""Time for the rest of a stop, when all requests are over."""
 
 
 class _ClosedProtocol(asyncio.Protocol):
@@ -94,10 +94,10 @@ class GatewayProcess:
         self._server = GatewayServer(commands.do)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._logged_closed = False
-        """Whether clients beyond loopback were refused since there was a key."""
+        """Whether the refusal of clients beyond loopback has been logged since there was a key."""
 
     async def run(self, inherited: Sequence[socket.socket], handover: Handover | None) -> None:
-        """Serve until a signal ends this process, or until another process has taken over.
+        """Serve until a signal ends this process, or another process has taken over.
 
         Args:
             inherited: Listening sockets; those with a path are control sockets.
@@ -174,7 +174,7 @@ class GatewayProcess:
         trusted = address.is_loopback and not self._configuration.keys_always
         return self._relay.connection(loopback=trusted, local=address.is_loopback)
 
-    # --- while it runs ---------------------------------------------------------------
+    # --- while the process runs ----------------------------------------------------------
 
     async def _check_files(self) -> None:
         """Read changed keys, and report the status to systemd, for ever."""
@@ -198,7 +198,7 @@ class GatewayProcess:
             parts.append(f"{waiting} waiting")
         return " · ".join(parts)
 
-    # --- the end ---------------------------------------------------------------------
+    # --- end of the process --------------------------------------------------------------
 
     async def _wait_for_end(self, sockets: Sequence[socket.socket]) -> bool:
         """Wait for a signal; return True when another process has taken over.
@@ -210,7 +210,7 @@ class GatewayProcess:
             try:
                 successor = await Successor.start(sockets)
             except HandoverError as error:
-                _log.error("this process goes on: %s", error)
+                _log.error("the hand-over failed, this process continues: %s", error)
                 continue
             self._notices.hand_over(successor.pid)
             successor.confirm()

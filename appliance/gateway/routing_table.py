@@ -56,13 +56,13 @@ class RoutingTable:
         self._directory = ModelDirectory(self._catalogue)
         self._keeps = directory is not None
         self._told = self._read_state()
-        """Last state of the supervisor; None: there was none ever."""
+        """Last state of the supervisor; None: none was ever sent."""
         self._state = self._told or _starting(self._catalogue)
         self._failures: dict[str, Refusal] = {}
         self._changes: set[asyncio.Future[None]] = set()
         self.request_switch = request_switch
         self._routes: dict[str | None, Routed] = {}
-        """Cache: profile by model name, for requests without a key, since the last change."""
+        """Cache of profiles by model name, for requests without a key, since the last change."""
         self._open = _open_profiles(self._catalogue, self._state)
 
     @property
@@ -71,10 +71,10 @@ class RoutingTable:
 
     @property
     def catalogue(self) -> Mapping[str, Routed]:
-        """Applied profiles, by name."""
+        """Return the applied profiles, by name."""
         return self._catalogue
 
-    # --- called for a request --------------------------------------------------------
+    # --- calls for a request -------------------------------------------------------------
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
         if key is not None:
@@ -99,7 +99,7 @@ class RoutingTable:
             return found
         if name in self._failures:
             return self._failures[name]
-        # Every time, not only when the request begins to wait: an earlier switch may have failed.
+        # Requested every time, not only when the wait begins: an earlier switch may have failed.
         self.request_switch(profile, key)
         return False
 
@@ -127,7 +127,7 @@ class RoutingTable:
         self._wake()
 
     def hold(self, names: Sequence[str]) -> None:
-        """Let new requests for these profiles wait, until the next state says otherwise."""
+        """Hold new requests for these profiles until the next state."""
         self.take(replace(self._state, held=self._state.held | set(names)))
 
     def adopt(self, catalogue: Mapping[str, Routed]) -> None:
@@ -155,11 +155,11 @@ class RoutingTable:
                 future.set_result(None)
 
     def retire(self) -> None:
-        """Write the state no more: the process that has taken over does."""
+        """Write the state no more, since the process that has taken over writes it."""
         self._keeps = False
 
     def follow(self) -> None:
-        """Route by the state that the other process has written last."""
+        """Follow the state that the other process has written last."""
         if (state := self._read_state()) is not None:
             self.take(state)
 
@@ -177,7 +177,7 @@ class RoutingTable:
             return None
 
     def _keep(self, state: State) -> None:
-        """Write the state to a tmpfs, which a restart survives and a boot does not: no fsync."""
+        """Write the state to a tmpfs, which a restart keeps and a boot clears: no fsync."""
         if self._file is None or not self._keeps:
             return
         # During a hand-over two processes write, each a temporary file of its own.

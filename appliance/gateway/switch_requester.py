@@ -44,40 +44,41 @@ _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)
 
 _CHECK_EVERY_S: Final = 0.25
-"""Because no event tells that the last request in flight has ended, or the last that waited."""
+"""Interval of checks, because no event tells that the last request in flight has ended, or the last
+that waited."""
 _AWAY_S: Final = 5.0
-"""Until a supervisor that did not answer is asked again."""
+"""Pause before a supervisor that did not answer is asked again."""
 _BUSY_S: Final = 1.0
 
 Count = Callable[[Sequence[str]], int]
-"""Counts requests for these profiles."""
+"""Function that counts requests for these profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The profile serves, or will be seen to: the supervisor left during the operation."""
+    """Result: the profile serves, or the supervisor left during the operation and will finish it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Another operation runs, or people hold the box."""
+    """Result: another operation runs, or an operator holds the box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The supervisor does not answer."""
+    """Result: the supervisor does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The profile does not serve."""
+    """Result: the profile does not serve."""
 
     why: str
 
 
 Answer = Done | Busy | Away | Failed
 Ask = Callable[[str, str], Awaitable[Answer]]
-"""Asks the supervisor for a switch to a profile, on behalf of a client."""
+"""Function that asks the supervisor for a switch to a profile, on behalf of a client."""
 
 
 async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
@@ -88,7 +89,7 @@ async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
     Args:
         socket: The supervisor's.
         name: The profile.
-        on_behalf: Who wants it; the supervisor records it beside the gateway's own user.
+        on_behalf: Client that needs it; the supervisor records it beside the gateway's own user.
     """
     accepted = False
     try:
@@ -150,9 +151,9 @@ class SwitchRequester:
         self._in_flight = in_flight
         self._policy = policy
         self._since: dict[str, float] = {}
-        """When the first request that waits for a profile began to wait."""
+        """Time when the first request that waits for a profile began to wait."""
         self._on_behalf: dict[str, str] = {}
-        """Whose request that was."""
+        """Client of that request."""
         self._failed_s: dict[str, float] = {}
         self._serving: frozenset[str] = frozenset()
         self._serving_since_s = 0.0
@@ -192,7 +193,7 @@ class SwitchRequester:
             with contextlib.suppress(asyncio.CancelledError):
                 await requested
 
-    # --- which profile is next -------------------------------------------------------
+    # --- choice of the next profile ------------------------------------------------------
 
     def _next(self, now_s: float) -> SwitchTo | CheckAgain | None:
         box = self._box_state(now_s)
@@ -227,7 +228,7 @@ class SwitchRequester:
             failed_s=self._failed_s,
         )
 
-    # --- a switch --------------------------------------------------------------------
+    # --- one switch ----------------------------------------------------------------------
 
     async def _switch(self, name: str) -> None:
         on_behalf = self._on_behalf.get(name, "gateway")
@@ -235,7 +236,7 @@ class SwitchRequester:
         answer = await self._ask(name, on_behalf)
         match answer:
             case Done():
-                # The new state comes over gateway.sock; until then no other switch is asked for.
+                # The new state comes over gateway.sock; until then no other switch is requested.
                 await self._wait_for_state(name)
             case Busy():
                 await asyncio.sleep(_BUSY_S)

@@ -115,13 +115,13 @@ class EngineStart:
                 for descriptor in descriptors:
                     os.close(
                         descriptor
-                    )  # else the poller would keep the lease of an engine that has ended
+                    )  # otherwise the poller would keep the lease of an engine that has ended
                 self._poll(main)
         finally:
             os._exit(0)
 
     def _poll(self, main: int) -> None:
-        os.setsid()  # an engine that signals its process group must not hit the poller
+        os.setsid()  # An engine that signals its process group must not reach the poller.
         from appliance.launch.start.endpoint import EngineEndpoint  # noqa: PLC0415
         from appliance.launch.start.readiness import ReadinessPoller  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ class EngineStart:
                 no_progress_s=self._no_progress_s,
             ).run()
         except Exception as error:  # noqa: BLE001
-            # The only trace of why READY never comes.
+            # This is the only sign of why READY is not sent.
             import traceback  # noqa: PLC0415
 
             say(ERROR, "".join(traceback.format_exception(error)))
@@ -167,7 +167,7 @@ def _command(text: str | None) -> tuple[str, ...]:
 
 
 def clear_temporary(directory: str) -> None:
-    """Make the directory for an engine's temporary files, or remove what the last run left in it.
+    """Make the directory for an engine's temporary files, or empty it after the last run.
 
     Engines that are killed leave sockets, locks and half-written files. Links are removed and never
     followed. Never raises: an engine starts with old files in it too.

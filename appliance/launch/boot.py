@@ -1,4 +1,4 @@
-"""Root's oneshot at boot: start what was committed, or keep the hold.
+"""Start of the committed names at boot, or of the hold: a oneshot that runs as root.
 
 The program reads two files that the daemon's user can write, so it trusts nothing in them: bounded
 reads, no links, no pipes, names by a fixed rule, units that exist. The result is one
@@ -42,7 +42,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def is_held(directory: str, *, now_unix_s: float) -> bool:
-    """Tell whether the hold file keeps everything from starting."""
+    """Tell whether the hold file prevents every start."""
     try:
         lines = read_lines(f"{directory}/hold")
     except UntrustedFileError as error:

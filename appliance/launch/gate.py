@@ -1,4 +1,4 @@
-"""The gate before every start: refuses until the claim and its memory are really free.
+"""Gate before every start: refuses until the claim and its memory are really free.
 
 Runs as ``ExecCondition=+`` of a backend's unit, as root, with everything it needs in its
 arguments. Exit statuses, as systemd.service(5) reads them:
@@ -49,7 +49,7 @@ _FLAGS = (
     "observed",
     "fingerprint",
     "deadline-s",
-    # For tests; the rendered units leave these at their defaults.
+    # Set by tests only; the rendered units leave the defaults.
     "lease-dir",
     "gate-dir",
     "systemctl",
@@ -57,17 +57,19 @@ _FLAGS = (
 _DEADLINE_S = 60.0
 _STATUS_EVERY_S = 0.25
 _MAX_STATUS_CHARACTERS = 1000
-"""systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit of its own)."""
+"""Longest status text; systemd drops a message of more than 4096 bytes (sd_notify(3) has no limit
+of its own)."""
 _EXTENSION_S = 15.0
-"""systemd's start time-out is kept this far ahead while the gate waits; it ends a gate that hangs."""
+"""Time by which systemd's start time-out is kept ahead while the gate waits, and after which
+systemd ends a gate that hangs."""
 _SYSTEMCTL_TIMEOUT_S = 5.0
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
-"""The supervisor reads verdicts, whatever the umask."""
+"""Mode of the directory of verdicts, which the supervisor reads whatever the umask."""
 
 
 class Gate:
-    """Decision about one start."""
+    """Gate of one start."""
 
     def __init__(self, options: Options) -> None:
         self._name = options.text("name")
@@ -99,7 +101,7 @@ class Gate:
             self._release.close()
 
     def _mark(self) -> bool:
-        """Withdraw the admission of rivals without a lock; False: one has taken its lock meanwhile."""
+        """Withdraw the admission of rivals without a lock; False: one has its lock meanwhile."""
         for lease in self._leases:
             lease.mark(self._name)
         return all(lease.is_free() for lease in self._leases)
@@ -161,14 +163,14 @@ class Gate:
             say(WARNING, f"cannot write the verdict {file}: {error.strerror}")
 
     def _remove_verdict(self) -> None:
-        """Never raises: an old sentence must not stop a model."""
+        """Remove the verdict. Never raises: an old sentence must not prevent a start."""
         try:
             os.unlink(gate_verdict.file_of(self._gate_dir, self._name))
         except OSError:
             return
 
     def _reset_failed(self) -> None:
-        """Take this start off the start limit, which counts crashes."""
+        """Exclude this start from the start limit, which counts crashes."""
         import subprocess  # noqa: PLC0415
 
         argv = [self._systemctl, "reset-failed", unit_of(self._name)]
@@ -201,7 +203,7 @@ def requirement_from(options: Options, *, own: str) -> MemoryRequirement:
 
 
 def _peak(path: str, fingerprint: str) -> peak.ObservedPeak | None:
-    """Return the observed peak of the configuration `fingerprint`; None: none that can be used."""
+    """Return the observed peak of configuration `fingerprint`; None: none that can be used."""
     try:
         found = peak.decoded(read_untrusted_text(path, peak.MOST_FILE_BYTES) or "")
     except UntrustedFileError:
@@ -224,7 +226,7 @@ def main(argv: Sequence[str]) -> int:
         say(ERROR, f"gate: {error}")
         return EX_USAGE
     except OSError as error:
-        # Out of processes or of memory: it may be better at the next try.
+        # Processes or memory are short: the next try may succeed.
         say(ERROR, f"gate: {error}")
         return LATE
 

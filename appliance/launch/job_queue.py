@@ -1,4 +1,4 @@
-"""Jobs queued at systemd over its private socket for root: StartUnit and StopUnit.
+"""Queue of jobs at systemd over its private socket for root: StartUnit and StopUnit.
 
 The part of the D-Bus wire format that these calls need (D-Bus Specification, "Message
 Protocol"): the standard library has none, and a resident program of root imports nothing else.
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 PRIVATE_SOCKET = "/run/systemd/private"
 _TIMEOUT_S = 20.0
 _AUTHENTICATION = b"\0AUTH EXTERNAL 30\r\nBEGIN\r\n"
-"""30 is "0", root's uid, in hexadecimal. As libsystemd sends it, BEGIN comes along at once: what
-arrives together with BEGIN, after the answer, systemd 252 leaves in its buffer until more comes."""
+"""Authentication of root: 30 is "0", the uid, in hexadecimal. BEGIN is sent at once, as libsystemd
+does; systemd 252 leaves bytes that arrive together with BEGIN, after the answer, in its buffer
+until more arrive."""
 _MAX_MESSAGE_BYTES = 64 << 10
 _HEADER = struct.Struct("<cBBBIII")
 _CALL, _RETURN, _ERROR = 1, 2, 3
@@ -29,7 +30,7 @@ _SERIAL = 1
 
 
 class RefusedError(Exception):
-    """systemd answered a call with an error. `name` is the error's D-Bus name."""
+    """Error answer of systemd to a call. `name` is the error's D-Bus name."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -54,8 +55,8 @@ def queue_job(method: str, unit: str, *, path: str = PRIVATE_SOCKET, resets: boo
         if not _line(connection).startswith(b"OK "):
             raise OSError("systemd refused the authentication")
         if resets:
-            # Not earlier: a unit that systemd gave up on has to look like one until its start, or an
-            # operation that ends before that would leave it unrepaired.
+            # Not earlier: a unit that systemd gave up on has to stay marked as such until its
+            # start, or an operation that ends before the start would leave the unit unrepaired.
             _reset(connection, unit)
         return _answered(connection, method, unit, "replace")
 

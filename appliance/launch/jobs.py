@@ -1,4 +1,4 @@
-"""Job server for the supervisor: ``ExecStart=`` of appliance-jobs.service, resident, as root.
+"""Server that queues jobs for the supervisor: ``ExecStart=`` of appliance-jobs.service, as root.
 
 systemd lets polkit see a job's unit and verb, but not its mode, and some modes reach beyond the unit:
 ``flush`` cancels every job on the box, ``replace-irreversibly`` can hold up a shutdown. So polkit
@@ -36,7 +36,7 @@ _METHODS = {START: "StartUnit", STOP: "StopUnit"}
 _STATIC = frozenset({HOLD_UNIT, RUN_UNIT, APPLY_UNIT})
 _APPLIED = f"{APPLIED_DIR}/{APPLIED_UNITS}"
 _FLAGS = ("applied-units", "systemd", "listen-fd")
-"""All of them are for tests; the unit gives none."""
+"""Flags for tests; the unit gives none."""
 _FIRST_FD = 3
 _REQUEST_TIMEOUT_S = 2.0
 

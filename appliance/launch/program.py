@@ -1,4 +1,4 @@
-"""Command line, exit status and log lines of the launch programs.
+"""Program parts that all launch programs use: command line, exit status and log lines.
 
 argparse costs 5 ms of import before every start of a model; these command lines are written
 by `appliance apply`, not by people, and need no help text.
@@ -21,7 +21,7 @@ EX_USAGE = 64
 
 
 class UsageError(Exception):
-    """A command line is wrong; `str()` is one sentence."""
+    """Error in a command line; `str()` is one sentence."""
 
 
 class Options:
@@ -58,7 +58,7 @@ class Options:
             self._values.setdefault(flag, []).append(value)
 
     def has(self, switch: str) -> bool:
-        """Tell whether a flag that stands alone was given."""
+        """Tell whether a flag that takes no value was given."""
         return switch in self._values
 
     def many(self, flag: str) -> tuple[str, ...]:
@@ -109,4 +109,4 @@ def say(priority: int, text: str) -> None:
         sys.stderr.write(lines)
         sys.stderr.flush()
     except OSError:
-        return  # A journal that is gone must not stop a model from starting.
+        return  # A missing journal must not prevent a start.

@@ -1,4 +1,4 @@
-"""Runs one command of an operator with the claim of a model: ``ExecStart=`` of appliance-run.
+"""Launcher of one operator's command with the claim of a model: ``ExecStart=`` of appliance-run.
 
 Root's program without arguments. In order: read the supervisor's ticket, which names the user and
 the claim; listen on a socket that only root and the operators can open; accept the connection and
@@ -59,7 +59,7 @@ _FLAGS = (
     *("directory", "lease-dir", "group", "ticket", "owner"),
     *("connect-s", "deadline-s", "grace-s"),
 )
-"""All of them are for tests; the unit gives none."""
+"""Flags for tests; the unit gives none."""
 _CONNECT_S = 10.0
 _REQUEST_S = 3.0
 _DEADLINE_S = 60.0
@@ -71,15 +71,15 @@ _EXTENSION_S = 15.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _LONGEST_TEXT = 400
 _REPORT_MODE = 0o644
-"""The supervisor reads it."""
+"""Mode of the report, which the supervisor reads."""
 
 
 class NotBegun(Exception):  # noqa: N818
-    """The command is not begun; `str()` says why."""
+    """Reason why the command is not begun, as `str()`."""
 
 
 class Launcher:
-    """One command, from its caller's connection to its end."""
+    """Launcher of one command, from its caller's connection to its end."""
 
     def __init__(self, options: Options) -> None:
         self._directory = options.text("directory", RUN_DIR)
@@ -124,7 +124,7 @@ class Launcher:
 
     def _run(self, used: str) -> None:
         admitted = self._admitted(used)
-        notify("STATUS=waiting for its caller")
+        notify("STATUS=waiting for the caller of the command")
         connection, request, stdio = self._await_caller(admitted)
         self._connection = connection
         self._who = f"{request.what} of user {connection.caller.name}"
@@ -157,7 +157,7 @@ class Launcher:
         self, admitted: run_ticket.Ticket
     ) -> tuple[CallerConnection, Request, list[int]]:
         """Accept the connection of the admitted user; others are refused and change nothing."""
-        why = f"nobody came with a command within {self._connect_s:.0f} s"
+        why = f"no caller sent a command within {self._connect_s:.0f} s"
         connections = caller_connections(
             f"{self._directory}/socket",
             gid=self._gid,
@@ -212,12 +212,12 @@ class Launcher:
             if any(line.get("go") is True for line in self._until_closed(connection)):
                 return
             time.sleep(_PAUSE_S)
-        raise NotBegun("its caller did not answer")
+        raise NotBegun("the caller did not answer")
 
     def _until_closed(self, connection: CallerConnection) -> list[dict[str, object]]:
         lines = list(connection.received())
         if connection.closed:
-            raise NotBegun("its caller went away")
+            raise NotBegun("the caller closed the connection")
         return lines
 
     def _attend(
@@ -230,7 +230,7 @@ class Launcher:
         """Run the command to its end, and report it."""
         caller, began_s = connection.caller, time.monotonic()
         say(INFO, f"{self._who} (uid {caller.uid}, pid {caller.pid}) begins")
-        # A signal between the fork and the first poll would end us and leave the command.
+        # A signal between the fork and the first poll would end the launcher and leave the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         command = self._command = start(request, caller, stdio=stdio, leases=held)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -245,7 +245,7 @@ class Launcher:
         say(INFO, f"{self._who} ended {text}")
 
     def _on_ending(self, _number: int, _frame: object) -> None:
-        """Handle a stop of our unit; systemd sends more than one signal."""
+        """Handle a stop of this unit; systemd sends more than one signal."""
         first, self._stopping = not self._stopping, True
         if self._command is not None:
             os.write(self._wakeup, b"!")
@@ -293,9 +293,9 @@ def _refusal(
     admitted: run_ticket.Ticket, connection: CallerConnection, request: Request
 ) -> str | None:
     if not admitted.admits(connection.caller.uid, request.token):
-        return "it does not have the token of the supervisor's answer"
+        return "the request lacks the token of the supervisor's answer"
     if request.gpus != admitted.gpus:
-        return "it asks for another claim than the supervisor admitted"
+        return "the request asks for another claim than the supervisor admitted"
     return None
 
 

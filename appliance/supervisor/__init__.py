@@ -1,1 +1,1 @@
-"""Process of the supervisor: the only writer of ownership."""
+"""Process of the supervisor, the only writer of ownership."""

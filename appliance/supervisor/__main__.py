@@ -1,4 +1,4 @@
-"""``python -m appliance.supervisor``: what appliance-supervisor.service runs."""
+"""Run the supervisor: ``python -m appliance.supervisor``, as its unit does."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Access policy of the supervisor's sockets: who may ask for what, and as whom they are recorded.
+"""Access policy of the supervisor's sockets: the requests of each user, and the recorded requester.
 
 ==============  =======================  ====================================================
 socket          who may connect          what is offered
@@ -29,7 +29,7 @@ from appliance.protocol.json_fields import Json
 from appliance.protocol.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
-"""Arguments of a switch on request: no deadline for others' requests, nothing left undone."""
+"""Arguments that a switch on request may have: none sets a deadline or prevents a roll-back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +41,10 @@ class Requester:
     user: str
     """Name of the user with `uid`, for people."""
     on_behalf: str | None = None
-    """Of a switch on request: whose request it was; None: the requester's own."""
+    """Client whose request caused a switch on request; None: the requester itself asks."""
 
     def __str__(self) -> str:
-        """As in log and history: "ana (uid 1000, pid 4121)"."""
+        """Return the text for log and history: "ana (uid 1000, pid 4121)"."""
         process = f"{self.user} (uid {self.uid}, pid {self.pid})"
         return f"{self.on_behalf} as {process}" if self.on_behalf else process
 
@@ -91,7 +91,7 @@ class ReadFromGateway:
 
 
 def _refuse_engine(peer: Peer) -> None:
-    """Raises `PermissionDeniedError` for a process of a model's unit."""
+    """Refuse a process of a model's unit. Raises `PermissionDeniedError`."""
     if is_engine(peer.uid, group_name(peer.gid)):
         who = requester_of(peer, OnRequestSwitch(""))
-        raise PermissionDeniedError(f"{who} is an engine: none may ask the supervisor")
+        raise PermissionDeniedError(f"{who} is an engine, and engines may not ask the supervisor")

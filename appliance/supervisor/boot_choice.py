@@ -1,4 +1,4 @@
-"""Boot choice: what a boot serves or holds, read and written for operations."""
+"""Boot choice, read and written for operations: the names that a boot serves, or the hold."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ from appliance.ports import Clock, Commitment, Units
 
 
 class BootChoice:
-    """The commitment's two files, and the hold's unit that agrees with one of them."""
+    """Boot choice: the commitment's two files, and the hold's unit that agrees with one of them."""
 
     def __init__(self, *, commitment: Commitment, units: Units, clock: Clock) -> None:
         self._commitment = commitment
@@ -18,11 +18,11 @@ class BootChoice:
         self._clock = clock
 
     def committed(self) -> tuple[str, ...]:
-        """Names to serve after a boot, sorted."""
+        """Return the names to serve after a boot, sorted."""
         return self._commitment.committed()
 
     def hold_until(self) -> HoldUntil:
-        """The hold that a boot shall keep."""
+        """Return the hold that a boot shall keep."""
         return self._commitment.hold_until()
 
     def holds(self) -> bool:
@@ -31,7 +31,7 @@ class BootChoice:
         return until is not None and not has_run_out(until, self._clock.unix_s())
 
     async def reserve(self, operation: Operation) -> str:
-        """Take the room for what `operation` writes; returns why there is none, empty: there is."""
+        """Reserve room for what `operation` writes; returns why there is none, empty: reserved."""
         try:
             await self._commitment.reserve(writes_of(operation, self.committed()))
         except StoreError as error:
@@ -39,11 +39,11 @@ class BootChoice:
         return ""
 
     async def release(self) -> None:
-        """Give back what was reserved and not used."""
+        """Release reserved room that was not used."""
         await self._commitment.release()
 
     async def write(self, operation: Operation) -> None:
-        """Write all that a finished `operation` changes, or leave what a boot follows as it was.
+        """Write all changes of a finished `operation`, or leave the boot's files as they were.
 
         Raises:
             StoreError: a file could not be written.

@@ -1,4 +1,4 @@
-"""What the verbs of the control protocol do: the answer to each request, as events."""
+"""Verbs of the control protocol: the answer to each request, as events."""
 
 import logging
 import socket
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControlVerbs:
-    """Answers the requests for one supervisor.
+    """Handler of the requests to one supervisor.
 
     Args:
         supervisor: Does what is asked.
@@ -196,13 +196,13 @@ class ControlVerbs:
         return ResultEvent(
             exit=Exit.FAILED if refused else Exit.OK,
             outcome="rehearsed",
-            message="refused" if refused else "nothing speaks against it",
+            message="refused" if refused else "the preflight finds no obstacle",
             details={"plan": plan, "findings": findings},
         )
 
 
 async def _events(running: Running) -> AsyncIterator[ControlEvent]:
-    """Yield everything about one operation, from the first event on."""
+    """Yield every event of one operation, from the first on."""
     yield _control_event(running.accepted)
     async for event in running.transaction.feed.follow():
         told = _control_event(event)
@@ -223,16 +223,16 @@ def _control_event(event: Event) -> ControlEvent:
 
 
 def _hold(goal: Goal) -> Mapping[str, object]:
-    """Return the hold as it is in the status document."""
+    """Return the hold as the status document has it."""
     until = goal.hold_until
     return {"until_unix_s": None if isinstance(until, str) else until, "kept": True}
 
 
 def _cancelled(event: EndedEvent) -> EndedEvent:
-    """Return the end of an operation for the client that cancelled it: undone is no failure."""
+    """Return an operation's end for the client that cancelled it: a roll-back is no failure."""
     cancelled = event.cause == Cause.CANCELLED
     if event.outcome == Outcome.REFUSED and cancelled:
-        return event.replaced(exit=Exit.OK, message="cancelled before anything was touched")
+        return event.replaced(exit=Exit.OK, message="cancelled before anything was changed")
     if event.outcome == Outcome.ROLLED_BACK or cancelled:
         verb = "serve" if event.serving[1:] else "serves"
         text = f"cancelled: {joined(event.serving)} {verb}"

@@ -1,4 +1,4 @@
-"""The control verb `key`: make, list and remove inference keys.
+"""Verb `key` of the control protocol: make, list and remove inference keys.
 
 The text of a key is in one answer, to the operator who makes it, and nowhere else.
 """
@@ -30,7 +30,7 @@ _MOST_KEYS: Final = 1000
 
 
 class NoSuchKeyError(ApplianceError):
-    """No key has this name or id."""
+    """Error: no key has this name or id."""
 
 
 class Keys(Protocol):
@@ -94,11 +94,13 @@ class KeyDesk:
         if len(self._keys.all()) >= _MOST_KEYS:
             raise BadRequestError(f"there are {_MOST_KEYS} keys already: appliance key rm NAME")
         text, made = self._keys.add(key, self._now_unix_s())
-        _log.info("key %s of %s is made by %s", made.id, key.name, by)
-        message = f"{key.name} has a key now; it is shown this once"
+        _log.info("key %s of %s was made by %s", made.id, key.name, by)
+        message = f"{key.name} has a key now, shown only this once"
         if present:
             old = ", ".join(stored.id for stored in present)
-            message = f"{key.name} has another key now; it is shown this once, and {old} holds too"
+            message = (
+                f"{key.name} has another key now, shown only this once; {old} remains valid too"
+            )
         return _done(message, key=text, id=made.id)
 
     def _remove(self, name: str, by: Requester) -> ResultEvent:
@@ -106,12 +108,12 @@ class KeyDesk:
         if not gone:
             raise NoSuchKeyError(self._no_such(name))
         for stored in gone:
-            _log.info("key %s of %s is taken away by %s", stored.id, stored.key.name, by)
+            _log.info("key %s of %s was removed by %s", stored.id, stored.key.name, by)
         left = {stored.key.name for stored in self._keys.all()}
         who = gone[0].key.name
         message = f"{who} has one key less" if who in left else f"{who} has no key any more"
         if not left:
-            message += "; there is no key left, so other machines are not served"
+            message += "; no key is left, so other machines are not served"
         return _done(message, ids=[stored.id for stored in gone])
 
     def _no_such(self, name: str) -> str:

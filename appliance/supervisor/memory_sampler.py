@@ -1,4 +1,4 @@
-"""Sampler of memory: keeps the ledger of who holds what while backends run, and records their peaks.
+"""Sampler of memory: keeps the ledger while backends run, and records the backends' peaks.
 
 Nothing is asked while nothing runs, but for somebody who wants to see, and once more after the
 last backend has gone. It may fail in any way without consequence for a model: what cannot be
@@ -23,11 +23,11 @@ from appliance.settings import Settings
 _log = logging.getLogger(__name__)
 
 LastLook = Callable[[], tuple[Catalogue, Observed]]
-"""The applied profiles, and their units at the supervisor's last observation."""
+"""Function that returns the applied profiles, and their units at the supervisor's last look."""
 
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
 _ABSENT_S: Final = 600.0
-"""Pause between two readings of a driver that is not there: each starts a program."""
+"""Pause between two readings of a driver that is missing: each reading starts a program."""
 _RETRY_S: Final = 60.0
 """Pause between two attempts to write to a full disk."""
 _SETTLED_S: Final = 10.0
@@ -164,7 +164,7 @@ class MemorySampler:
         if now.state is before.state:
             return
         if now.state is GpuState.OK:
-            _log.info("GPUs: all of them can be read again")
+            _log.info("all GPUs can be read again")
         else:
             _log.warning("GPUs: %s", now.reason)
 
@@ -214,5 +214,5 @@ class MemorySampler:
     def _tell(self, problem: str) -> None:
         """Log a problem when it begins, not each time it is met."""
         if problem and problem != self._problem:
-            _log.warning("no account of memory: %s", problem)
+            _log.warning("memory cannot be sampled: %s", problem)
         self._problem = problem

@@ -1,4 +1,4 @@
-"""Checks of models: before an operation touches anything, and once a model has started."""
+"""Checks of models: before an operation changes anything, and once a model has started."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from appliance.ports import Backend, Host, Peaks, Store, Units
 
 
 class Preflight:
-    """Collects what speaks for and against an operation. Changes nothing."""
+    """Preflight of an operation: collects findings, and changes nothing."""
 
     def __init__(self, *, host: Host, units: Units, store: Store, peaks: Peaks) -> None:
         self._host = host
@@ -53,10 +53,10 @@ class Preflight:
         return (*found, *command_findings(operation.kind, goal, observed, box))
 
     async def _groups(self, leaving: Sequence[Applied]) -> Mapping[str, GroupMemory]:
-        """Main memory of what leaves, by profile; those that cannot be read are absent."""
+        """Return the main memory of leaving profiles; those that cannot be read are absent."""
         found: dict[str, GroupMemory] = {}
         if any(applied.gpus for applied in leaving):
-            return found  # what a driver pins for them would be missing
+            return found  # the memory that a driver pins for GPU profiles would be missing
         for applied in leaving:
             path = await self._units.control_group(applied.name)
             group = await self._host.group(path) if path else None
@@ -66,7 +66,7 @@ class Preflight:
 
 
 class ModelProof:
-    """Proves that a started model answers, and from where its profile says."""
+    """Proof that a started model answers, from the devices that its profile names."""
 
     def __init__(self, *, backend: Backend, host: Host, units: Units) -> None:
         self._backend = backend
@@ -74,11 +74,11 @@ class ModelProof:
         self._units = units
 
     async def warm_up(self, applied: Applied) -> str:
-        """Ask for one real answer. Returns what to show; raises `BackendError`."""
+        """Ask for one real answer. Returns the text to show; raises `BackendError`."""
         return await self._backend.warm_up(applied, timeout_s=applied.deadlines.warm_up_s)
 
     async def misplacement(self, applied: Applied) -> str | None:
-        """Why a model that answers is not where its profile says; None: nothing shows that."""
+        """Return why a model that answers is not where its profile says; None: no sign of that."""
         problem = None
         if applied.gpus:
             problem = misplaced(applied, await self._host.box(with_gpus=True))

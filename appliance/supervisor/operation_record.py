@@ -52,7 +52,7 @@ class EventFeed:
 
 
 class OperationRecord:
-    """One operation and its present phase. Entering a phase ends the one before.
+    """Record of one operation and its present phase. Entering a phase ends the one before.
 
     Args:
         operation: The row, as it was begun or left open.
@@ -74,21 +74,21 @@ class OperationRecord:
 
     @property
     def operation(self) -> Operation:
-        """The row as it is now."""
+        """Return the row as it is now."""
         return self._operation
 
     @property
     def phase(self) -> Phase | None:
-        """The phase that was entered last and has not ended."""
+        """Return the phase that was entered last and has not ended."""
         return self._phase
 
     @property
     def text(self) -> str:
-        """The last text about the present phase."""
+        """Return the last text about the present phase."""
         return self._text
 
     def enter(self, phase: Phase, text: str = "") -> None:
-        """Be in `phase`, or tell `text` about it; a new phase is stored before its first step."""
+        """Enter `phase`, or publish `text` about it; store a new phase before its first step."""
         rolling_back = self._operation.rolling_back
         if phase is self._phase and rolling_back == self._rolling_back:
             self.tell(text)
@@ -101,17 +101,17 @@ class OperationRecord:
             self.change(replace(self._operation, phase=phase))
 
     def tell(self, text: str) -> None:
-        """Publish a text about the present phase, unless it is the last one again."""
+        """Publish a text about the present phase, unless it repeats the last one."""
         if text and text != self._text:
             self._text = text
             self._publish(PhaseState.PROGRESS)
 
     def skip(self, why: str) -> None:
-        """Note that the present phase has nothing to do."""
+        """Note that the present phase needs no step."""
         self._text, self._skipped = why, True
 
     def end_phase(self, *, failed: str = "") -> None:
-        """End the present phase, if there is one; `failed`: why it failed, empty: it did not."""
+        """End the present phase, if any; `failed`: why it failed, empty: it did not."""
         if self._phase is None:
             return
         state = PhaseState.SKIPPED if self._skipped else PhaseState.DONE

@@ -48,11 +48,12 @@ from appliance.supervisor.operation_record import EventFeed, OperationRecord
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
-"""A signal of systemd's that is lost costs no more than this."""
+"""Pause between two looks; a signal of systemd's that is lost costs no more than this."""
 _LOOK_AT_GATE_S = 0.25
-"""Memory comes back within a second or two, and people watch it do so."""
+"""Pause between looks at the gate: memory comes back within a second or two, and people watch."""
 _LOOK_AT_COMMAND_S = 5.0
-"""A command may run for days, and its end is signalled: the watchdog is all that looks need."""
+"""Pause between looks at a command: it may run for days, and its end is signalled; the watchdog
+alone needs looks."""
 _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
 _CHANGES_NO_UNIT = (RunPreflight, HoldRequests, DrainRequests, WarmUpModel, Commit)
 T = TypeVar("T")
@@ -60,11 +61,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedObservation:
-    """The units as they were observed, which holds until something changes them."""
+    """Observation of the units, which holds until something changes them."""
 
     observed: Observed
     change: Change
-    """The next change, taken before the observation."""
+    """Next change, taken before the observation."""
     at_s: float
 
     def holds(self, now_s: float) -> bool:
@@ -75,14 +76,14 @@ class TimedObservation:
 async def observe(
     units: Units, catalogue: Catalogue, clock: Clock, *, full: bool = False
 ) -> TimedObservation:
-    """Look at the units of `catalogue`; `full` as in `Units.observe`. Raises `UnitError`."""
+    """Observe the units of `catalogue`; `full` as in `Units.observe`. Raises `UnitError`."""
     change, at_s = units.change(), clock.monotonic_s()
     observed = await units.observe(catalogue, full=full)
     return TimedObservation(observed=observed, change=change, at_s=at_s)
 
 
 class Transaction:
-    """One operation on its way to its end.
+    """Runner of one operation until its end.
 
     Args:
         record: The operation's row, phases and events.
@@ -133,17 +134,17 @@ class Transaction:
 
     @property
     def operation(self) -> Operation:
-        """The operation's row as it is now."""
+        """Return the operation's row as it is now."""
         return self._record.operation
 
     @property
     def feed(self) -> EventFeed:
-        """The operation's events."""
+        """Return the operation's events."""
         return self._record.feed
 
     @property
     def text(self) -> str:
-        """The last text about the present phase."""
+        """Return the last text about the present phase."""
         return self._record.text
 
     def gateway_state(self, observed: Observed) -> State:
@@ -158,7 +159,7 @@ class Transaction:
         )
 
     def cancel(self) -> bool:
-        """Ask for a roll-back; False: it is too late, or it is rolling back already."""
+        """Ask for a roll-back; False: too late, or already rolling back."""
         if self.operation.rolling_back or self._steps.committed:
             return False
         self._cancel.set()
@@ -184,7 +185,7 @@ class Transaction:
             self._steps = replace(
                 self._steps,
                 cancelled=self._cancel.is_set(),
-                # Seen running: when it is gone it is over, whoever started it.
+                # A command was seen running: when it is absent it is over, whoever started it.
                 run_started=self._steps.run_started or not observed.run.idle,
             )
             action = next_action(
@@ -199,7 +200,7 @@ class Transaction:
                 return await self._finish(action, observed)
             if isinstance(action, Wait):
                 await self._enter(action.phase, action.text)
-                # What an engine says about itself is asked for only while nothing happens.
+                # An engine's own text is asked for only while nothing happens.
                 pause_s = _LOOK_AGAIN_AFTER_S.get(action.phase, _LOOK_AGAIN_S)
                 waited = self._unless_cancelled(latest.change.wait(pause_s))
                 latest, look_closer = None, await waited is False
@@ -213,7 +214,7 @@ class Transaction:
                 latest = None
 
     async def _report(self, observed: Observed) -> RunReport | None:
-        """Return the report that a command has left; None: it runs, or left none."""
+        """Return the report that a command has left; None: it still runs, or left none."""
         if self.operation.kind is not Kind.RUN or not observed.run.idle:
             return None
         return await self._host.run_report()
@@ -242,7 +243,7 @@ class Transaction:
                 self._record.end_phase()
                 self._reverse(Cause.COMMAND_ENDED, reason)
             case Wait() | Finish():
-                pass  # the loop's own
+                pass  # left to the loop
             case never:
                 assert_never(never)
 
@@ -272,7 +273,8 @@ class Transaction:
         if self._caller is not None:
             claim = Claim(devices=frozenset(self.operation.goal.claim))
             self._tickets.issue(self.operation.id, self._caller, claim)
-        # Together, because the disk takes 4 ms; what a refused operation has reserved it gives back.
+        # Done together, because the disk takes 4 ms; a refused operation gives its reservation
+        # back.
         found, no_room = await asyncio.gather(
             self._preflight.findings(self.operation, self._catalogue, observed),
             self._boot_choice.reserve(self.operation),
@@ -326,18 +328,18 @@ class Transaction:
         self._reverse(cause, reason)
 
     def _reverse(self, cause: Cause, reason: str) -> None:
-        """Work from now on towards what served before."""
+        """Work from now on towards the profiles that served before."""
         steps, self._steps = self._steps, Steps(held=True, drained=True)
         self._record.change(reverse_operation(self.operation, steps, cause, reason))
 
     async def _enter(self, phase: Phase, text: str = "") -> None:
-        """Be in `phase`, after telling what the gate waited for before."""
+        """Enter `phase`, after publishing what the gate waited for before."""
         if self._record.phase is Phase.RELEASE and phase is not Phase.RELEASE:
             self._record.tell(await self._released())
         self._record.enter(phase, text)
 
     async def _released(self) -> str:
-        """Return what the gate waited for; empty: for nothing, or it is not known."""
+        """Return what the gate waited for; empty: for nothing, or not known."""
         admissions = await self._host.admissions()
         words = {n: admissions[n] for n in sorted(self._steps.started) if n in admissions}
         several = len(self._steps.started) > 1
@@ -350,7 +352,7 @@ class Transaction:
             self._record.tell(text)
 
     async def _unless_cancelled(self, awaited: Coroutine[Any, Any, T]) -> T | None:
-        """The result, or None when somebody cancels the operation first."""
+        """Return the result, or None when a caller cancels the operation first."""
         if self.operation.rolling_back:
             return await awaited
         work = asyncio.ensure_future(awaited)
@@ -364,7 +366,7 @@ class Transaction:
             await asyncio.gather(work, cancelled, return_exceptions=True)
 
     async def _finish(self, action: Finish, observed: Observed) -> Finished:
-        # What failed before a roll-back has been told already; the last step itself worked.
+        # The failure before a roll-back has been published already; the last step itself worked.
         self._record.end_phase(failed="" if self._steps.committed else action.message)
         await self._boot_choice.release()
         if self.operation.kind is Kind.RUN:
@@ -384,8 +386,8 @@ class Transaction:
 NewTransaction = Callable[
     [Operation, Catalogue, RunCaller | None, Callable[[Observed], None]], Transaction
 ]
-"""Makes the transaction of an operation: its row, the applied profiles, the caller of a run, and what
-is called with every look at the box."""
+"""Factory of transactions, from an operation's row, the applied profiles, the caller of a run, and
+a callback for every look at the box."""
 
 
 def transaction_factory(
@@ -400,7 +402,7 @@ def transaction_factory(
     preflight: Preflight,
     boot_choice: BootChoice,
 ) -> NewTransaction:
-    """Return what makes transactions on these ports."""
+    """Return a factory of transactions on these ports."""
     proof = ModelProof(backend=backend, host=host, units=units)
 
     def new_transaction(

@@ -57,44 +57,45 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRequest:
-    """Request for an operation, checked by whoever took it."""
+    """Request for an operation, already checked."""
 
     kind: Kind
     names: tuple[str, ...] = ()
     by: Requester | None = None
-    """None: the supervisor itself."""
+    """Requester; None: the supervisor itself."""
     rollback: bool = True
     drain_s: float | None = None
     hold_until: HoldUntil = None
     command: str = ""
-    """Of a run: the command's name, and nothing of its arguments."""
+    """Name of a run's command, without its arguments."""
     claim: Claim = NOTHING
-    """Of a run: what the command needs."""
+    """Claim of a run."""
 
     @property
     def on_request(self) -> bool:
-        """Whether the gateway asks, because a client's request needs the profile."""
+        """Tell whether the gateway asks, because a client's request needs the profile."""
         return self.by is not None and self.by.on_behalf is not None
 
     @property
     def requester(self) -> str:
-        """Who asks, for log and history."""
+        """Return the requester for log and history."""
         return "supervisor" if self.by is None else str(self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Accepted request: its operation, and the first event about it."""
+    """Accepted request: its operation, and the operation's first event."""
 
     transaction: Transaction
     accepted: Accepted
     token: str = field(default="", repr=False)
-    """Of a run, for its requester alone: what the launcher wants to see. Empty: no run, or another requester."""
+    """Token of a run, for its requester alone, which the launcher demands. Empty: no run, or
+    another requester."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The box and its ownership at one instant, for the status."""
+    """Snapshot of the box and its ownership, for the status."""
 
     catalogue: Catalogue
     observed: Observed
@@ -103,11 +104,11 @@ class Snapshot:
     running: Transaction | None
     last: Finished | None
     damage: str | None
-    """What is wrong with the manifest, for root; None: nothing."""
+    """Damage of the manifest, for root; None: none."""
 
 
 class Supervisor:
-    """Owns the one running operation.
+    """Owner of the one running operation.
 
     Args:
         profiles: Where the applied profiles come from.
@@ -194,7 +195,7 @@ class Supervisor:
         await self._resumed.wait()
 
     async def submit(self, request: OperationRequest) -> Running:
-        """Begin an operation, or join the running one when it wants the same.
+        """Begin an operation, or join the running one if its target is the same.
 
         Raises:
             BusyError: Another operation runs.
@@ -210,7 +211,7 @@ class Supervisor:
                 return self._join(request, self._running)
             latest = await observe(self._units, self._catalogue, self._clock)
             if request.on_request and self._gateway_state(latest.observed).paused:
-                raise BusyError("people hold the box: appliance status")
+                raise BusyError("an operator holds the box: appliance status")
             operation = await self._store.begin(self._operation(request, latest.observed))
             _log.info(
                 "operation %d: %s %s for %s",
@@ -219,11 +220,11 @@ class Supervisor:
                 " ".join(operation.target) or "all",
                 request.requester,
             )
-            is_run = operation.kind is Kind.RUN  # which says nothing about the next one
+            is_run = operation.kind is Kind.RUN  # a run's duration says nothing of the next one
             uid = 0 if request.by is None else request.by.uid
             caller = RunCaller(uid=uid, token=secrets.token_hex()) if is_run else None
             transaction = self._launch(operation, caller, latest)
-            # Afterwards: nobody waits for it but the sentence that tells how long this may take.
+            # Asked afterwards: only the text about the usual duration needs the figure.
             usual_ms = None if is_run else await self._store.usual_ms(operation)
         return Running(
             transaction=transaction,
@@ -244,7 +245,7 @@ class Supervisor:
         return operation, (*found, *await self._room(operation))
 
     async def _room(self, operation: Operation) -> Sequence[Finding]:
-        """Refuse if there is no room for what `operation` writes; not tried while another one runs."""
+        """Refuse if there is no room for what `operation` writes; skipped while one runs."""
         await self.resumed()
         async with self._accepting:  # so that none begins, which would reserve the same files
             if self._running is not None:
@@ -264,7 +265,7 @@ class Supervisor:
         )
 
     async def ended(self, operation_id: int) -> Ended | None:
-        """The closing event of an operation that is over; None: it is not, or not on record."""
+        """Return the closing event of an operation; None: not over, or not on record."""
         finished = await self._store.finished(operation_id)
         if finished is None:
             return None
@@ -273,7 +274,7 @@ class Supervisor:
         return closing_event(finished, serving=observed.serving(), committed=committed)
 
     def cancel(self) -> Transaction | None:
-        """Roll the running operation back; None: none runs, or it is too late."""
+        """Roll the running operation back; None: none runs, or too late."""
         running = self._running
         return running if running is not None and running.cancel() else None
 
@@ -296,7 +297,7 @@ class Supervisor:
         _log.info("%s is marked %s by %s", name, mark, by)
 
     async def state(self) -> Snapshot:
-        """Return what the status tells, of which nothing that was signalled is missing."""
+        """Return the facts for the status, with every signalled change included."""
         self._refresh()
         observed = await self._memory.latest(self._catalogue)
         return Snapshot(
@@ -333,8 +334,8 @@ class Supervisor:
                 )
 
     def _refresh(self) -> None:
-        """Read the applied profiles again: an apply may have ended before its signal is here."""
-        # A damaged manifest is the reload's to report: what was read before still holds.
+        """Read the applied profiles again: an apply may have ended whose signal is not here yet."""
+        # The reload reports a damaged manifest: the profiles read before still hold.
         with contextlib.suppress(StoreError):
             self._catalogue = self._load()
 
@@ -398,7 +399,7 @@ class Supervisor:
 
     async def _live(self, transaction: Transaction, latest: TimedObservation | None) -> None:
         finished = await transaction.run(latest)
-        # Not after an error: the process ends then, and until it has, nothing may begin beside this.
+        # Not after an error: the process then ends, and no operation may begin beside this one.
         self._running = None
         self._ended.set()
         level = logging.INFO if finished.outcome is Outcome.DONE else logging.WARNING
@@ -434,11 +435,11 @@ class Supervisor:
         return all(n in self._catalogue for n in (*goal.start, *goal.restore))
 
     def last_look(self) -> tuple[Catalogue, Observed]:
-        """The applied profiles, and their units when they were last looked at."""
+        """Return the applied profiles, and their units when they were last observed."""
         return self._catalogue, self._seen
 
     def _gateway_state(self, observed: Observed) -> GatewayState:
-        """Return how profiles stand for clients while no operation runs."""
+        """Return the standing of profiles for clients while no operation runs."""
         boot_choice = self._boot_choice
         return state_of(
             self._catalogue,
@@ -453,11 +454,11 @@ class Supervisor:
     async def _reconcile(self, observed: Observed) -> None:
         names = await self._reconciler.reconcile(observed, self._catalogue)
         if names:
-            with contextlib.suppress(BusyError):  # somebody asked meanwhile: theirs goes first
+            with contextlib.suppress(BusyError):  # a request came meanwhile and goes first
                 await self.submit(OperationRequest(kind=Kind.REPAIR, names=names))
 
     def _look_at(self, observed: Observed) -> None:
-        """Tell the gateway how things are, the journal and systemd what is new."""
+        """Send the gateway the state, and log and report to systemd what is new."""
         before, self._seen = self._seen, observed
         committed = self._boot_choice.committed()
         running = self._running

@@ -55,7 +55,7 @@ _MANIFEST_EVERY_S: Final = 1.0
 
 
 class _ToldToEndError(Exception):
-    """SIGTERM or SIGINT."""
+    """Signal SIGTERM or SIGINT."""
 
 
 async def run(settings: Settings) -> None:
@@ -157,7 +157,11 @@ async def run(settings: Settings) -> None:
                     if unit in listeners:
                         tasks.create_task(control.serve(listeners[unit], read))
                     else:
-                        _log.warning("nobody can ask through %s: systemctl start %s", unit, unit)
+                        _log.warning(
+                            "%s passed no socket, so its clients get no answer: systemctl start %s",
+                            unit,
+                            unit,
+                        )
                 readiness.ready()
                 tasks.create_task(_until_told(supervisor, readiness))
         except* _ToldToEndError:
@@ -172,7 +176,10 @@ def _readers() -> Mapping[str, ReadRequest]:
     try:
         readers[REQUEST_SOCKET_UNIT] = ReadFromGateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
     except KeyError:
-        _log.error("no user %s, so no request can switch: run install.sh again", GATEWAY_USER)
+        _log.error(
+            "the user %s does not exist, so no request can switch: run install.sh again",
+            GATEWAY_USER,
+        )
     return readers
 
 
@@ -217,7 +224,7 @@ def _reload(supervisor: Supervisor) -> None:
 
 
 async def _bus_lost(units: SystemdUnits) -> None:
-    """End the process when the bus is lost: nothing can be observed, and systemd starts it again."""
+    """End the process when the bus is lost: it can observe nothing, and systemd restarts it."""
     await units.closed()
     raise UnitError("the connection to the system bus is lost")
 

@@ -1,4 +1,4 @@
-"""Reconciler of the box while no operation runs: ends and keeps holds, brings crashed profiles back.
+"""Reconciler of the box while no operation runs: holds begin and end, crashed profiles restart.
 
 ======================================  =============================================
 what it finds                           what it does
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Makes the hold and the committed profiles what their files say."""
+    """Reconciler that makes units agree with the hold and the committed names."""
 
     def __init__(
         self, *, units: Units, host: Host, store: Store, commitment: Commitment, clock: Clock
@@ -48,9 +48,9 @@ class Reconciler:
         self._hold_seen = False
 
     async def reconcile(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
-        """Make the hold agree with its file; returns the profiles to start now. Raises `UnitError`."""
+        """Make the hold agree with its file; return profiles to start now. Raises `UnitError`."""
         if not observed.run.idle:
-            return ()  # a command has the devices, though nobody remembers its operation
+            return ()  # a command has the devices, though its operation is no longer known
         committed = tuple(n for n in self._commitment.committed() if n in catalogue)
         now = self._clock.unix_s()
         until = self._commitment.hold_until()
@@ -87,7 +87,7 @@ class Reconciler:
         catalogue: Catalogue,
         refusals: Mapping[str, str],
     ) -> tuple[str, ...]:
-        """Return the committed profiles that a rival has evicted in vain; looks at the units closely."""
+        """Return the committed profiles that a rival evicted in vain; reads the units' details."""
         idle = [name for name in committed if observed.unit(name).idle]
         rivals = frozenset[str]().union(*(in_the_way(name, catalogue) for name in idle))
         if not any(n in refusals or observed.unit(n).active is ActiveState.FAILED for n in rivals):
@@ -102,7 +102,7 @@ class Reconciler:
         return tuple(name for name in found if name not in by_choice)
 
     async def _keep_hold(self, observed: Observed, until: HoldUntil) -> None:
-        """Make the hold's unit and its file agree: what people did by hand wins."""
+        """Make the hold's unit and its file agree: an act by hand prevails."""
         if observed.hold_active and observed.serving():
             # Started past the conflict with the hold (--job-mode=ignore-dependencies).
             _log.info("the hold was ended by a start by hand")
@@ -117,7 +117,7 @@ class Reconciler:
             await self._units.start_hold()
 
     async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
-        """End a hold; its file is kept until what it stopped is back, should this process die meanwhile."""
+        """End a hold; its file stays until the profiles that the hold stopped are back."""
         if observed.hold_active:
             _log.info("the hold has ended")
             await self._units.stop_hold()

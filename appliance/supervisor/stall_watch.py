@@ -1,4 +1,4 @@
-"""Watch over engines that serve, for one that makes no progress (`planning.status.stalls`)."""
+"""Watch over serving engines for one that makes no progress (`planning.status.stalls`)."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class StallWatch:
         return dict(self._stalls)
 
     async def turn(self) -> None:
-        """Look once at everything that serves."""
+        """Take one sample of every profile that serves."""
         catalogue, observed = self._look()
         serving = [name for name in observed.serving() if name in catalogue]
         stats = await self._read_stats() if serving else None
@@ -75,5 +75,5 @@ class StallWatch:
         for name in found.keys() - self._stalls.keys():
             _log.warning("%s: %s", name, stall_words(found[name]))
         for name in self._stalls.keys() - found.keys():
-            _log.info("%s: no longer without progress", name)
+            _log.info("%s: makes progress again", name)
         self._activities, self._stalls = activities, found

@@ -1,4 +1,4 @@
-"""The status document of a running supervisor: what it knows, read at the moment of asking."""
+"""Report of a running supervisor's status, made of what it knows at the moment of the request."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ from appliance.supervisor.traffic_figures import TrafficFigures
 
 
 class BoxStatus:
-    """Builds the document that `appliance status` and the API show."""
+    """Builder of the document that `appliance status` and the API show."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class BoxStatus:
         self._units = units
         self._clock = clock
         self._gateway_damage = gateway_damage
-        """What is wrong with the gateway's file, for root; None: nothing."""
+        """Damage of the gateway's file, for root; None: none."""
         self._stalls = stalls
         self._edits = EditWatch()
         self._began_s = clock.monotonic_s()
 
     async def document(self) -> Mapping[str, Any]:
-        """The box as it is now."""
+        """Return the box as it is now."""
         state = await self._supervisor.state()
         now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
         ram, ledger, refusals, marks, figures = await asyncio.gather(

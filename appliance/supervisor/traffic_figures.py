@@ -24,24 +24,24 @@ _UNWATCHED_EVERY_S: Final = 12.0
 """Longer than the pause of the stall watch (10 s), whose readings serve here too."""
 _ENGINES_EVERY_S: Final = 5.0
 _WORTH_SHOWING_S: Final = 30.0
-"""Older figures of engines tell nothing about now."""
+"""Age beyond which figures of engines are not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was read last, and how long ago."""
+    """Figures that were read last, and their age."""
 
     stats: Mapping[str, object] | None
-    """What the gateway has measured; None: it did not answer."""
+    """Counters of the gateway; None: it did not answer."""
     age_s: float
     loads: Mapping[str, EngineLoad | None] = field(default_factory=dict)
-    """By profile that serves; None: it does not say, or was not asked lately."""
+    """Loads by profile that serves; None: not reported, or not asked recently."""
     loads_age_s: float | None = None
-    """None: no engine was asked lately."""
+    """Age of the loads; None: no engine was asked recently."""
 
 
 class TrafficFigures:
-    """Reads the figures in a loop of its own.
+    """Reader of the figures, in a loop of its own.
 
     Args:
         look: The supervisor's last look at the box.
@@ -76,7 +76,7 @@ class TrafficFigures:
         return self._stats
 
     async def turn(self) -> None:
-        """Read the gateway's figures, and begin to ask the engines if it is time."""
+        """Read the gateway's figures, and begin to ask the engines when due."""
         self._stats = await self._gateway.stats()
         self._read_s = self._clock.monotonic_s()
         catalogue, observed = self._look()
@@ -85,7 +85,7 @@ class TrafficFigures:
             self._ask(catalogue, serving)
 
     async def latest(self, catalogue: Catalogue, serving: Sequence[str]) -> Figures:
-        """Return what was read last. The first question in a minute, or of a late loop, asks the gateway.
+        """Return the last figures; the first call in a minute, or of a late loop, asks the gateway.
 
         Args:
             catalogue: Every applied profile.
@@ -129,7 +129,7 @@ class TrafficFigures:
 
 
 def _in_flight(stats: Mapping[str, object] | None, serving: Sequence[str]) -> bool:
-    """Tell whether the gateway has requests with one of these."""
+    """Tell whether the gateway has requests in flight to one of these profiles."""
     profiles = (stats or {}).get("profiles")
     figures = profiles if isinstance(profiles, Mapping) else {}
     rows = (figures.get(name) for name in serving)

@@ -1,4 +1,4 @@
-"""Memory of the units as a person wants to see them, so that a status need not ask systemd.
+"""Memory of the units' details for people, so that a status need not ask systemd.
 
 What was seen holds until systemd signals anything about one of the units. What no signal tells (a
 unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
@@ -22,11 +22,11 @@ WATCHED_S: Final = 60.0
 """Time after a status during which another one is expected."""
 _EVERY_S: Final = 5.0
 _TIMES: Final = 50.0
-"""A pause lasts this many times as long as the look before it."""
+"""Ratio of the pause after a look to the duration of that look."""
 
 
 class UnitMemory:
-    """Remembers the last close look at the units.
+    """Memory of the last detailed look at the units.
 
     Args:
         units: What is looked at.
@@ -38,7 +38,7 @@ class UnitMemory:
         self._clock = clock
         self._observed = Observed(units={})
         self._names: frozenset[str] | None = None
-        """Profiles that were looked at; None: none yet."""
+        """Profiles that were observed; None: none yet."""
         self._signals = 0
         self._began_s = 0.0
         self._pause_s = _EVERY_S
@@ -47,11 +47,11 @@ class UnitMemory:
     async def run(
         self, catalogue: Callable[[], Catalogue], is_operating: Callable[[], bool]
     ) -> None:
-        """Look again and again while somebody watches and no operation runs."""
+        """Observe again and again while an operator reads the status and no operation runs."""
         while True:
             watched = self._clock.monotonic_s() - self._watched_s < WATCHED_S
             if watched and not is_operating():
-                with contextlib.suppress(UnitError):  # the supervisor's own look reports it
+                with contextlib.suppress(UnitError):  # the supervisor's own look reports the error
                     await self._look(catalogue())
             await asyncio.sleep(self._pause_s)
 
@@ -68,7 +68,7 @@ class UnitMemory:
         )
 
     async def _look(self, catalogue: Catalogue) -> Observed:
-        # Counted before the look: what is signalled during it makes the next one due.
+        # Counted before the look: a change that is signalled during it makes the next one due.
         signals, began_s = self._units.signals, self._clock.monotonic_s()
         observed = self._observed = await self._units.observe(catalogue, full=True)
         self._names = frozenset(catalogue)

@@ -85,7 +85,7 @@ class Box(RuleBasedStateMachine):
 
     @rule(
         gpus=st.sampled_from(["all", (0,), (1,)]),
-        problem=st.sampled_from(["", "", "its caller went away"]),
+        problem=st.sampled_from(["", "", "the caller closed the connection"]),
         run_s=st.sampled_from([0.1, 30.0]),
         count=st.integers(1, 60),
     )

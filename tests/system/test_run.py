@@ -127,7 +127,7 @@ def cancel(fleet: Fleet, _stream: Stream) -> None:
     ("end", "outcome", "message", "exit_"),
     [
         (ctrl_c, "done", "with signal 2 (SIGINT)", 130),
-        (kill_the_cli, "done", "its caller went away", None),
+        (kill_the_cli, "done", "the caller closed the connection", None),
         (hang_up, "done", "with signal 1 (SIGHUP)", 129),
         (stop_the_unit, "done", "it was stopped", 143),
         (cancel, "rolled-back", "cancelled", 143),

@@ -1,1 +1,1 @@
-"""One module for each verb, or for a few that share their work."""
+"""Modules of the verbs, one for each or for a few that share their work."""

@@ -1,4 +1,4 @@
-"""`appliance apply`."""
+"""Verb `appliance apply`."""
 
 from appliance.cli.apply_screen import apply_profiles
 from appliance.cli.arguments import Arguments
@@ -8,7 +8,7 @@ from appliance.settings import load_settings
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Install units for the profiles, or say what would change."""
+    """Install units for the profiles, or print what would change."""
     options = ApplyOptions(
         dry_run=arguments.dry_run, adopt=arguments.adopt_changes, discard=arguments.discard
     )

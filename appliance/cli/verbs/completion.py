@@ -1,4 +1,4 @@
-"""`appliance completion`."""
+"""Verb `appliance completion`."""
 
 from argcomplete.shell_integration import shellcode
 

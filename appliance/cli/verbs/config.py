@@ -1,4 +1,4 @@
-"""`appliance config`."""
+"""Verb `appliance config`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from appliance.settings import as_table, load_settings
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Show the settings in force, check them, or say where they come from."""
+    """Show the settings in force, check them, or print where they are."""
     path = Path(settings_path())
     if arguments.action == "path":
         return _say({"path": str(path)}, str(path), arguments, streams)
@@ -41,5 +41,5 @@ def _lines(table: Mapping[str, object]) -> Iterator[str]:
 
 
 def _line(key: str, value: object) -> str:
-    # JSON's strings, numbers, lists and booleans are TOML's too.
+    # Strings, numbers, lists and booleans of JSON are those of TOML too.
     return f"# {key} is not set" if value is None else f"{key} = {json.dumps(value)}"

@@ -1,4 +1,4 @@
-"""`appliance edit`: edit a copy, check it, show the difference, put it in place, apply.
+"""Verb `appliance edit`: edit a copy, check it, show the difference, install it, apply.
 
 The copy lies in a folder of its own beside copies of the other profiles, so that it is checked
 together with them. A copy with errors is kept, and its path is printed.
@@ -54,7 +54,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
         if not (arguments.yes or _agreed("put it in place and apply it? [Y/n] ", streams)):
             raise _kept(copy, "not applied")
         if read_regular(path) != before:
-            raise _kept(copy, f"{path} was changed by somebody else meanwhile")
+            raise _kept(copy, f"{path} was changed by another program meanwhile")
         write_file(path, after, like=path.stat())
     return apply_profiles(settings, ApplyOptions(), streams, as_json=arguments.json)
 
@@ -84,7 +84,8 @@ def _edited(copy: Path, settings: Settings, streams: Streams) -> str:
         _run_editor(copy)
         if error := _error(copy, settings):
             streams.err.line(error)
-            # Without a terminal nobody can correct the copy: the editor would loop for ever.
+            # Without a terminal no person can correct the copy: the editor would be started for
+            # ever.
             if not sys.stdin.isatty() or not _agreed("edit it again? [Y/n] ", streams):
                 raise _kept(copy, "not applied", Exit.CONFIG)
             continue

@@ -1,4 +1,4 @@
-"""`appliance key`: keys for clients on other machines."""
+"""Verb `appliance key`: keys for clients on other machines."""
 
 import time
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _request(arguments: Arguments) -> KeyRequest:
 
 
 def _asked(socket: str, request: KeyRequest) -> tuple[ResultEvent | ErrorEvent, str]:
-    """Return the closing event, and its line as it came."""
+    """Return the closing event, and its line as received."""
     with Conversation(socket, request) as conversation:
         for event in conversation.events():
             if isinstance(event, ResultEvent | ErrorEvent):

@@ -1,4 +1,4 @@
-"""`appliance list`."""
+"""Verb `appliance list`."""
 
 from __future__ import annotations
 

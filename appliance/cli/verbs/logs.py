@@ -1,4 +1,4 @@
-"""`appliance logs`: journalctl on the right units."""
+"""Verb `appliance logs`: journalctl for the right units."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _LINES = 100
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Become journalctl."""
+    """Execute journalctl."""
     if arguments.name is not None:
         applied_of(places_of(arguments), arguments.name)
     streams.out.stream.flush()
@@ -47,7 +47,7 @@ def journal_command(arguments: Arguments, *, terminal: bool) -> list[str]:
 
 
 def _window(command: Sequence[str], arguments: Arguments) -> tuple[str, ...]:
-    """Return the options that limit which of the entries of `command` are shown."""
+    """Return options that limit which entries of `command` are shown."""
     if arguments.since is None:
         return ("-n", str(_LINES if arguments.lines is None else arguments.lines))
     since = ("--since", _since(arguments.since))

@@ -1,4 +1,4 @@
-"""The verbs that ask the supervisor for something: switch, start, stop, restart, hold."""
+"""Verbs that make a request to the supervisor: switch, start, stop, restart, hold."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": 
 
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
-    """Switch to one profile, or say what a switch would do."""
+    """Switch to one profile, or print what a switch would do."""
     request = SwitchRequest(
         name=arguments.name,
         dry_run=arguments.dry_run,
@@ -44,7 +44,7 @@ def run_switch(arguments: Arguments, streams: Streams) -> int:
 
 
 def run_start(arguments: Arguments, streams: Streams) -> int:
-    """Start profiles beside what runs."""
+    """Start profiles beside those that run."""
     request = StartRequest(names=tuple(arguments.names))
     return _operate(request, arguments, streams, _by_hand(Verb.START, arguments.names))
 
@@ -122,7 +122,7 @@ def _ended(closing: ClosingEvent, arguments: Arguments, streams: Streams) -> int
 def _without_supervisor(
     error: UnreachableError, places: Places, arguments: Arguments, by_hand: str
 ) -> UnreachableError:
-    """Return the failure with the command to use instead; a wrong name is an error of its own."""
+    """Return the error with the command to use instead; a wrong name has an error of its own."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
 
     for name in [arguments.name] if arguments.name else arguments.names:

@@ -1,4 +1,4 @@
-"""`appliance profile validate` and `appliance profile render`."""
+"""Verbs `appliance profile validate` and `appliance profile render`."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ from appliance.settings import Settings, load_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One profile that was checked."""
+    """Profile that was checked."""
 
     file: str
     spec: UnitSpec | None
-    """None: the profile has errors."""
+    """Parsed profile; None: it has errors."""
     error: str = ""
-    """The errors in complete lines; empty: none."""
+    """Errors in complete lines; empty: none."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -76,7 +76,7 @@ def _checked(
 
 
 def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
-    """Check a file anywhere by itself: a port of another profile is no error."""
+    """Check a file by itself, wherever it is: another profile's port is no error."""
     try:
         profile = load_profile(path)
         source = ProfileSource(
@@ -115,7 +115,7 @@ def _render(
     streams: Streams,
 ) -> None:
     wanted = {c.spec.applied.name: c.spec for c in checked if c.spec is not None and not c.error}
-    # The others are needed too: a unit names those it excludes.
+    # The others are needed too: a unit names those that it excludes.
     everything = {s.applied.name: s for s in installed.specs} | wanted
     units = render(list(everything.values()), [], layout)
     texts = {unit_of(name): units[unit_of(name)] for name in wanted}

@@ -1,4 +1,4 @@
-"""`appliance run`: a command in place of the models, in the foreground."""
+"""Verb `appliance run`: a command in place of the models, in the foreground."""
 
 import os
 import select
@@ -53,7 +53,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 
 class Foreground:
-    """One command, from the request for its claim until the models serve again.
+    """Foreground command, from the request for its claim until the models serve again.
 
     Args:
         follower: Follower of the operation.
@@ -87,7 +87,7 @@ class Foreground:
         finally:
             self._let_go()
         if self._err.interactive and not self._as_json:
-            self._err.line()  # an unfinished last line of the command stays
+            self._err.line()  # keep an unfinished last line of the command
         try:
             ended = self._conclude(status)
             # A command whose end was not reported may have failed.
@@ -149,7 +149,7 @@ class Foreground:
         return int(Exit.DETACHED)
 
     def _say(self, text: str) -> None:
-        """Print a sentence; with --json the last event has it instead."""
+        """Print a sentence, unless --json is given, whose last event has it."""
         if not self._as_json:
             self._err.line(text)
 
@@ -158,7 +158,7 @@ class Foreground:
             self._launched.close()
 
     def _conclude(self, status: int | None) -> int:
-        """Follow the operation to its end. A failure of the command outranks one of the roll-back."""
+        """Follow the operation to its end. The command's failure outranks that of the roll-back."""
         follower = self._follower
         while follower.closing is None:
             follower.take(FRAME_S)
@@ -175,7 +175,7 @@ class Foreground:
 
 
 def _attend(launched: Launched) -> int | None:
-    """Wait until the command has ended; None: the launcher has not said how."""
+    """Wait until the command has ended; None: no report of how it ended."""
     launched.go()
     while not launched.gone:
         select.select([launched], [], [])

@@ -1,4 +1,4 @@
-"""`appliance show`."""
+"""Verb `appliance show`."""
 
 import dataclasses
 import time
@@ -26,7 +26,7 @@ from appliance.protocol.control import Exit
 from appliance.protocol.json_fields import number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
-"""Of a unit or a profile."""
+"""Largest unit or profile in bytes."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -67,7 +67,7 @@ def _file(path: Path, arguments: Arguments, out: Terminal) -> int:
 
 
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
-    """Return the need of a profile, with its observed peak, in the memory that the supervisor knows."""
+    """Return the need of a profile, with its observed peak, on the supervisor's memory figures."""
     memory = document["memory"] or {}
     devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)

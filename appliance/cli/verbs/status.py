@@ -1,4 +1,4 @@
-"""`appliance status`."""
+"""Verb `appliance status`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Print the status once, or again and again until Ctrl-C."""
+    """Print the status once, or repeatedly until Ctrl-C."""
     places = places_of(arguments)
     if not arguments.watch:
         return _once(places, arguments, streams.out, indent=2)

@@ -1,4 +1,4 @@
-"""`appliance version`."""
+"""Verb `appliance version`."""
 
 from appliance import __version__
 from appliance.cli.arguments import Arguments

@@ -1,4 +1,4 @@
-"""`appliance wait`: for the running operation, or until the box is in some state."""
+"""Verb `appliance wait`: for the running operation, or for a state of the box."""
 
 import contextlib
 import time

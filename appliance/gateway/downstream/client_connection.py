@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from appliance.gateway.relay.relay import Relay
 
 LAST_REQUEST_S: Final = 1.0
-"""For which a connection that is to end, unknown to its client, still takes a request: its response
-has `Connection: close`."""
+"""Time for which a connection that is to end, unknown to its client, still takes a request: its
+response has `Connection: close`."""
 _AHEAD_BYTES: Final = 64 << 10
 _WRITE_HIGH_BYTES: Final = 64 << 10
 _LINGER_S: Final = 2.0
-"""For which a refused client is still read: closing at once could undo the refusal."""
+"""Time for which a refused client is still read: closing at once could discard the refusal."""
 _SMALL_BYTES: Final = 4 << 10
-"""Bodies up to this size are admitted without a check of the capacity."""
+"""Largest body that is admitted without a check of the capacity."""
 _CACHED_HEAD_BYTES: Final = 4 << 10
-"""Longer heads are parsed each time: caching them for a thousand clients would take 100 MiB."""
+"""Longest head that is cached: caching longer ones for a thousand clients would take 100 MiB."""
 _NOT_FOUND: Final = 3
 """Result of the search for the four bytes at a head's end, plus four."""
 
@@ -102,9 +102,9 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._state: ConnectionState = _HEAD
         self._rest = b""
-        """Bytes that have come and are not parsed."""
+        """Bytes that were received and are not parsed yet."""
         self._ahead_bytes = 0
-        """How many bytes of `_rest` are counted as buffered."""
+        """Number of bytes of `_rest` that are counted as buffered."""
         self._cached_head: tuple[CachedHead, RequestHead] | None = None
         """Head of the last request, and its cached form."""
         self._head: RequestHead | None = None
@@ -122,10 +122,11 @@ class ClientConnection(asyncio.Protocol):
         self._blocked_bytes = 0
         """Unwritten bytes at the last check, while the client reads too slowly; else 0."""
         self.deadline_s = inf
-        """When the connection is checked, by the event loop's clock; inf: during an exchange, and
-        until the next sweep after it, because reading the clock for each request costs time."""
+        """Time of the next check of the connection, by the event loop's clock; inf: during an
+        exchange, and until the next sweep after it, because reading the clock for each request
+        costs time."""
 
-    # Called by the event loop.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -181,7 +182,7 @@ class ClientConnection(asyncio.Protocol):
         if self._exchange is not None:
             self._exchange.client_blocked(blocked=False)
 
-    # Heads.
+    # Request heads.
 
     def _read_head(self, data: bytes) -> None:
         cached = self._cached_head
@@ -255,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
         self._rest = b""
         self._await_body(head, length, data[end:])
 
-    # Bodies.
+    # Request bodies.
 
     def _await_body(self, head: RequestHead, length: int, data: bytes) -> None:
         self._state = _BODY
@@ -288,14 +289,14 @@ class ClientConnection(asyncio.Protocol):
             self._body = None
 
     def _keep_ahead(self, data: bytes) -> None:
-        """Keep bytes that come ahead of their turn."""
+        """Keep bytes that were received ahead of their turn."""
         self._rest += data
         if len(self._rest) > _AHEAD_BYTES:
             self.block_reading(blocked=True)
         self._count_ahead()
 
     def _count_ahead(self) -> bool:
-        """Count bytes that came ahead of their turn; False: there is no room for them."""
+        """Count bytes received ahead of their turn; False: no room for them."""
         more = len(self._rest) - self._ahead_bytes
         self._ahead_bytes += more
         if self._relay.count_buffered(self, more) is not None:
@@ -304,14 +305,14 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _take_ahead(self) -> bytes:
-        """Take the bytes that came ahead of their turn."""
+        """Take the bytes that were received ahead of their turn."""
         rest, self._rest = self._rest, b""
         if self._ahead_bytes:
             self._relay.buffered_bytes -= self._ahead_bytes
             self._ahead_bytes = 0
         return rest
 
-    # The exchange, and its end.
+    # Exchanges and their end.
 
     def _start_exchange(self, head: RequestHead, body: bytes) -> None:
         self._state = _BUSY
@@ -347,13 +348,13 @@ class ClientConnection(asyncio.Protocol):
                 self._defer()
 
     def _defer(self) -> None:
-        """Have `_resume` called when other connections have had their turn."""
+        """Have `_resume` called after other connections have had their turn."""
         if not self._deferred:
             self._deferred = True
             self._relay.defer(self._resume)
 
     def _resume(self) -> None:
-        """Read what came during the last exchange."""
+        """Read the bytes that were received during the last exchange."""
         self._deferred = False
         if self._state is not _HEAD or self._transport is None or self._blocked_bytes:
             return
@@ -371,7 +372,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def start_tunnel(self) -> None:
-        """Pass on bytes of another protocol from here on."""
+        """Relay bytes of another protocol from now on."""
         self._state = _TUNNEL
         rest = self._take_ahead()
         self.block_reading(blocked=False)
@@ -379,7 +380,7 @@ class ClientConnection(asyncio.Protocol):
             self._exchange.write_to_engine(rest)
 
     def block_reading(self, *, blocked: bool) -> None:
-        """Stop reading, or go on."""
+        """Stop reading, or continue."""
         if self._transport is None or self._transport.is_closing() or blocked is self._paused:
             return
         self._paused = blocked
@@ -388,7 +389,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    # Refusals, deadlines, and the end.
+    # Refusals, deadlines, and the end of the connection.
 
     def _refuse(self, why: Refusal) -> None:
         """Refuse a request that is not read to its end, and close."""
@@ -398,7 +399,7 @@ class ClientConnection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Write nothing more, but let the client finish: closing at once could undo the refusal."""
+        """Write no more, but let the client finish: closing at once could discard the refusal."""
         self._state = _CLOSING
         self.deadline_s = self._loop.time() + _LINGER_S
         if self._transport is None:
@@ -420,7 +421,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
 
     def expire_if_due(self, now_s: float) -> None:
-        """Check the deadline, and how fast a body comes."""
+        """Check the deadline, and the rate at which a body is received."""
         if self._body is not None:
             self._body.sample_pace()
         if now_s < self.deadline_s:
@@ -453,11 +454,11 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Called when connections or buffered bytes run short.
+    # Calls when connections or buffered bytes run short.
 
     @property
     def owner(self) -> str:
-        """Owner of the connection: a key, a user of this machine, or another machine."""
+        """Return the owner of the connection: a key, a user of this machine, or another machine."""
         if self._key is not None:
             return f"key {self._key.name}"
         if not self._peer_owner and self._transport is not None:
@@ -467,7 +468,7 @@ class ClientConnection(asyncio.Protocol):
         return self._peer_owner
 
     def connection_share(self, number: int) -> Share:
-        """Return its share of the connections; `number` have come before it."""
+        """Return the connection's share of all connections; `number` are older."""
         if self._state is _BUSY or self._state is _TUNNEL:
             return Share(self.owner, 1, ShareUse.WORKING, -number)
         if self._state is _BODY and self._body is not None:
@@ -477,7 +478,7 @@ class ClientConnection(asyncio.Protocol):
         return Share(self.owner, 1, ShareUse.IDLE, self.deadline_s)
 
     def bytes_share(self, number: int) -> Share | None:
-        """Return its share of the buffered bytes; None: it has none."""
+        """Return the connection's share of the buffered bytes; None: it has none."""
         if self._body is not None:
             return Share(self.owner, len(self._body.data), ShareUse.READING, self._body.pace)
         if self._exchange is None:
@@ -486,7 +487,7 @@ class ClientConnection(asyncio.Protocol):
         return Share(self.owner, size, ShareUse.WORKING, -number) if size else None
 
     def evict(self, why: Refusal) -> None:
-        """End the connection now, for another client, without waiting until this one reads why."""
+        """End the connection now, for another client; do not wait for this client to read why."""
         if self._state is _BODY or (self._state is _HEAD and self._rest):
             self.write(build_error_response(self._head, why, close=True))
         if self._exchange is not None:

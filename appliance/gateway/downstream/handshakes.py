@@ -71,7 +71,7 @@ class TlsServer:
 
 
 class Handshake(asyncio.Protocol):
-    """TLS handshake of one client, as one of the connections that share the capacity.
+    """Handshake of one client's TLS, which counts as a connection in the shared capacity.
 
     Args:
         accepted: Socket of the client; taken over.
@@ -80,7 +80,7 @@ class Handshake(asyncio.Protocol):
     """
 
     local = False
-    """A client of another machine: this machine's clients are served in the clear, on loopback."""
+    """Whether the client is on this machine: never, since loopback is served without TLS."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Handshake(asyncio.Protocol):
                 lambda: self, self._socket, ssl=context, ssl_handshake_timeout=_HANDSHAKE_S
             )
         except OSError as error:
-            # ssl.SSLError is one: whoever scans a port causes many.
+            # Includes ssl.SSLError, which every scan of the port causes.
             _log.debug("TLS handshake with %s failed: %s", self.owner, error)
 
     def _ended(self, _: asyncio.Task[None]) -> None:
@@ -124,10 +124,10 @@ class Handshake(asyncio.Protocol):
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
-    # Called when connections run short.
+    # Calls when connections run short.
 
     def connection_share(self, number: int) -> Share:  # noqa: ARG002 - the oldest handshake gives way first
-        """Return its share of the connections: a request of which nothing has come yet."""
+        """Return the handshake's share of the connections: that of a request without a byte."""
         return Share(self.owner, 1, ShareUse.READING, 0.0)
 
     def bytes_share(self, number: int) -> Share | None:  # noqa: ARG002

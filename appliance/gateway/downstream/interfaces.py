@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import Final
 
 _HEADER: Final = struct.Struct("=IHHII")
-"""nlmsghdr: length, type, flags, sequence, port."""
+"""Format of nlmsghdr: length, type, flags, sequence, port."""
 _ADDRESS: Final = struct.Struct("=BBBBI")
-"""ifaddrmsg: family, prefix length, flags, scope, index of the interface."""
+"""Format of ifaddrmsg: family, prefix length, flags, scope, index of the interface."""
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _DONE: Final = 3
 _NEW_ADDRESS: Final = 20
 _GET_ADDRESS: Final = 22
 _DUMP: Final = 0x301
-"""NLM_F_REQUEST | NLM_F_DUMP."""
+"""Flags NLM_F_REQUEST | NLM_F_DUMP."""
 _IFA_ADDRESS: Final = 1
 _IFA_LOCAL: Final = 2
 _GROUPS: Final = 0x1 | 0x10 | 0x100
-"""RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR."""
+"""Groups RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR."""
 _BUFFER_BYTES: Final = 1 << 16
 _ANSWER_S: Final = 2.0
 _SETTLE_S: Final = 0.05
-"""Addresses come in bursts."""
+"""Pause after a change, because addresses change in bursts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class InterfaceAddress:
 
     interface: str
     index: int
-    """Index of the interface: another one whenever it is created anew."""
+    """Index of the interface, which changes when the interface is created anew."""
     ip: str
 
 
@@ -61,7 +61,7 @@ def addresses_of(interfaces: Iterable[str]) -> list[InterfaceAddress]:
 
 
 class AddressChanges:
-    """Changes of interfaces and addresses, to be waited for."""
+    """Source of changes of interfaces and addresses."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(
@@ -70,7 +70,7 @@ class AddressChanges:
         self._socket.bind((0, _GROUPS))
 
     async def next(self, timeout_s: float) -> None:
-        """Return soon after the next change, or when the time is over."""
+        """Return soon after the next change, or at the time limit."""
         loop = asyncio.get_running_loop()
         came = asyncio.Event()
         loop.add_reader(self._socket.fileno(), came.set)
@@ -87,7 +87,7 @@ class AddressChanges:
                 self._skip()
 
     def _skip(self) -> None:
-        # More messages than fit (ENOBUFS) are a change, too; the addresses are looked up anyway.
+        # More messages than fit (ENOBUFS) mean a change, too: the addresses are read anew anyway.
         try:
             self._socket.recv(_BUFFER_BYTES)
         except BlockingIOError:
@@ -130,7 +130,7 @@ def _parse_address(body: bytes) -> Iterator[tuple[int, str]]:
     if family not in {socket.AF_INET, socket.AF_INET6}:
         return
     found = dict(_attributes(body[_ADDRESS.size :]))
-    # On a point-to-point link IFA_ADDRESS is the other end's, and IFA_LOCAL is ours.
+    # On a point-to-point link IFA_ADDRESS is the peer's address, and IFA_LOCAL is ours.
     packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
     if packed:
         yield index, socket.inet_ntop(family, packed)

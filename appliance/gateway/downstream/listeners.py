@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
 _ACCEPTORS: Final = 16
-"""For each address: libuv's server takes one connection in each turn of the event loop."""
+"""Acceptors for each address: libuv's server accepts one connection in each turn of the loop."""
 _IP_FREEBIND: Final = 15
 _IPV6_FREEBIND: Final = 78
 _SO_BINDTOIFINDEX: Final = 62
-"""asm-generic/socket.h, linux/in6.h: names that Python does not have."""
+"""Socket option of asm-generic/socket.h and linux/in6.h that Python does not name."""
 _CHECK_EVERY_S: Final = 30.0
 _LINK_LOCAL: Final = "fe80:"
 
@@ -73,12 +73,12 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
+        """Tell whether only this machine can connect."""
         return is_loopback(self.ip)
 
     @property
     def name(self) -> str:
-        """Name in systemd's store, which allows no colons."""
+        """Return the name in systemd's store, which allows no colons."""
         return f"{self.ip.replace(':', '.')}+{self.port}+{self.index}"
 
     def __str__(self) -> str:
@@ -121,20 +121,20 @@ class Listeners:
 
     @property
     def addresses(self) -> list[ListenAddress]:
-        """Addresses on which clients are served now."""
+        """Return the addresses on which clients are served now."""
         return list(self._servers)
 
     async def open(self) -> None:
-        """Serve on every wanted address that can be bound now; close the others."""
+        """Listen on every wanted address that can be bound now; close the others."""
         wanted = self._wanted()
         for address in set(self._sockets) - wanted:
             self._close(address)
-        # Loopback first: whatever happens with the others, this machine's clients are served.
+        # Loopback first: clients of this machine are served even if the other addresses fail.
         for address in sorted(wanted, key=lambda one: (not one.is_loopback, one.name)):
             await self._open(address)
 
     async def follow(self) -> None:
-        """Follow the interfaces for ever, as they and their addresses come and go."""
+        """Follow the interfaces for ever, as their addresses appear and disappear."""
         if not self._configuration.interfaces:
             return
         changes = AddressChanges()
@@ -146,7 +146,7 @@ class Listeners:
             changes.close()
 
     def close(self) -> None:
-        """Accept no more clients; other processes that have the sockets still do."""
+        """Accept no more clients; other processes that have the sockets still accept them."""
         for servers in self._servers.values():
             for server in servers:
                 server.close()
@@ -188,7 +188,7 @@ class Listeners:
         _log.info("listening on %s%s", address, " with TLS" if encrypted else "")
 
     async def _start_servers(self, address: ListenAddress) -> list[Server]:
-        # A server closes its socket; the socket itself is for the process that comes after.
+        # A server closes its own copy; the socket itself is for the next process.
         if self._serve_tls is not None and not address.is_loopback:
             return [self._serve_tls(address, self._sockets[address].dup())]
         return [

@@ -1,4 +1,4 @@
-"""Owners of the other ends of connections: a user of this machine, or another machine.
+"""Owners of the peers of connections: a user of this machine, or another machine.
 
 All programs of the box have the same address, so on loopback the kernel is asked whose socket the
 other end is (``sock_diag(7)``, one exact query: 3 µs, where ``/proc/net/tcp`` takes as long as it
@@ -17,18 +17,18 @@ _SOCK_DIAG: Final = 4
 _BY_FAMILY: Final = 20
 _REQUEST: Final = 1
 _HEADER: Final = struct.Struct("=IHHII")
-"""struct nlmsghdr: length, type, flags, sequence, port."""
+"""Format of nlmsghdr: length, type, flags, sequence, port."""
 _QUERY: Final = struct.Struct("=BBBxI")
-"""struct inet_diag_req_v2, up to `id`: family, protocol, extensions, states."""
+"""Format of inet_diag_req_v2 up to `id`: family, protocol, extensions, states."""
 _SOCKET_ID: Final = struct.Struct("!HH16s16sI")
-"""struct inet_diag_sockid, without the cookie: ports, addresses, interface."""
+"""Format of inet_diag_sockid without the cookie: ports, addresses, interface."""
 _NO_COOKIE: Final = b"\xff" * 8
 _UID_AT: Final = 4 + 48 + 12
-"""Of idiag_uid in struct inet_diag_msg; idiag_inode follows, 0 for a closed socket."""
+"""Offset of idiag_uid in inet_diag_msg; idiag_inode follows, 0 for a closed socket."""
 _UID_AND_INODE: Final = struct.Struct("=II")
 _MOST_BYTES: Final = 4096
 UNKNOWN_OWNER: Final = "nobody"
-"""Owner of a connection whose other end has closed or cannot be found."""
+"""Owner of a connection whose peer has closed it or cannot be found."""
 
 
 class Peers:

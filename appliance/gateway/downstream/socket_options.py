@@ -12,7 +12,7 @@ _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
 def tune(transport: asyncio.Transport) -> None:
-    """Detect clients that vanished, and buffer little in the kernel for those that do not read."""
+    """Detect clients that vanished, and limit the kernel's buffer for those that do not read."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in _INTERNET:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -21,7 +21,7 @@ def tune(transport: asyncio.Transport) -> None:
 
 
 def reset_on_close(transport: asyncio.Transport) -> None:
-    """Make the client see an error: a body may be one that ends with the connection."""
+    """Reset the connection at its end, so that the client cannot take it for a body's end."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in _INTERNET:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

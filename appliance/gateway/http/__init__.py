@@ -1,1 +1,1 @@
-"""HTTP/1.1 heads and bodies, in and out, on top of httptools."""
+"""HTTP/1.1 heads and bodies, of requests and responses, parsed with httptools."""

@@ -1,4 +1,4 @@
-"""Cache of a head that was parsed and checked before.
+"""Cache of a head that was already parsed and checked.
 
 A client's second request has the head of its first one, but for the length of its body; so have
 an engine's responses. A head that differs from one that was checked in nothing but the digits of
@@ -21,15 +21,15 @@ class CachedHead:
     def __init__(self, before: bytes, after: bytes) -> None:
         self._before = before
         self._start = len(before)
-        """Where the digits begin."""
+        """Position where the digits begin."""
         self._most = self._start + _DIGITS + 1
-        """Where the digits have ended."""
+        """Position where the digits have ended."""
         self._after = after
         self._after_size = len(after)
 
     @classmethod
     def of(cls, raw: bytes) -> Self | None:
-        """Return the cached form of a head; None: its length is not where it is looked for.
+        """Return the cached form of a head; None: its length is not in the usual place.
 
         Args:
             raw: Head of a message without a body, or with a length; with its last empty line.

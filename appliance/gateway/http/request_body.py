@@ -1,4 +1,4 @@
-"""Choice of the parser for a request body: JSON, a form, or none."""
+"""Choice of the parser for a request body: JSON, a form, or no parser."""
 
 import re
 from collections.abc import Generator
@@ -12,7 +12,7 @@ from appliance.planning.routing.refusals import bad_request
 from appliance.planning.routing.splicing import LONG_BYTES
 
 _OTHER: Final = Api.OTHER
-"""A member by name: looking one up in its Enum is slow in Python 3.11."""
+"""Member by name: looking one up in its Enum is slow in Python 3.11."""
 _OBJECT: Final = re.compile(rb"[ \t\r\n]*\{(?!\0)")
 """Beginning of a body that every engine reads as JSON, whatever its headers say."""
 
@@ -35,7 +35,7 @@ _OBJECT_ELSE: Final = re.compile(
 """Beginning of a body that some engines read as JSON: Python's `json.loads` detects encodings."""
 _BLANKS: Final = b" \t\r\n"
 _PADDING: Final = _BLANKS + b"\0\xef\xbb\xbf\xff\xfe"
-"""Blanks in any of these encodings, and byte order marks."""
+"""Padding: blanks in any of these encodings, and byte order marks."""
 
 
 def parse_body_in_steps(
@@ -57,7 +57,7 @@ def parse_body_in_steps(
 
 
 def parse_body(head: RequestHead, body: bytes) -> JsonBody | FormBody | None:
-    """Parse a short body; None: it is passed on unread.
+    """Parse a short body; None: the body is relayed unread.
 
     The headers do not decide alone: engines do not ask either, and what is not read here is not
     changed.

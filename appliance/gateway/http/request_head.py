@@ -41,13 +41,13 @@ _SPECIAL: Final = frozenset(
         b"sec-fetch-site",
     }
 )
-"""Headers that the gateway itself acts on. Of these only `_KEPT` go on to the engine."""
+"""Headers on which the gateway itself acts. Of these only `_KEPT` go on to the engine."""
 _KEPT: Final = frozenset({b"content-type", b"content-encoding", b"origin", b"sec-fetch-site"})
 _ONCE: Final = _SPECIAL - {b"connection", b"te", b"trailer", b"keep-alive", b"proxy-connection"}
 
 _CONTROLS: Final = bytes((*range(0x20), 0x7F))
 _ORDINARY: Final = bytes(range(256)).translate(None, _CONTROLS) + b"\t\r\n"
-"""Every byte that a head may contain, values included."""
+"""Bytes that a head may contain, values included."""
 _TARGET: Final = re.compile(rb"/[!\"$-\[\]-~]*")
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#@\\]+)((?:[/?].*)?)")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%-]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]*)?")
@@ -59,7 +59,7 @@ _CHARSETS: Final = frozenset(
 )
 """Parameters of a media type that do not change how a body is parsed."""
 _DIGITS: Final = 19
-"""At most, in a length: more would not fit into 64 bits."""
+"""Most digits of a length: more would not fit into 64 bits."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class RequestHead:
 
     method: bytes
     target: bytes
-    """Path and query, as the engine gets them."""
+    """Path and query, as the engine receives them."""
     path: str
     """Path without the query."""
     path_class: PathClass
@@ -77,14 +77,14 @@ class RequestHead:
     close: bool
     """Whether the client wants the connection closed after the response."""
     length: int
-    """Length of the body; -1: it comes in chunks. Of a head from the cache: of its first body."""
+    """Length of the body; -1: sent in chunks. For a head from the cache: of its first body."""
     expects: bool
     """Whether the client waits for 100 Continue before it sends the body."""
     websocket: bool
     authorization: bytes | None
     api_key: bytes | None
     form: str | None
-    """Media type of a multipart form, with its boundary; None: the body is none."""
+    """Media type of a multipart form, with its boundary; None: no form."""
     lines: bytes
     """Header lines that go on to the engine unchanged."""
     host: bytes | None = None
@@ -93,7 +93,8 @@ class RequestHead:
     site: bytes | None = None
     """Header ``Sec-Fetch-Site``: how that page is related to this address; None: absent."""
     keyless: Refusal | None = None
-    """Why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs none."""
+    """Reason why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs
+    none."""
     sent: tuple[bytes | None, bytes] = (None, b"")
     """Argument `own_lines` of the last `build_engine_head`, and the beginning of its result."""
 
@@ -183,7 +184,7 @@ def _check(
 def build_engine_head(
     head: RequestHead, length: int, own_lines: bytes, *, plain: bool = False
 ) -> bytes:
-    """Return the head as an engine gets it: always with the body's length, never for chunks.
+    """Return the head for an engine: always with the body's length, never for chunks.
 
     Args:
         head: Head of the client's request.
@@ -205,7 +206,7 @@ def build_engine_head(
 
 
 def may_begin_head(raw: bytes) -> bool:
-    """Tell whether these bytes can be the beginning of a head; cheap, and True in doubt."""
+    """Tell whether these bytes can begin a head; a cheap test, True in doubt."""
     return raw[:1].isupper() and raw.count(b"\n") == raw.count(b"\r\n") and b"\0" not in raw
 
 
@@ -228,7 +229,7 @@ def _has_folded_line(raw: bytes) -> bool:
 
 
 def _length(coding: bytes | None, length: bytes | None, *, old: bool) -> int | Refusal:
-    """Return the length of the body; -1: it comes in chunks."""
+    """Return the length of the body; -1: sent in chunks."""
     if coding is not None:
         return _check_coding(coding, length, old=old) or -1
     if length is None:
@@ -272,7 +273,7 @@ def _origin_form(method: bytes, target: bytes, host: bytes | None) -> bytes | Re
 
 
 def _check_supported(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
-    """Refuse well-formed headers that ask for what the gateway does not do."""
+    """Refuse well-formed headers that ask for features that the gateway does not have."""
     if seen.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
         return refusals.COMPRESSED_BODY
     media_type = seen.get(b"content-type", b"").lower()
@@ -286,7 +287,7 @@ def _check_supported(seen: dict[bytes, bytes], *, old: bool) -> Refusal | None:
 
 
 def _is_utf8(media_type: bytes) -> bool:
-    """Tell whether every parameter that some parser may take for the charset names UTF-8.
+    """Tell whether every parameter that a parser may take for the charset names UTF-8.
 
     Starlette decodes the names and the values of a form by it, aiohttp JSON too; in UTF-7 both look
     like other ASCII text.

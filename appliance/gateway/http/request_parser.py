@@ -1,4 +1,4 @@
-"""Parser of requests: the head, and the body while it comes."""
+"""Parser of requests: the head, and the body as it is received."""
 
 from math import inf
 from typing import Final
@@ -12,10 +12,10 @@ from appliance.planning.routing.refusals import bad_request
 
 _CHUNKED_HEAD: Final = b"POST / HTTP/1.1\r\nHost: -\r\nTransfer-Encoding: chunked\r\n\r\n"
 _OTHER_LINES: Final = 2
-"""Lines of a head that are no headers: the first and the last."""
+"""Lines of a head that are no headers: the first and the last one."""
 _SLICE_BYTES: Final = 16 << 10
 _FRAMING_SHARE: Final = 4
-"""Bytes of body that pay for a byte of framing; chunks of 24 bytes or more have enough."""
+"""Bytes of body that allow one byte of framing; chunks of 24 bytes or more have enough."""
 
 
 class _HeadCallbacks:
@@ -42,14 +42,14 @@ def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
         most: Number of headers allowed.
     """
     if raw.count(b"\n") > most + _OTHER_LINES:
-        # Counted here, because every header is a call back from the parser.
+        # Counted here, because the parser calls back for every header.
         return refusals.HEAD_TOO_LARGE
     found = _HeadCallbacks()
     parser = httptools.HttpRequestParser(found)
     try:
         parser.feed_data(raw)
     except httptools.HttpParserUpgrade:
-        # The parser would take what follows for another protocol; the gateway reads it.
+        # The parser would take the bytes that follow for another protocol; the gateway reads them.
         pass
     except httptools.HttpParserError:
         return refusals.MALFORMED_REQUEST
@@ -59,7 +59,7 @@ def parse_request_head(raw: bytes, most: int) -> RequestHead | Refusal:
 
 
 class IncomingBody:
-    """Request body while it comes.
+    """Request body as it is received.
 
     Args:
         length: Length of the body; -1: it comes in chunks.
@@ -81,11 +81,11 @@ class IncomingBody:
     def __init__(self, length: int, *, end_s: float) -> None:
         self._end_s = end_s
         self._sampled = -1
-        """Bytes at the last `sample_pace`; -1: none yet."""
+        """Bytes at the last `sample_pace`; -1: no sample yet."""
         self._size_at_deadline = 0
         """Bytes when the deadline was last extended."""
         self.pace = inf
-        """Bytes that came between the last two samples."""
+        """Bytes that were received between the last two samples."""
         self._chunks = ChunkedDecoder() if length < 0 else None
         self._missing = length
         self.data = bytearray()
@@ -100,7 +100,7 @@ class IncomingBody:
         self._sampled = size
 
     def may_continue(self, now_s: float, limits: Limits) -> bool:
-        """Tell whether enough has come since the last deadline, and the whole time is not over."""
+        """Tell whether enough was received since the last deadline, within the whole time."""
         came = len(self.data) - self._size_at_deadline
         self._size_at_deadline = len(self.data)
         return came >= limits.body_rate * limits.body_s and now_s < self._end_s
@@ -127,7 +127,7 @@ class IncomingBody:
         return data[missing:]
 
     def refusal(self, limits: Limits) -> Refusal | None:
-        """Return why the body is refused; None: it is not, so far."""
+        """Return why the body is refused; None: not refused so far."""
         chunks = self._chunks
         size = len(self.data)
         if size > limits.body_bytes:
@@ -144,20 +144,20 @@ class IncomingBody:
 
 
 class ChunkedDecoder:
-    """Decoder of a body that comes in chunks."""
+    """Decoder of a body that is sent in chunks."""
 
     __slots__ = ("_parser", "bad", "complete", "framing", "overrun", "pieces", "since_body")
 
     def __init__(self) -> None:
         self.complete = False
         self.bad = False
-        """Whether the bytes are no chunks."""
+        """Whether the bytes are not chunks."""
         self.overrun = False
         """Whether bytes that follow the body were read."""
         self.since_body = 0
         """Bytes since the last one of the body: framing, and trailers, which are dropped."""
         self.framing = 0
-        """Bytes that are not of the body: a chunk costs a call, even a chunk of one byte."""
+        """Bytes of framing: each chunk costs a call, even a chunk of one byte."""
         self.pieces = bytearray()
         """Bytes of the body, until the caller takes them out."""
         self._parser = httptools.HttpRequestParser(self)

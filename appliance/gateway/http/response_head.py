@@ -1,4 +1,4 @@
-"""Heads of engines' responses as clients get them, and responses of the gateway's own."""
+"""Heads of engines' responses for clients, and responses of the gateway itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SPECIAL: Final = frozenset(
         b"content-type",
     }
 )
-"""Headers that the gateway itself acts on. Of these only `content-type` goes on unchanged."""
+"""Headers on which the gateway itself acts. Of these only `content-type` goes on unchanged."""
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -28,14 +28,14 @@ _NO_BODY: Final = frozenset({204, 304})
 
 
 class Framing(Enum):
-    """How the end of a response body is marked."""
+    """Framing: how the end of a response body is marked."""
 
     LENGTH = 1
     CHUNKED = 2
     CLOSE = 3
-    """By the end of the connection."""
+    """End marked by the end of the connection."""
     NONE = 4
-    """There is no body."""
+    """No body."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class ResponseHead:
 def check_response_head(
     status: int, reason: bytes, headers: Sequence[tuple[bytes, bytes]], *, new: bool
 ) -> ResponseHead | None:
-    """Check a parsed head; None: the end of its body cannot be known.
+    """Return a checked head; None: the end of its body cannot be determined.
 
     Args:
         status: Status code.
@@ -106,7 +106,7 @@ def _framing(status: int, seen: dict[bytes, bytes]) -> Framing | None:
 
 
 def build_relayed_head(head: ResponseHead, *, chunked: bool, close: bool) -> bytes:
-    """Return an engine's head as a client gets it.
+    """Return an engine's head in the form for a client.
 
     Args:
         head: Head of the engine's response.
@@ -126,7 +126,7 @@ def build_relayed_head(head: ResponseHead, *, chunked: bool, close: bool) -> byt
 
 
 def build_relayed_response(head: ResponseHead, payload: bytes, *, close: bool) -> bytes:
-    """Return an engine's whole response as a client gets it.
+    """Return an engine's whole response in the form for a client.
 
     Args:
         head: Head of the engine's response; its length is ignored.
@@ -138,14 +138,14 @@ def build_relayed_response(head: ResponseHead, payload: bytes, *, close: bool) -
 
 
 def build_switch_head(head: ResponseHead) -> bytes:
-    """Return the head after which both sides speak websocket."""
+    """Return the head after which both sides use the websocket protocol."""
     return head.lines + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
 def build_json_response(
     status: int, body: bytes, *, headers: bytes = b"", close: bool, head_only: bool = False
 ) -> bytes:
-    """Return a response of the gateway's own.
+    """Return a response of the gateway itself.
 
     Args:
         status: Status code.

@@ -7,16 +7,16 @@ import httptools
 from appliance.gateway.http.response_head import Framing, ResponseHead, check_response_head
 
 _PART_BYTES: Final = 64 << 10
-"""From this size on a chunk is passed on before its end has come."""
+"""Size from which a chunk is relayed before its end has been received."""
 _BETWEEN_BYTES: Final = 256 << 10
-"""Limit of a head, and of anything else between pieces of body."""
+"""Limit of a head, and of all bytes between pieces of body."""
 _CONTINUE: Final = 100
 _OK: Final = 200
 _SWITCHING: Final = 101
 
 
 class ResponseParser:
-    """Parser fed with bytes as they come."""
+    """Parser fed with bytes as they are received."""
 
     __slots__ = (
         "_begun",
@@ -36,9 +36,9 @@ class ResponseParser:
 
     def __init__(self) -> None:
         self.head: ResponseHead | None = None
-        """None: not complete yet."""
+        """Response head; None: not complete yet."""
         self.bad = False
-        """Whether the bytes are no response that can be passed on."""
+        """Whether the bytes are no response that can be relayed."""
         self.complete = False
         self.rest = b""
         """Bytes that follow a change of protocol."""
@@ -47,9 +47,9 @@ class ResponseParser:
         self._reason = b""
         self._pieces: list[bytes] = []
         self._complete_pieces = 0
-        """How many of `_pieces` belong to complete chunks."""
+        """Number of `_pieces` that belong to complete chunks."""
         self._part_bytes = 0
-        """Bytes of the pieces behind them, up to `_counted`: counted only when needed."""
+        """Bytes of the pieces after them, up to `_counted`: counted only when needed."""
         self._counted = 0
         self._begun = 0
         """Responses that have begun, interim ones apart."""
@@ -64,14 +64,14 @@ class ResponseParser:
             self.rest = data[upgrade.args[0] :]
             self.bad |= self.head is None or not self.head.websocket
         except httptools.HttpParserError:
-            # Invalid bytes behind a complete response spoil only the connection.
+            # Invalid bytes after a complete response make only the connection unusable.
             self._begun += 1
             self.bad |= not self.complete
         if self._since_body > _BETWEEN_BYTES + len(data):
             self.bad = True
 
     def take_body(self) -> bytes:
-        """Take the bytes that may be passed on: complete chunks, large parts of one, or all."""
+        """Take the bytes that may be relayed: complete chunks, large parts of one, or all."""
         pieces = self._pieces
         count = len(pieces)
         if self._complete_pieces < count and not self.complete and self._waits():
@@ -100,12 +100,12 @@ class ResponseParser:
 
     @property
     def ends_with_connection(self) -> bool:
-        """Whether the end of the connection is the proper end of the response."""
+        """Tell whether the end of the connection is the proper end of the response."""
         return self.head is not None and self.head.framing is Framing.CLOSE
 
     @property
     def keeps(self) -> bool:
-        """Whether the connection is good for another request."""
+        """Tell whether the connection is good for another request."""
         return self.complete and self._begun == 1 and self.head is not None and self.head.keeps
 
     def on_message_begin(self) -> None:
@@ -130,7 +130,7 @@ class ResponseParser:
         if status < _CONTINUE:
             self.bad = True
         elif status < _OK and status != _SWITCHING:
-            # `_since_body` goes on: an engine that sends only these would never come to an end.
+            # `_since_body` goes on: a response of interim heads alone would otherwise never end.
             self._headers, self._reason = [], b""
         else:
             self._since_body = 0

@@ -1,4 +1,4 @@
-"""Usage parser: output tokens and speed from the last bytes of a response.
+"""Parser of usage: output tokens and speed from the last bytes of a response.
 
 The response itself is passed on unread; searching its last kilobytes costs a microsecond. In JSON
 a quotation mark inside a text is escaped, so that nothing a model writes is taken for a key.
@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _TOKENS: Final = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
-"""Keys of OpenAI's completions, of its responses and Anthropic's messages, of llama.cpp."""
+"""Keys of OpenAI's completions and responses, of Anthropic's messages, and of llama.cpp."""
 _SPEED: Final = b'"predicted_per_second"'
 _INTEGER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9})(?![0-9.eE])')
 _NUMBER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9}(?:\.[0-9]{1,17})?)')
@@ -34,7 +34,7 @@ def parse_output_tokens(tail: bytes) -> int | None:
 
 
 def parse_tok_s(tail: bytes) -> float | None:
-    """Return the engine's own figure of its decoding speed; None: not reported."""
+    """Return the decoding speed that the engine reports; None: not reported."""
     at = tail.rfind(_SPEED)
     if at < 0:
         return None

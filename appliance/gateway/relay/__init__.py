@@ -1,1 +1,1 @@
-"""The relay: exchanges between clients and engines, hold queue, shared capacity."""
+"""Relay: exchanges between clients and engines, hold queue, shared capacity."""

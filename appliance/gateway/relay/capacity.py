@@ -13,9 +13,10 @@ from appliance.planning.routing.fair_share import Share, choose_evictions
 from appliance.planning.routing.refusals import BUSY, TOO_MANY_CONNECTIONS
 
 _RESERVE: Final = 8
-"""Divisor: one part of so many is reserved for this machine."""
+"""Divisor: one part in this many is reserved for this machine."""
 _AT_ONCE: Final = 32
-"""Divisor: one part of so many connections is closed at once, since choosing takes a millisecond."""
+"""Divisor: one part in this many connections is closed at once, since choosing takes a
+millisecond."""
 
 
 class CountedConnection(Protocol):
@@ -26,11 +27,11 @@ class CountedConnection(Protocol):
 
     @property
     def owner(self) -> str:
-        """Owner of the connection: a key, a user of this machine, or another machine."""
+        """Return the owner of the connection: a key, a user of this machine, or another machine."""
         ...
 
     def connection_share(self, number: int) -> Share:
-        """Return its share of the connections.
+        """Return the connection's share of all connections.
 
         Args:
             number: How many connections have come before it.
@@ -38,7 +39,7 @@ class CountedConnection(Protocol):
         ...
 
     def bytes_share(self, number: int) -> Share | None:
-        """Return its share of the buffered bytes; None: it has none."""
+        """Return the connection's share of the buffered bytes; None: it has none."""
         ...
 
     def evict(self, why: Refusal) -> None:
@@ -64,13 +65,14 @@ class Capacity:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._connections: dict[CountedConnection, None] = {}
-        """In order of arrival."""
+        """Connections in order of arrival."""
         self._remote = 0
-        """How many of them are of other machines."""
+        """Number of connections of other machines."""
         self._refused: set[str] = set()
-        """Owners refused a connection since `forget_refusals`: finding out takes a millisecond."""
+        """Owners whose connections were refused since `forget_refusals`: a decision takes a
+        millisecond."""
         self._refused_bytes: set[str] = set()
-        """Owners refused buffered bytes since then."""
+        """Owners whose buffered bytes were refused since then."""
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -79,7 +81,7 @@ class Capacity:
         return iter(tuple(self._connections))
 
     def forget_refusals(self) -> None:
-        """Let every owner be looked at again."""
+        """Forget the refused owners, so that each is examined again."""
         self._refused.clear()
         self._refused_bytes.clear()
 
@@ -99,12 +101,12 @@ class Capacity:
         self._connections[connection] = None
         self._remote += not connection.local
         if refusal is not None and len(self._connections) > most + max(1, most // _RESERVE):
-            # Enough connections are open only to be sent their refusal.
+            # There are enough connections that are open only until they have their refusal.
             connection.abort()
         return refusal
 
     def remove(self, connection: CountedConnection) -> None:
-        """Count a connection no more."""
+        """Remove a connection from the count."""
         if connection in self._connections:
             del self._connections[connection]
             self._remote -= not connection.local
@@ -143,7 +145,7 @@ class Capacity:
         found = [(one, one.bytes_share(n)) for n, one in enumerate(self._connections)]
         shares = [(one, share) for one, share in found if share is not None]
         if not connection.local and used <= most:
-            # The last eighth is for this machine: other machines share the rest.
+            # The last eighth is for this machine; other machines share the rest.
             shares = [(one, share) for one, share in shares if not one.local]
             used = sum(share.size for _, share in shares)
             most -= most // _RESERVE

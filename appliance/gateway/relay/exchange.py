@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from appliance.gateway.relay.relay import Relay
 
 _RETRY_S: Final = 0.1
-"""Between two attempts to connect, until the supervisor has sent a new state."""
+"""Pause between two attempts to connect, until the supervisor has sent a new state."""
 _GRACE_S: Final = 1.0
-"""For that state: systemd notifies the supervisor, and that the gateway, in a few milliseconds."""
+"""Time for that state: systemd notifies the supervisor, and that the gateway, in a few
+milliseconds."""
 _SWITCHING_PROTOCOLS: Final = 101
 _NO_REQUEST: Final = (b"", b"")
 
@@ -56,7 +57,7 @@ _START, _HELD, _CONNECTING, _WAITING, _RESPONDING, _TUNNEL, _OVER = ExchangeStat
 
 
 class Exchange:
-    """One request and its response."""
+    """Exchange of one request for its response."""
 
     __slots__ = (
         "_body",
@@ -95,17 +96,17 @@ class Exchange:
         self.key = key
         self._close = close
         self._reply: Reply | None = None
-        """None: nothing was sent to the client that needs one."""
+        """Reply to the client; None: nothing was sent that needs one."""
         self._document: JsonBody | FormBody | None = None
-        """None: the body is empty, or passed on unread."""
+        """Parsed body; None: the body is empty, or relayed unread."""
         self._model: str | None = None
-        """None: the request names no model."""
+        """Model that the request names; None: it names none."""
         self._upstream: Upstream | None = None
         self._observation: Observation | None = None
         self._observed_profile = ""
         self._engine: EngineConnection | None = None
         self._request: tuple[bytes, bytes | Pieces] = _NO_REQUEST
-        """Head and body as the engine gets them."""
+        """Head and body as the engine receives them."""
         self._retry: asyncio.TimerHandle | Scan | None = None
         """Timer, or scan of a long body, that calls this exchange again; cancelled at its end."""
         self._grace_end_s = 0.0
@@ -113,7 +114,7 @@ class Exchange:
 
     @property
     def streams(self) -> bool:
-        """Whether the client asks for a stream of events."""
+        """Tell whether the client asks for a stream of events."""
         return self._document is not None and self._document.streams
 
     @property
@@ -122,18 +123,18 @@ class Exchange:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the body, while it may be needed again."""
+        """Return the bytes of the body, while it may be needed again."""
         return len(self._body)
 
     @property
     def reply(self) -> Reply:
-        """Reply to the client, made when first needed: most responses need none."""
+        """Return the reply to the client, made when first needed: most responses need none."""
         if self._reply is None:
             self._reply = Reply(self._client, self._head, close=self._close)
         return self._reply
 
     def start(self) -> None:
-        """Handle the request, which is there as a whole."""
+        """Handle the request, which was received as a whole."""
         path_class = self._head.path_class
         if path_class.is_model_list:
             self._list_models(path_class.model)
@@ -154,7 +155,7 @@ class Exchange:
         self.advance()
 
     def _scanned(self, document: JsonBody | FormBody | BodyError | None) -> None:
-        """Go on after the scan of a long body."""
+        """Continue after the scan of a long body."""
         self._retry = None
         if isinstance(document, BodyError):
             self.refuse(body_refusal(document))
@@ -176,7 +177,7 @@ class Exchange:
     # From the request to an engine.
 
     def advance(self) -> None:
-        """Route the request by what serves now: to an engine, into the queue, or to a refusal."""
+        """Route the request by the present state: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
         routed = router.route(self._model, self.key)
         if isinstance(routed, Refusal):
@@ -234,7 +235,7 @@ class Exchange:
         upstream.pool.connect(self)
 
     def connected(self, engine: EngineConnection) -> bool:
-        """Send the request on a new connection; False: the exchange needs none any more."""
+        """Send the request on a new connection; False: the exchange does not need it any more."""
         if self._state is not _CONNECTING:
             return False
         self._send_on(engine)
@@ -249,7 +250,7 @@ class Exchange:
             self._observation.sent()
 
     def unreachable(self) -> None:
-        """Route again in a moment: the supervisor may then have sent a new state."""
+        """Route again in a moment: the supervisor may have sent a new state by then."""
         if self._state is not _CONNECTING:
             return
         loop = asyncio.get_running_loop()
@@ -260,7 +261,7 @@ class Exchange:
         else:
             self._retry = loop.call_later(_RETRY_S, self.advance)
 
-    # Called by the engine's connection.
+    # Calls of the engine's connection.
 
     def begin_response(self, head: ResponseHead) -> None:
         self._forget_request()
@@ -284,7 +285,7 @@ class Exchange:
         self._client.start_tunnel()
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
-        """Pass on bytes of the response body."""
+        """Relay bytes of the response body."""
         reply = self.reply
         if payload and self._observation is not None:
             self._observation.chunk(len(payload))
@@ -295,7 +296,7 @@ class Exchange:
             self._end()
 
     def deliver_whole(self, head: ResponseHead, payload: bytes) -> None:
-        """Pass on a response that came at once."""
+        """Relay a response that was received whole."""
         self._engine = None
         if self._reply is not None:
             if self._observation is not None:
@@ -310,11 +311,11 @@ class Exchange:
         self._client.response_finished(close=close)
 
     def write_to_client(self, data: bytes) -> None:
-        """Pass on bytes of another protocol."""
+        """Relay bytes of another protocol to the client."""
         self._client.write(data)
 
     def write_to_engine(self, data: bytes) -> None:
-        """Pass on bytes of another protocol."""
+        """Relay bytes of another protocol to the engine."""
         if self._engine is not None:
             self._engine.write(data)
 
@@ -334,7 +335,7 @@ class Exchange:
         if self._state is _TUNNEL:
             self._client.block_reading(blocked=blocked)
 
-    # Called by the client's connection, the hold queue and drains.
+    # Calls of the client's connection, the hold queue and drains.
 
     def client_blocked(self, *, blocked: bool) -> None:
         """Read no more from the engine while the client reads too slowly."""
@@ -348,7 +349,7 @@ class Exchange:
             self._engine.resume()
 
     def client_gone(self) -> None:
-        """End the exchange: the client has hung up."""
+        """End the exchange, because the client has closed the connection."""
         self._drop_engine()
         self._finish(0, b"" if self._reply is None else self._reply.tail())
 
@@ -368,7 +369,7 @@ class Exchange:
         else:
             self._fail(why)
 
-    # Ends.
+    # Ends of the exchange.
 
     def _fail(self, why: Refusal) -> None:
         reply = self.reply
@@ -401,7 +402,7 @@ class Exchange:
             self._upstream = None
 
     def _forget_request(self) -> None:
-        """Free the request's bytes: a response has begun, or none will."""
+        """Free the request's bytes: a response has begun, or none will be sent."""
         self._relay.buffered_bytes -= len(self._body)
         self._request = _NO_REQUEST
         self._body = b""

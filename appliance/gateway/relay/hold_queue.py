@@ -1,4 +1,4 @@
-"""Hold queue: requests that wait until their profile serves.
+"""Queue of held requests, which wait until their profile serves.
 
 Bounded in number and in time; when it is full, a newcomer gets the place of an owner who has more.
 At every change each request is routed anew, in the order in which they came: after a switch that
@@ -29,21 +29,21 @@ class _Entry:
 
     def __init__(self, comment_s: float, end_s: float) -> None:
         self.comment_s = comment_s
-        """When the next comment is due; inf: never."""
+        """Time when the next comment is due; inf: never."""
         self.end_s = end_s
 
 
 class HoldQueue:
-    """Requests that wait for a profile."""
+    """Queue of requests that wait for a profile."""
 
     def __init__(self, router: Router, limits: Limits) -> None:
         self._router = router
         self._limits = limits
         self._entries: dict[Exchange, _Entry] = {}
         self._refused: set[str] = set()
-        """Owners for whom no other request gave way since one last left the queue."""
+        """Owners for whom no other request was evicted since one last left the queue."""
         self._worker: asyncio.Task[None] | None = None
-        """None: the queue is empty."""
+        """Task that works on the queue; None: the queue is empty."""
         self._rerouted: _Entry | None = None
         """Entry of the request that is being routed anew, and may be added again."""
 
@@ -51,7 +51,7 @@ class HoldQueue:
         return len(self._entries)
 
     def add(self, held: "Exchange") -> None:
-        """Let a request wait; refuse it when the queue is full."""
+        """Hold a request; refuse it when the queue is full."""
         entry, self._rerouted = self._rerouted, None
         if entry is None:
             if len(self._entries) >= self._limits.queue and not self._make_room(held):
@@ -65,7 +65,7 @@ class HoldQueue:
             self._worker = asyncio.get_running_loop().create_task(self._work())
 
     def _make_room(self, newcomer: "Exchange") -> bool:
-        """Refuse the newest request of the owner who has the most; False: no owner has more."""
+        """Evict the newest request of the owner with the most; False: no owner has more."""
         if newcomer.owner in self._refused:
             return False
         requests = [*self._entries, newcomer]
@@ -78,7 +78,7 @@ class HoldQueue:
         return bool(evicted)
 
     def remove(self, held: "Exchange") -> None:
-        """Drop a request that waits no longer."""
+        """Drop a request that no longer waits."""
         self._refused.clear()
         self._entries.pop(held, None)
 
@@ -90,7 +90,7 @@ class HoldQueue:
         return len(requests)
 
     def close(self) -> None:
-        """End the work on the queue, also where a request is still in it."""
+        """End the work on the queue, even while a request is still in it."""
         if self._worker is not None:
             self._worker.cancel()
 
@@ -98,7 +98,7 @@ class HoldQueue:
         """Route, comment and refuse until the queue is empty."""
         loop = asyncio.get_running_loop()
         changed = self._router.changed()
-        # A change that came before this line has set no future of ours.
+        # A change that was made before this line has not set a new future.
         self._reroute_all()
         try:
             while self._entries:

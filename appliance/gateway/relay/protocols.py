@@ -1,4 +1,4 @@
-"""What the relay asks of the rest of the gateway: routes, keys, observation."""
+"""Protocols of the rest of the gateway that the relay uses: routes, keys, observation."""
 
 import asyncio
 from typing import Final, Protocol
@@ -10,7 +10,7 @@ REROUTED: Final = 307
 
 
 class Router(Protocol):
-    """Routes of requests, by what serves now."""
+    """Router of requests, by the present state."""
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
         """Return the profile for a request. It may be held or down: `readiness` tells.
@@ -22,7 +22,7 @@ class Router(Protocol):
         ...
 
     def readiness(self, name: str, key: Key | None) -> bool | Refusal:
-        """Tell whether a request to a profile may go now; False: it has to wait for a change.
+        """Tell whether a request to a profile may go now; False: the request waits for a change.
 
         Asks for a switch, where that is allowed and needed. A request that waits is routed again
         after the change: `default` may then be another profile.
@@ -80,10 +80,10 @@ class Observer(Protocol):
 
 
 class KeyChecker(Protocol):
-    """Check of inference keys."""
+    """Checker of inference keys."""
 
     def check(self, authorization: bytes | None, api_key: bytes | None) -> Key | None:
-        """Return the key of a request; None: it has none.
+        """Return the key of a request; None: a request without a key.
 
         Args:
             authorization: Header ``Authorization``; None: absent.

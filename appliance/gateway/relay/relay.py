@@ -1,4 +1,4 @@
-"""Relay: clients on one side, engines on the other, and everything that requests share.
+"""Relay: clients on one side, engines on the other, and the state that all requests share.
 
 relay = Relay(router=…, observer=…, key_checker=…)
 await loop.create_server(partial(relay.connection, loopback=True), sock=listener)
@@ -25,9 +25,10 @@ from appliance.planning.routing.origin_policy import OriginPolicy
 
 _FLUSH_S: Final = 1.0
 _AHEAD_PER_TURN: Final = 4
-"""Requests that came ahead of their turn, in each turn of the event loop; each may cost 0.1 ms."""
+"""Requests received ahead of their turn that are handled in each turn of the event loop; each may
+cost 0.1 ms."""
 _SWEEPS: Final = 10
-"""In the shortest of the limits."""
+"""Sweeps in the shortest of the limits."""
 
 
 class Relay:
@@ -64,14 +65,14 @@ class Relay:
         self._deferred: deque[Callable[[], None]] = deque()
         """Requests that were sent ahead of their turn."""
         self.closing = False
-        """Whether every connection ends with the response that is under way."""
+        """Whether every connection ends with its present response."""
         self._key_checker = key_checker
         self._body_bytes = self.limits.body_bytes
-        """One look-up less for every request."""
+        """Copy of the limit, which saves a look-up for every request."""
         self._clients = Capacity(self.limits)
         self.peers = Peers()
         self._alone = asyncio.Event()
-        """Set when the last client leaves; cleared by whoever waits for that."""
+        """Event that is set when the last client leaves; cleared by each waiter."""
         self._upstreams: dict[str, Upstream] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
@@ -86,14 +87,14 @@ class Relay:
         """
         return ClientConnection(self, loopback=loopback, local=local)
 
-    # Called by operations.
+    # Calls of operations.
 
     def in_flight(self, names: Iterable[str]) -> int:
         """Return how many requests were sent to these profiles and are not over."""
         return sum(len(upstream.in_flight) for upstream in self._chosen(names))
 
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
-        """Wait for the requests to these profiles, then cut those that are left.
+        """Wait for the requests to these profiles, then cut the rest.
 
         Returns:
             How many finished, how many were cut.
@@ -110,14 +111,14 @@ class Relay:
         return len(before - left), len(left)
 
     def close_idle(self) -> None:
-        """Take no second request on any connection: idle ones are closed after a moment."""
+        """Take no second request on any connection; close idle ones after a moment."""
         self.closing = True
         at_s = asyncio.get_running_loop().time() + LAST_REQUEST_S
         for client in self._clients:
             client.end_soon(at_s)
 
     async def stop(self, timeout_s: float) -> tuple[int, int]:
-        """End everything: requests that are not over in time are cut with an error.
+        """End everything; requests that are not over in time are cut with an error.
 
         Returns:
             How many requests finished, how many were cut.
@@ -138,7 +139,7 @@ class Relay:
                 await self._alone.wait()
 
     async def _hang_up(self) -> None:
-        """Close every connection, with a moment for what is still to be written."""
+        """Close every connection, with a moment for unsent bytes."""
         loop = asyncio.get_running_loop()
         for client in self._clients:
             client.end_soon(loop.time())
@@ -157,17 +158,17 @@ class Relay:
     def _chosen(self, names: Iterable[str]) -> list[Upstream]:
         return [self._upstreams[name] for name in names if name in self._upstreams]
 
-    # Called by connections and exchanges.
+    # Calls of connections and exchanges.
 
     def add_client(self, client: CountedConnection) -> Refusal | None:
-        """Count a client that has connected; a refusal when there are too many."""
+        """Count a client that has connected; return a refusal when there are too many."""
         refusal = self._clients.admit(client)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
         return refusal
 
     def defer(self, step: Callable[[], None]) -> None:
-        """Call a step for a request that came ahead of its turn, when others have had theirs."""
+        """Call a step for a request received ahead of its turn, after others have had theirs."""
         if not self._deferred:
             asyncio.get_running_loop().call_soon(self._call_deferred)
         self._deferred.append(step)
@@ -179,7 +180,7 @@ class Relay:
             asyncio.get_running_loop().call_soon(self._call_deferred)
 
     def count_buffered(self, client: CountedConnection, size: int) -> Refusal | None:
-        """Count bytes that are kept for a client; a refusal when there is no room for them."""
+        """Count bytes kept for a client; return a refusal when there is no room for them."""
         self.buffered_bytes += size
         return self._clients.check_buffered(client, self.buffered_bytes)
 
@@ -189,7 +190,7 @@ class Relay:
             self._alone.set()
 
     def examine(self, head: RequestHead) -> Refusal | None:
-        """Check what all requests with the same head share; a refusal where none is allowed."""
+        """Check what all requests with the same head share; return a refusal, or None."""
         if head.path_class.is_admin and head.path not in self._allowed:
             return refusals.path_not_exposed(head.path)
         if self._origin_policy is not None:
@@ -247,7 +248,7 @@ def _in_flight(upstreams: Iterable[Upstream]) -> set[UpstreamRequest]:
 
 
 def _cut(upstreams: Sequence[Upstream], why: Refusal) -> set[UpstreamRequest]:
-    """End what is still under way with an error; return it."""
+    """Cut requests that are not over with an error; return it."""
     left = _in_flight(upstreams)
     for request in left:
         request.cut(why)

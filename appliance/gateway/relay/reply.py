@@ -28,22 +28,23 @@ if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection
 
 TAIL_BYTES: Final = 8 << 10
-"""Of a response body, for the observer."""
+"""Bytes at the end of a response body that the observer receives."""
 _ERROR_BYTES: Final = 64 << 10
-"""Of an engine's error that is put into a stream."""
+"""Longest message of an engine's error that is put into a stream."""
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 
 
 class ReplyStage(Enum):
-    """How far a reply has got."""
+    """Stage of a reply."""
 
     NOT_STARTED = 1
     OPENED = 2
-    """A stream has begun before the engine has responded."""
+    """Stage: a stream has begun before the engine has responded."""
     RELAYING = 3
     COLLECTING_ERROR = 4
-    """The engine has responded to an opened stream with an error, whose body is collected."""
+    """Stage: the engine has responded to an opened stream with an error, whose body is
+    collected."""
 
 
 class Reply:
@@ -74,14 +75,14 @@ class Reply:
         """Status that the client was sent; 0: none yet."""
         self._chunked = self._events = False
         self._pending_head = b""
-        """Response head that goes out with the first bytes of the body."""
+        """Response head that is sent with the first bytes of the body."""
         self._error_body = b""
         self._previous: list[bytes] = []
         self._last: list[bytes] = []
         self._last_size = 0
 
     def send_json(self, body: bytes) -> None:
-        """Send a whole response of the gateway's own."""
+        """Send a whole response of the gateway itself."""
         self.status = _OK
         head_only = self._head.method == b"HEAD"
         response = response_head.build_json_response(
@@ -112,7 +113,7 @@ class Reply:
         self.stage = ReplyStage.RELAYING
         self.status = head.status
         unknown = head.framing is Framing.CHUNKED or head.framing is Framing.CLOSE
-        # Nothing can be added to a body whose length has been told.
+        # Nothing can be added to a body whose length has been sent.
         self._events = head.events and unknown
         self._chunked = unknown and not self._head.old
         self._pending_head = response_head.build_relayed_head(
@@ -122,7 +123,7 @@ class Reply:
             self._chunked = False
 
     def deliver_whole(self, head: ResponseHead, payload: bytes) -> None:
-        """Send a response of the engine that came at once."""
+        """Send an engine's response that was received whole."""
         if self.stage is ReplyStage.OPENED:
             self.begin(head)
             self.deliver(payload, complete=True)
@@ -133,14 +134,14 @@ class Reply:
         self._client.write(response_head.build_relayed_response(head, payload, close=self.close))
 
     def switch_protocols(self, head: ResponseHead) -> None:
-        """Tell that the engine agrees to another protocol."""
+        """Tell the client that the engine agrees to another protocol."""
         self.stage = ReplyStage.RELAYING
         self.status = head.status
         self.close = True
         self._client.write(response_head.build_switch_head(head))
 
     def deliver(self, payload: bytes, *, complete: bool) -> None:
-        """Pass on bytes of the engine's body."""
+        """Relay bytes of the engine's body."""
         if self.stage is ReplyStage.COLLECTING_ERROR:
             self._collect_error(payload, complete=complete)
             return

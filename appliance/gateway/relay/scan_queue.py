@@ -13,7 +13,7 @@ from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
 
 ScannedBody = JsonBody | FormBody | None
-"""None: the body is not read."""
+"""Body after a scan; None: the body is not read."""
 Steps = Generator[None, None, ScannedBody]
 Done = Callable[[ScannedBody | BodyError], None]
 
@@ -31,7 +31,7 @@ class Scan:
     def __init__(self, steps: Steps, done: Done) -> None:
         self.steps: Final = steps
         self.done: Done | None = done
-        """None: the scan was cancelled."""
+        """Callback for the result; None: the scan was cancelled."""
 
     def cancel(self) -> None:
         """Stop the scan without calling `done`."""
@@ -43,7 +43,7 @@ class ScanQueue:
 
     def __init__(self) -> None:
         self._scans: OrderedDict[str, deque[Scan]] = OrderedDict()
-        """By owner, the next one first."""
+        """Scans by owner, the next one first."""
 
     @property
     def busy(self) -> bool:
@@ -67,7 +67,7 @@ class ScanQueue:
             self._scans[owner] = scans
         if self._scans:
             asyncio.get_running_loop().call_soon(self._step)
-        # Last, because `done` may add another scan.
+        # Done last, because `done` may add another scan.
         if not isinstance(result, Scan) and scan.done is not None:
             scan.done(result)
 
@@ -81,6 +81,6 @@ class ScanQueue:
             scanned: ScannedBody = end.value
             return scanned
         except BodyError as error:
-            # Its frames would hold the body until the next garbage collection.
+            # The scan's frames would hold the body until the next garbage collection.
             return error.with_traceback(None)
         return scan

@@ -1,1 +1,1 @@
-"""Connections to engines."""
+"""Upstream side: connections to engines."""

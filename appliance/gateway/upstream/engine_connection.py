@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 _WRITE_HIGH_BYTES: Final = 256 << 10
 _LARGE_BYTES: Final = 64 << 10
-"""Bodies from this size on are not copied behind their head."""
+"""Size from which a body is not copied to follow its head."""
 
 
 class Loss(Enum):
-    """How a connection was lost before the end of the response."""
+    """Kind of loss of a connection before the end of the response."""
 
     STALE = 1
-    """The connection had been used before, and closed before a byte of this response came."""
+    """Loss of a used connection before a byte of this response was received."""
     SILENT = 2
-    """The connection was new, and closed before a byte of the response came."""
+    """Loss of a new connection before a byte of the response was received."""
     BROKEN = 3
-    """The response had begun, or was no HTTP."""
+    """Loss after the response had begun, or a response that was no HTTP."""
 
 
 class UpstreamRequest(Protocol):
     """Request to an engine, as the pool and the connection call it back."""
 
     def connected(self, engine: "EngineConnection") -> bool:
-        """Take a new connection; False: the request does not want it any more."""
+        """Take a new connection; False: the request does not need it any more."""
         ...
 
     def unreachable(self) -> None:
@@ -97,13 +97,13 @@ class EngineConnection(asyncio.Protocol):
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._request: UpstreamRequest | None = None
-        """None: the connection is idle, or nothing more is wanted from it."""
+        """Request on the connection; None: it is idle, or no response is wanted any more."""
         self._parser: ResponseParser | None = None
-        """None: no byte of the response has come."""
+        """Parser of the response; None: no byte of the response was received."""
         self._head_only = self._head_delivered = self._used = self._paused = self._tunnel = False
         self.idle_since_s = 0.0
 
-    # Called by the exchange and the pool.
+    # Calls of the exchange and the pool.
 
     def send(
         self, request: UpstreamRequest, head: bytes, body: bytes | Pieces, *, head_only: bool
@@ -157,10 +157,10 @@ class EngineConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether a request may be sent."""
+        """Tell whether a request may be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    # Called by the event loop.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -207,10 +207,10 @@ class EngineConnection(asyncio.Protocol):
         if self._request is not None:
             self._request.engine_blocked(blocked=False)
 
-    # Responses.
+    # Parsing of responses.
 
     def _deliver_cached(self, request: UpstreamRequest, data: bytes) -> bool:
-        """Deliver a response that came at once under a cached head; False: it did not."""
+        """Deliver a response received at once under a cached head; False: no such response."""
         cached = self._pool.cached_head
         if cached is None or self._head_only:
             return False
@@ -225,7 +225,7 @@ class EngineConnection(asyncio.Protocol):
         return True
 
     def _cache_head(self, parser: ResponseParser, data: bytes) -> None:
-        """Cache the head of a whole response that came at once, with a length."""
+        """Cache the head of a whole response that was received at once, with a length."""
         head = parser.head
         end = data.find(b"\r\n\r\n") + 4
         if (

@@ -1,4 +1,4 @@
-"""Pool of connections to one engine, and the requests that are under way to it."""
+"""Pool of connections to one engine, and the engine's requests in flight."""
 
 import asyncio
 from collections import deque
@@ -13,16 +13,16 @@ from appliance.planning.routing.body_changes import BodyChanges, compile_changes
 
 _MOST_IDLE: Final = 256
 _IDLE_S: Final = 3.0
-"""For which an idle connection is kept, give or take a sweep. Engines close theirs after 5 s; a
-request that meets a closed connection is sent again."""
+"""Time for which an idle connection is kept, give or take a sweep. Engines close theirs after 5 s;
+a request that meets a closed connection is sent again."""
 _STARVED_S: Final = 0.1
-"""After which a new connection that is still silent may be waiting for a worker of the engine.
+"""Time after which a new connection that is still silent may be waiting for a worker of the engine.
 llama.cpp's server has a thread for each connection, which stays with it while it is kept: 40
-requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones make room."""
+requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones are closed for them."""
 
 
 class Pool:
-    """Connections to one engine."""
+    """Pool of connections to one engine."""
 
     def __init__(self, routed: Routed, limits: Limits) -> None:
         self._endpoint = routed.endpoint
@@ -30,17 +30,19 @@ class Pool:
         self._idle: deque[EngineConnection] = deque()
         self._all: set[EngineConnection] = set()
         self._silent: set[EngineConnection] = set()
-        """New connections on which no byte has come yet."""
+        """New connections on which no byte was received yet."""
         self._connecting: set[asyncio.Task[None]] = set()
         self._starved = False
-        """A silent connection has waited too long: none is kept until all have had a byte."""
+        """Whether a silent connection has waited too long: no connection is kept until all have had
+        a byte."""
         self._closed = False
         self.cached_head: tuple[CachedHead, ResponseHead] | None = None
-        """Head of the engine's last response that came at once with a length; None: no such."""
+        """Head of the engine's last response that was received at once with a length; None: no such
+        response."""
 
     @property
     def idle(self) -> int:
-        """Number of idle connections."""
+        """Return the number of idle connections."""
         return len(self._idle)
 
     def acquire(self) -> EngineConnection | None:
@@ -52,7 +54,7 @@ class Pool:
         return None
 
     def release(self, engine: EngineConnection) -> None:
-        """Take a connection back after its response."""
+        """Keep a connection after its response."""
         if self._closed or self._starved or len(self._idle) >= _MOST_IDLE:
             engine.finish()
             return
@@ -60,7 +62,7 @@ class Pool:
         self._idle.append(engine)
 
     def mark_heard(self, engine: EngineConnection) -> None:
-        """Note that the first byte has come on a connection."""
+        """Note the first byte on a connection."""
         self._silent.discard(engine)
         if not self._silent:
             self._starved = False
@@ -96,7 +98,7 @@ class Pool:
         asyncio.get_running_loop().call_later(_STARVED_S, self._relieve, engine)
 
     def _relieve(self, engine: EngineConnection) -> None:
-        """Close idle connections while one may be waiting for their workers."""
+        """Close idle connections while a silent one may be waiting for their workers."""
         if engine in self._silent:
             self._starved = True
             self.close_idle()
@@ -115,7 +117,7 @@ class Pool:
         return engine
 
     def sweep(self, now_s: float) -> None:
-        """Close what has been idle for too long, counted from the first sweep that met it so."""
+        """Close connections that have been idle too long, counted from their first sweep."""
         for engine in tuple(self._idle):
             engine.idle_since_s = engine.idle_since_s or now_s
             if now_s - engine.idle_since_s > _IDLE_S:
@@ -127,13 +129,13 @@ class Pool:
             self._idle.popleft().finish()
 
     def close(self) -> None:
-        """Close what is idle, and from now on every connection when its response has ended."""
+        """Close idle connections now, and every other one when its response has ended."""
         self._closed = True
         self.close_idle()
 
 
 class Upstream:
-    """Engine of one profile: its pool, its requests in flight, what is changed for it."""
+    """Upstream of one profile: its engine's pool, requests in flight, and changes of requests."""
 
     __slots__ = (
         "_limits",
@@ -150,21 +152,21 @@ class Upstream:
         self._limits = limits
         self.in_flight: set[UpstreamRequest] = set()
         self.drained = asyncio.Event()
-        """Set when the last request in flight ends; cleared by whoever waits for that."""
+        """Event that is set when the last request in flight ends; cleared by each waiter."""
         self.pool = Pool(routed, limits)
         self._compile(routed)
 
     def _compile(self, routed: Routed) -> None:
         self.routed = routed
         self.head_lines = _head_lines(routed)
-        """Header lines that every request to the engine begins with."""
+        """Return the header lines that every request to the engine begins with."""
         self.changes: BodyChanges = _body_changes(routed, routed.engine_name)
         """Changes of a body that names a model."""
         self.modelless_changes: BodyChanges = _body_changes(routed, None)
-        """Changes of a body that names none."""
+        """Changes of a body that names no model."""
 
     def renew(self, routed: Routed) -> None:
-        """Go by a profile that was applied anew."""
+        """Use a profile that was applied anew."""
         if routed.endpoint != self.routed.endpoint:
             self.pool.close()
             self.pool = Pool(routed, self._limits)

@@ -1,1 +1,1 @@
-"""Whether a start may go ahead: leases, what stands in its way, and the wait for memory."""
+"""Admission of a start: leases, obstacles, and the wait for memory."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from appliance.planning.memory.requirement import MemoryRequirement
 
 _DRIVER_GRACE_S = 5.0
-"""For a driver that is just being loaded, or a GPU that is just being reset."""
+"""Time for a driver that is being loaded, or a GPU that is being reset."""
 _SILENCE_S = 5.0
 _LONGEST_SILENCE_S = 20.0
 _LISTS_TIMEOUT_S = 0.05
@@ -51,7 +51,7 @@ _HUNG = "hung"
 
 
 class GpuWatch:
-    """Watch on the used GPUs while something is in the way of a start.
+    """Watch on the used GPUs while an obstacle delays a start.
 
     Args:
         requirement: Of the backend.
@@ -84,7 +84,7 @@ class GpuWatch:
         return obstacle
 
     def amounts(self) -> dict[int, int]:
-        """Return each process's bytes on the used GPUs together, where the driver says them."""
+        """Return each process's bytes on all used GPUs, where the driver tells them."""
         found: dict[int, int] = {}
         reading = self._lists()
         for device in used(self._requirement, reading.devices) if reading else ():
@@ -94,13 +94,13 @@ class GpuWatch:
         return found
 
     def close(self) -> None:
-        """End the child, also one that hangs."""
+        """End the child, even one that hangs."""
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
 
     def _start(self) -> None:
-        """Start the child, unless one runs; it loads the driver's library in the background."""
+        """Start the child unless one runs; it loads the driver's library in the background."""
         if self._dying is not None and self._dying.gone():
             self._dying = None
         if self._sampler is None and self._dying is None and self._clock() >= self._not_before:
@@ -153,7 +153,7 @@ class GpuWatch:
         return late(short, partial(self._late_sentence, short))
 
     def _agreement(self, reading: Reading) -> Obstacle | None:
-        """Return the obstacle of readings that have not agreed for long enough; None: they have."""
+        """Return the obstacle of readings that have not agreed long enough; None: they agree."""
         if fit.is_proved_at_once(self._requirement, reading.devices):
             return None
         if self._agreed_since_s is None:
@@ -237,7 +237,7 @@ def _of_driver(sentence: str, *, kind: str = _DRIVER, patience_s: float | None =
 
 
 def _patience_s(kind: str, *, otherwise_s: float | None) -> float | None:
-    """Return how long an error is waited for; None: until the deadline."""
+    """Return the time for which an error is tolerated; None: until the deadline."""
     from appliance.adapters.gpus.states import DEVICE, LOST, NO_DRIVER, READER  # noqa: PLC0415
 
     known = {NO_DRIVER: _DRIVER_GRACE_S, LOST: _DRIVER_GRACE_S, DEVICE: None, READER: None}
@@ -249,7 +249,7 @@ def _unit(pid: int) -> str:
 
 
 def _holders(device: Device) -> str:
-    """Return the holders of a GPU's memory, the largest first; empty: none of importance."""
+    """Return the holders of a GPU's memory, the largest first; empty: none of significance."""
     processes = sorted(device.processes or [], key=lambda p: -(p.held_bytes or 0))
     named = joined(HoldingProcess(p.pid, held_bytes=p.held_bytes) for p in processes)
     sizes = [p.held_bytes for p in processes if p.held_bytes is not None]

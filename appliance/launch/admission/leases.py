@@ -1,4 +1,4 @@
-"""Kernel locks for claimed devices: at most one backend can hold each.
+"""Leases: kernel locks for claimed devices, so that at most one backend can hold each.
 
 A lease is an flock(2) on a file that root created and the engine's user may only read. The
 wrapper takes the lease before its exec; the engine's workers inherit it, and the kernel drops it
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o755
 _TAKE_TIMEOUT_S = 0.2
-"""A gate that checks a lease holds it for microseconds. A process that holds it for longer has taken the
-device since our own gate checked, and its memory may not be back."""
+"""Time to take a lease. A gate that checks a lease holds it for microseconds. A process that holds
+it for longer has taken the device since our own gate checked, and its memory may not be back."""
 _TAKE_PAUSE_S = 0.01
 _MARK_BYTES = 64
-"""More than ``exclusive``, a blank and a profile's name; written and read in one call."""
+"""Bytes of a mark: more than ``exclusive``, a blank and a profile's name; written and read in one
+call."""
 
 
 class LeaseLock:
@@ -111,7 +112,7 @@ class LeaseLock:
         return f"{how} {profile}".ljust(_MARK_BYTES - 1).encode() + b"\n"
 
     def is_free(self) -> bool:
-        """Tell whether the lock could be taken now; takes and drops it. Raises OSError."""
+        """Tell whether the lock could be taken now; takes and releases it. Raises OSError."""
         descriptor = self.try_lock()
         if descriptor is None:
             return False
@@ -131,7 +132,7 @@ def parse(words: Iterable[str], directory: str) -> tuple[LeaseLock, ...]:
 
 
 def _group_id() -> int | None:
-    """Return the engines' group; None: not root, or no such group (a machine that only runs tests)."""
+    """Return the engines' group; None: not root, or no such group (a machine for tests only)."""
     if os.geteuid() != 0:
         return None
     import grp  # noqa: PLC0415

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     Amounts = Callable[[], Mapping[int, int]]
 
 LEASE_GRACE_S = 3.0
-"""Another gate or wrapper drops the lease in milliseconds, a killed rival in seconds; for a rival that
-serves on it makes no sense to wait for the memory's deadline."""
+"""Time for a held lease. Another gate or wrapper releases it in milliseconds, a killed rival in
+seconds; if the rival serves, no wait until the memory's deadline helps."""
 LARGE_BYTES = 256 << 20
-"""Less than this, without a visible owner, is the driver's own bookkeeping."""
+"""Memory without a visible owner that is reported; less is the driver's own bookkeeping."""
 _NAMED_HOLDERS = 3
 _MOST_HOLDERS = 16
 _CPU = "cpu"
@@ -47,7 +47,7 @@ _GATE_WORDS = ("appliance.launch.gate", "/gpus/sampler.py", "/launch/sampler.py"
 
 
 class Obstacle:
-    """One obstacle to a start.
+    """Obstacle to a start.
 
     Args:
         status: Text to show while waiting.
@@ -120,11 +120,11 @@ def lease_sentence(lease: LeaseLock, amounts: Amounts = dict) -> str:
         holder.held_bytes = (
             resident_bytes(holder.pid) if lease.name == _CPU else held.get(holder.pid)
         )
-    return f"{lease.name} is held by {joined(found) or 'a process that cannot be seen from here'}"
+    return f"{lease.name} is held by {joined(found) or 'a process that is not visible here'}"
 
 
 def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
-    """Return units and their control groups that must be empty before unit `own` starts.
+    """Return units, and their control groups, that must be empty before unit `own` starts.
 
     systemd stops a rival first, but it gives up on a process that the kernel cannot end, and
     starts the next unit beside that process, which may hold no lease any more.
@@ -137,7 +137,7 @@ def unit_groups(own: str, rivals: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def left_over(groups: Iterable[tuple[str, str]], amounts: Amounts, *, own: str) -> Obstacle | None:
-    """Return the first control group with processes of an earlier run; waiting gates do not count."""
+    """Return the first control group with processes of an earlier run, waiting gates apart."""
     for unit, group in groups:
         pids = [pid for pid in processes_of(group) if not _is_gate(pid)]
         if pids:
@@ -191,21 +191,21 @@ def read_host() -> HostFigures:
 
 
 def late_ram(requirement: MemoryRequirement, now: HostFigures) -> Obstacle | None:
-    """Return the lack of main memory for a backend without GPUs; None: none."""
+    """Return the shortfall of main memory for a backend without GPUs; None: none."""
     short = next(fit.shortfalls(requirement, (), now), None)
     return None if short is None else late(short, lambda: ram_sentence(shortfall_sentence(short)))
 
 
 def shortfall_sentence(short: fit.Shortfall) -> str:
     """Return a shortfall as one sentence for people."""
-    # Most starts lack nothing.
+    # Most starts have no shortfall.
     from appliance.launch.admission import shortfall_text  # noqa: PLC0415
 
     return shortfall_text.sentence_of(short)
 
 
 def late(short: fit.Shortfall, explain: Callable[[], str], *, own: str = "") -> Obstacle:
-    """Return the obstacle of missing memory. A lack that no wait can mend is refused at once.
+    """Return the obstacle of missing memory.
 
     Args:
         short: The lack.
@@ -231,7 +231,7 @@ def ram_sentence(text: str) -> str:
 
 
 def joined(holders: Iterable[HoldingProcess]) -> str:
-    """Return holders in one phrase; beyond a number they are counted, not listed."""
+    """Return holders in one phrase; beyond a certain number the rest are counted, not listed."""
     names = list(map(str, holders))
     more = len(names) - _MOST_HOLDERS
     return ", ".join([*names[:_MOST_HOLDERS], *([f"{more} more"] if more > 0 else [])])

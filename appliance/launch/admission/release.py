@@ -27,7 +27,7 @@ _PAUSE_GROWTH = 1.5
 
 
 class Release:
-    """One wait for one claim. It only checks; the caller takes the leases.
+    """Wait for the release of one claim. It only checks; the caller takes the leases.
 
     Args:
         leases: Must be free; empty for a caller that holds them already.
@@ -55,12 +55,12 @@ class Release:
         self.waited_s = 0.0
         """Seconds waited so far."""
         self.first_held: int | None = None
-        """Bytes in use where the memory has to go, when memory was first found missing; None: it
-        never was."""
+        """Bytes in use on the required memory when it was first found missing; None: it never
+        was."""
 
     @property
     def held(self) -> int:
-        """Return the bytes in use there at the last check."""
+        """Return those bytes in use at the last check."""
         return self._now_held or 0
 
     def wait(self) -> Obstacle | None:
@@ -94,7 +94,7 @@ class Release:
         return None
 
     def close(self) -> None:
-        """End the child that reads the GPUs. After a refusal call it once the sentence is made."""
+        """End the child that reads the GPUs; after a refusal, once the sentence is made."""
         if self._gpus is not None:
             self._gpus.close()
 

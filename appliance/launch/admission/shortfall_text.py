@@ -1,4 +1,4 @@
-"""Sentences of the gate about missing memory, a sentence for each kind of shortfall."""
+"""Sentences of the gate about missing memory, one for each kind of shortfall."""
 
 from __future__ import annotations
 

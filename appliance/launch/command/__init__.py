@@ -1,1 +1,1 @@
-"""An operator's command: the connection to its caller, and its execution as that user."""
+"""Command of an operator: the connection to its caller, and its execution as that user."""

@@ -1,4 +1,4 @@
-"""Connection to the caller of a command: its credentials, its request, its signals, and events for it.
+"""Connection to the caller of a command: credentials, request, signals, and events for the caller.
 
 User, group and further groups are those that the kernel recorded at connect time (SO_PEERCRED,
 SO_PEERGROUPS). The command runs with exactly these; no user database adds to them.
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SO_PEERGROUPS = 59
-"""socket(7); the socket module has no name for it."""
+"""Option of socket(7) that the socket module does not name."""
 _MAX_GROUPS_BYTES = 1024
-"""As much as Python's `getsockopt` reads: 256 groups."""
+"""Bytes that Python's `getsockopt` reads at most: 256 groups."""
 _CREDENTIALS = struct.Struct("iII")
 _LIMITS = {
     "Max cpu time": resource.RLIMIT_CPU,
@@ -54,18 +54,18 @@ _LIMIT_COLUMN = 26
 """Column where the figures of a row begin."""
 MAX_REQUEST_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4096
-"""Of a line after the request."""
+"""Longest line after the request, in bytes."""
 _STDIO = 3
 _ROOM = socket.CMSG_LEN((_STDIO + 1) * array.array("i").itemsize)
-"""For one descriptor too many, so that it is noticed."""
+"""Space for one descriptor too many, so that its presence is noticed."""
 _CHUNK_BYTES = 1 << 16
 _BACKLOG = 64
-"""Refused peers leave the queue at once, so that they cannot fill it."""
+"""Length of the queue of peers, which refused ones leave at once so that they cannot fill it."""
 _SOCKET_MODE = 0o660
 
 
 class PeerCredentials:
-    """Credentials of one peer, and the name of its user."""
+    """Credentials of one peer, and the name of the peer's user."""
 
     __slots__ = ("gid", "groups", "is_service", "name", "pid", "uid")
 
@@ -106,7 +106,7 @@ def _limit(word: str) -> int:
 
 
 class CallerConnection:
-    """One open connection."""
+    """Connection to one caller."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.caller = PeerCredentials(connection)
@@ -163,12 +163,12 @@ class CallerConnection:
         self.close()
 
     def send(self, **event: object) -> None:
-        """Send an event; it is lost where the caller does not read, since nothing waits for it."""
+        """Send an event, or drop it when the caller does not read: nothing waits for that."""
         with contextlib.suppress(OSError):
             self._connection.send(json.dumps(event).encode() + b"\n", socket.MSG_DONTWAIT)
 
     def received(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines that have come since the last call, without waiting."""
+        """Yield the lines received since the last call, without waiting."""
         self._connection.setblocking(False)  # noqa: FBT003
         try:
             # Descriptors that come along now are dropped by the kernel: recv takes none.
@@ -209,24 +209,24 @@ def caller_connections(
 def _admitted(
     connection: socket.socket, gid: int, uid: int, logged: set[int]
 ) -> CallerConnection | None:
-    """Return the connection if its peer may have the command run; others are refused.
+    """Return the connection if its peer may have the command run; refuse others.
 
     The mode of the socket keeps out whoever is no operator. `logged` has the users whose refusal
     the journal has already.
     """
     try:
         opened = CallerConnection(connection)
-    except OSError as error:  # more groups than can be read, say
+    except OSError as error:  # for example, more groups than can be read
         say(WARNING, f"a caller's credentials cannot be read: {error}")
         connection.close()
         return None
     caller = opened.caller
     if caller.is_service:
-        what = "is a service, whose commands nobody runs"
+        what = "is a service, and services may not run commands"
     elif not caller.is_in(gid):
         what = "is no operator"
     elif caller.uid != uid:
-        what = f"is not who was admitted: the command is one of uid {uid}"
+        what = f"is not the admitted user: the command belongs to uid {uid}"
     else:
         return opened
     text = f"user {caller.name} (uid {caller.uid}) {what}"
@@ -239,7 +239,7 @@ def _admitted(
 
 @contextlib.contextmanager
 def _listening(path: str, gid: int) -> Iterator[socket.socket]:
-    # Under its final name the socket has its group and mode from the first moment on.
+    # At its final name the socket has its group and mode from the first moment on.
     new = f"{path}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)

@@ -1,4 +1,4 @@
-"""Execution of a command as its caller would have started it: user, groups, directory, limits, streams."""
+"""Execution of a command as its caller would start it: user, groups, directory, limits, streams."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ EX_NOT_FOUND = 127
 """Exit statuses of shells and env(1) for a command that cannot be executed, or does not exist."""
 
 _KILLED_S = 1.0
-"""Between two SIGKILLs; of a process that the kernel cannot end, systemd gives up in the end."""
+"""Pause between two SIGKILLs; systemd in the end gives up on a process that the kernel cannot
+end."""
 _NAMED = {int(number) for number in signal.Signals}
 TO_GROUP = frozenset({"INT", "QUIT", "HUP", "WINCH", "TSTP", "CONT"})
-"""Signals that a terminal sends to every process in its foreground: the group gets them."""
+"""Signals that a terminal sends to every process in its foreground; they go to the group."""
 TO_COMMAND = frozenset({"TERM", "USR1", "USR2"})
-"""Signals that people send to one process: the command alone gets them."""
+"""Signals that people send to one process; they go to the command alone."""
 
 
 class Command:
-    """A running child, in a session of its own."""
+    """Command that runs as a child, in a session of its own."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
 
     def pass_on(self, name: str) -> None:
-        """Send on a signal that the caller got, by its name without SIG; unknown names are ignored."""
+        """Pass on a signal that the caller received, by name without SIG; ignore unknown names."""
         if name in TO_GROUP:
             # A session without a terminal cannot be stopped with SIGTSTP.
             number = signal.SIGSTOP if name == "TSTP" else signal.Signals[f"SIG{name}"]
@@ -70,7 +71,7 @@ class Ending:
 
     def __init__(self, status: int, why: str) -> None:
         self.status = status
-        """Negative for a signal."""
+        """Exit status; negative for a signal."""
         self.reason_text = f": {why}" if why else ""
 
     def __str__(self) -> str:
@@ -83,7 +84,7 @@ class Ending:
 def attend(
     command: Command, connection: CallerConnection, *, stopped: int, grace_s: float
 ) -> Ending:
-    """Pass signals on until the command has ended; end it when its caller has gone.
+    """Pass signals on until the command has ended; end it when the caller has left.
 
     Args:
         command: The child.
@@ -107,20 +108,20 @@ def attend(
         elif why and time.monotonic() >= kill_at_s:
             command.signal_all(signal.SIGKILL)
             why, kill_at_s = f"{why} and it did not end", time.monotonic() + _KILLED_S
-    # systemd signals us first, and the command may be the quicker to end.
+    # systemd signals this process first, and the command may end sooner.
     if not why and stopped in _ready(poll, time.monotonic()):
         why = _STOPPED
     return Ending(command.wait(), why)
 
 
 def _ready(poll: select.poll, deadline_s: float) -> set[int]:
-    """Return readable descriptors; none at the deadline. A deadline of 0 is none."""
+    """Return readable descriptors; none at the deadline. A deadline of 0 means none."""
     left_s = max(0.0, deadline_s - time.monotonic())
     return {fd for fd, _ in poll.poll(math.ceil(left_s * 1000) if deadline_s else None)}
 
 
 def _pass_signals_on(command: Command, connection: CallerConnection) -> bool:
-    """Send on the signals that came; returns whether the caller has closed the connection."""
+    """Pass on the signals that came; returns whether the caller has closed the connection."""
     for line in connection.received():
         command.pass_on(str(line.get("signal")))
     return connection.closed
@@ -131,7 +132,7 @@ def _ask_to_end(command: Command, connection: CallerConnection) -> str:
     if not connection.closed:
         return _STOPPED
     command.signal_all(signal.SIGHUP, signal.SIGTERM, signal.SIGCONT)
-    return "its caller went away"
+    return "the caller closed the connection"
 
 
 def start(
@@ -159,7 +160,7 @@ def start(
     except OSError as error:
         _fail(f"{request.what}: {error.strerror}", EX_NOT_EXECUTABLE)
     finally:
-        os._exit(EX_NOT_EXECUTABLE)  # never back into the launcher
+        os._exit(EX_NOT_EXECUTABLE)  # never return into the launcher
 
 
 def _prepare(
@@ -174,11 +175,11 @@ def _prepare(
         os.dup2(descriptor, number)
     for descriptor in leases:
         os.set_inheritable(descriptor, True)  # noqa: FBT003
-    # The command gets no other descriptor of ours, whether it would close at the exec or not.
+    # The command gets no other descriptor, whether it would close at the exec or not.
     for below, above in itertools.pairwise((_LAST_STDIO, *sorted(leases), _MOST_DESCRIPTORS)):
         os.closerange(below + 1, above)
     for limit, values in limits.items():
-        # Where the manager itself may not raise one, it stays as it is.
+        # Where the manager itself may not raise a limit, the limit stays.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(limit, values)
     os.setgroups(caller.groups)
@@ -190,7 +191,7 @@ def _prepare(
 
 def _default_signals() -> None:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        # The C library keeps a few for itself.
+        # The C library keeps a few descriptors for itself.
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -17,7 +17,7 @@ _HEALTH_TIMEOUT_S = 1.0
 _STATUS_LINE_BYTES = 512
 _TCP_LISTEN = "0A"
 _UNIX_LISTENING = 0x10000
-"""__SO_ACCEPTCON, in the flags column of /proc/net/unix."""
+"""Flag __SO_ACCEPTCON, in the flags column of /proc/net/unix."""
 
 # Local addresses as /proc/net/tcp and tcp6 print them, best match first: a listener on the
 # exact address gets the connection, then one on all of IPv4, then one on everything.
@@ -29,7 +29,7 @@ _PREFERENCE = (
 
 
 class EngineEndpoint:
-    """A port on the loopback address, or a unix socket. Exactly one is set."""
+    """Address of an engine on loopback: a port or a unix socket. Exactly one is set."""
 
     __slots__ = ("health", "path", "port")
 
@@ -43,7 +43,7 @@ class EngineEndpoint:
         return self.path if self.path is not None else f"{LOOPBACK}:{self.port}"
 
     def health_status(self) -> int | None:
-        """Return the HTTP status of the health check; None: nothing that speaks HTTP answers yet."""
+        """Return the HTTP status of the health check; None: no HTTP answer yet."""
         request = (
             f"GET {self.health} HTTP/1.1\r\nHost: {LOOPBACK}\r\n"
             "Accept: */*\r\nConnection: close\r\n\r\n"

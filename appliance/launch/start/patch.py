@@ -53,7 +53,7 @@ def missing(lines: Iterable[str], expected: Sequence[str]) -> list[str]:
 
 def _verdict(line: str, expectation: str) -> bool | None:
     """Tell whether a line reports the expectation as applied; None: the line does not mention it."""
-    # "P4" must not be found in "P40"; words in the name of a patch are no report.
+    # "P4" must not be found in "P40"; words in a patch's name are no report.
     found = re.search(rf"(?<!\w){re.escape(expectation)}(?!\w)", line)
     if found is None:
         return None

@@ -41,7 +41,7 @@ _READ_LINES = frozenset({"rchar", "read_bytes"})
 
 
 class Sample:
-    """Sums of what a set of processes has used; a process that ends takes its part away."""
+    """Sums over a set of processes; a process that ends takes its part out of the sums."""
 
     __slots__ = ("at_s", "cpu_s", "memory_bytes", "read_bytes", "resident_bytes", "written_bytes")
 
@@ -49,18 +49,18 @@ class Sample:
         self.at_s = at_s
         """Monotonic seconds."""
         self.cpu_s = 0.0
-        """With children that have ended: compilers start and end."""
+        """CPU seconds, with those of children that have ended: compilers start and end."""
         self.memory_bytes = 0
-        """Resident, locked and in huge pages."""
+        """Bytes resident, locked and in huge pages."""
         self.resident_bytes = 0
-        """Resident; pages that two processes share count twice."""
+        """Resident bytes; pages that two processes share count twice."""
         self.read_bytes = 0
         self.written_bytes = 0
         for pid in pids:
             self._add(pid)
 
     def _add(self, pid: int) -> None:
-        # The command name may hold spaces and brackets: fields are counted after its end.
+        # The command name may contain spaces and brackets: fields are counted after its end.
         fields = read(f"{PROC}/{pid}/stat").rpartition(")")[2].split()
         if len(fields) > _LAST_TIME:
             ticks = sum(int(f) for f in fields[_FIRST_TIME : _LAST_TIME + 1])
@@ -91,7 +91,7 @@ class Sample:
 
 
 _FIRST_TIME = 11
-"""utime, stime, cutime and cstime of proc(5), counted from the state field."""
+"""Place of utime in proc(5), counted from the state field; stime, cutime and cstime follow."""
 _LAST_TIME = 14
 
 

@@ -20,16 +20,17 @@ from appliance.protocol.sd_notify import barrier, extend, load_status, notify
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0
-"""A small model answers within a second; later 50 ms more or less are not noticed."""
+"""Time of frequent polls: a small model answers within a second; later 50 ms more or less are not
+noticed."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 _PAUSE_SHARE = 0.05
 _SAMPLE_EVERY_S = 1.0
 _QUIET_S = 10.0
-"""Without progress for this long, the status text says so."""
+"""Time without progress from which the status text says so."""
 _HTTP_OK = 200
 _HTTP_LOADING = 503
-"""Answer of engines that load."""
+"""HTTP status of engines that load."""
 
 
 def pause_s(elapsed_s: float, *, answered: bool) -> float:

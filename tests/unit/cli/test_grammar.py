@@ -76,9 +76,9 @@ def box(tmp_path: Path) -> CliBox:
         ("wait --for ever", '"ever" is no state; one of serving, idle'),
         ("logs -n many", '"many" is no number of lines'),
         ("list --al", "unrecognized arguments: --al"),
-        ("key add a --profiles=", '"" leaves a name out; write A or A,B: appliance key --help'),
-        ("key add a --profiles ,", '"," leaves a name out'),
-        ("key add a --profiles b,", '"b," leaves a name out'),
+        ("key add a --profiles=", '"" has an empty name; write A or A,B: appliance key --help'),
+        ("key add a --profiles ,", '"," has an empty name'),
+        ("key add a --profiles b,", '"b," has an empty name'),
     ],
 )
 def test_usage_errors(command: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

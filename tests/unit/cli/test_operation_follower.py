@@ -200,7 +200,7 @@ async def test_keys_from_end_to_end(box: CliBox) -> None:
         assert added.status == 0, added.err
         key = added.out.strip()
         assert key.startswith("apl_")
-        assert "shown this once" in added.err
+        assert "shown only this once" in added.err
         assert key not in added.err
         listed = await it.run("key", "ls")
         assert listed.out.splitlines()[0].split()[:3] == ["NAME", "ID", "MADE"]

@@ -179,7 +179,7 @@ def test_edit_of_a_profile_that_changed_meanwhile(box: CliBox) -> None:
     box.program("clumsy", f'echo "# mine" >> "$1"; echo "# theirs" >> {path}')
     ended = edit(box, "clumsy")
     assert ended.status == 1
-    assert "was changed by somebody else meanwhile" in ended.err
+    assert "was changed by another program meanwhile" in ended.err
     assert path.read_text() == f"{GENESIS}# theirs\n"
 
 

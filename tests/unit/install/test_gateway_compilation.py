@@ -109,7 +109,7 @@ def test_with_a_key_it_listens_where_it_is_told_to(box: Box) -> None:
     assert "ListenStream=10.10.10.1:8010\n" in box.drop_in(SOCKET_DROP_IN).read_text()
     assert box.manager.calls == ["daemon-reload", "reload supervisor", "reload gateway"]
     assert f"create {SOCKET_DROP_IN}" in box.out
-    assert "configured the gateway anew" in box.out
+    assert "changed the gateway's configuration" in box.out
     assert box.apply(WIDE) == Exit.OK
     assert box.manager.calls == []
 
@@ -137,7 +137,7 @@ def test_a_dry_run_tells_nobody(box: Box) -> None:
     box.apply("")
     assert box.apply(WIDE, dry_run=True) == Exit.OK
     assert f"would create {SOCKET_DROP_IN}" in box.out
-    assert "would configure the gateway anew" in box.out
+    assert "would change the gateway's configuration" in box.out
     assert box.told.beyond_loopback() == ()
     assert box.manager.calls == []
 

@@ -363,9 +363,9 @@ def test_a_held_lease_refuses(box: Box) -> None:
 @pytest.mark.parametrize(
     ("uid", "changed", "problem"),
     [
-        (UID + 1, {}, "is not who was admitted"),
-        (0, {}, "is not who was admitted"),
-        (UID, {"token": "another"}, "does not have the token"),
+        (UID + 1, {}, "is not the admitted user"),
+        (0, {}, "is not the admitted user"),
+        (UID, {"token": "another"}, "lacks the token"),
         (UID, {"gpus": "all"}, "asks for another claim"),
     ],
     ids=["another operator", "root", "another request", "another claim"],
@@ -448,7 +448,7 @@ def test_nobody_comes(box: Box) -> None:
     """Without a caller it ends, and says so."""
     with box.launcher(connect_s=0.2) as launcher:
         assert launcher.wait(20) == 0
-    assert box.report()["text"] == "nobody came with a command within 0 s"
+    assert box.report()["text"] == "no caller sent a command within 0 s"
 
 
 @needs_root
@@ -458,7 +458,10 @@ def test_a_caller_who_never_says_go(box: Box) -> None:
         with calling(box, document("true"), "--mute") as caller:
             caller.wait_for("ready")
         assert launcher.wait(20) == 0
-    assert (box.report()["ran"], box.report()["text"]) == (False, "its caller went away")
+    assert (box.report()["ran"], box.report()["text"]) == (
+        False,
+        "the caller closed the connection",
+    )
 
 
 LISTEN = """
@@ -506,7 +509,7 @@ def test_it_ends_with_its_caller(box: Box) -> None:
     assert sorted(out.read_text().split()) == ["SIGHUP", "SIGTERM", "listening"]
     text = box.report()["text"]
     assert text.startswith("with signal 9 (SIGKILL) after ")
-    assert text.endswith(": its caller went away and it did not end")
+    assert text.endswith(": the caller closed the connection and it did not end")
 
 
 @needs_root

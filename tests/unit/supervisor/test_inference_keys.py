@@ -69,17 +69,17 @@ def test_a_key_is_told_once(
     secret = key.rpartition("_")[2]
     assert secret not in str(listed(desk))
     assert secret not in caplog.text
-    assert f"key {number} of phone is made by ana (uid 1000, pid 7)" in caplog.text
+    assert f"key {number} of phone was made by ana (uid 1000, pid 7)" in caplog.text
 
 
 def test_a_second_key_of_a_name_says_which_was_there(desk: KeyDesk) -> None:
     """So that the old one can be taken away by its id."""
     first = added(desk, "phone")
     number = text_in(first.details, "id")
-    assert f"{number} holds too" in added(desk, "phone").message
+    assert f"{number} remains valid too" in added(desk, "phone").message
     assert ask(desk, action="rm", name=number).message == "phone has one key less"
     removed = ask(desk, action="rm", name="phone")
-    assert removed.message.startswith("phone has no key any more; there is no key left")
+    assert removed.message.startswith("phone has no key any more; no key is left")
 
 
 def test_a_key_that_is_not_there_is_guessed(desk: KeyDesk) -> None:

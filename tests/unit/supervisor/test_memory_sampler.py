@@ -204,7 +204,7 @@ async def test_a_hung_driver_is_told_when_it_begins_and_ends(
     await box.turns(10)
     assert [r.getMessage() for r in caplog.records if "memory_sampler" in r.name] == [
         "GPUs: the GPU driver hangs",
-        "GPUs: all of them can be read again",
+        "all GPUs can be read again",
     ]
 
 
@@ -218,7 +218,7 @@ async def test_a_silent_systemd_costs_a_sample_and_no_more(
     box.outside.units.deaf = True
     await box.turns(3)
     assert [r.getMessage() for r in caplog.records] == [
-        f"no account of memory: {UnitError('systemd does not answer')}"
+        f"memory cannot be sampled: {UnitError('systemd does not answer')}"
     ]
     box.outside.units.deaf = False
     await box.turns()
