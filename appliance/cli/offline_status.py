@@ -1,4 +1,4 @@
-"""Status document without the supervisor: manifest, state files, and units as `systemctl show` tells them.
+"""Status document without the supervisor, from manifest, state files and `systemctl show`.
 
 Marks and operations, which only the supervisor knows, are unknown in it.
 """
