@@ -38,16 +38,28 @@ from appliance.planning.status.summary import changes, crashes, described, summa
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
 from appliance.planning.wording import no_such_profile
-from appliance.ports import Change, Clock, Gateway, Profiles, Store, Units
+from appliance.ports import (
+    Backend,
+    Change,
+    Clock,
+    Commitment,
+    Gateway,
+    Host,
+    Peaks,
+    Profiles,
+    RunTickets,
+    Store,
+    Units,
+)
 from appliance.settings import Settings
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
-    NewTransaction,
     TimedObservation,
     Transaction,
     observe,
+    transaction_factory,
 )
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.unit_memory import UnitMemory
@@ -114,13 +126,14 @@ class Supervisor:
         profiles: Where the applied profiles come from.
         units: What is looked at.
         memory: Of the units, for the status.
-        store: Operations and marks.
+        backend: Proves that a model answers.
         gateway: Routes by what serves.
+        host: For the checks before an operation.
+        commitment: What a boot serves or holds.
+        store: Operations and marks.
+        peaks: Observed memory, for the checks.
+        tickets: For commands in place of models.
         clock: For the times of operations.
-        boot_choice: What a boot serves or holds.
-        preflight: For rehearsals.
-        reconciler: Decides what to start while no operation runs.
-        new_transaction: Makes the transaction of an operation.
         settings: Of the box.
         on_look: Called after each look, with a line about the box: feeds the watchdog.
     """
@@ -131,13 +144,14 @@ class Supervisor:
         *,
         units: Units,
         memory: UnitMemory,
-        store: Store,
+        backend: Backend,
         gateway: Gateway,
+        host: Host,
+        commitment: Commitment,
+        store: Store,
+        peaks: Peaks,
+        tickets: RunTickets,
         clock: Clock,
-        boot_choice: BootChoice,
-        preflight: Preflight,
-        reconciler: Reconciler,
-        new_transaction: NewTransaction,
         settings: Settings,
         on_look: Callable[[str], None],
     ) -> None:
@@ -147,12 +161,24 @@ class Supervisor:
         self._store = store
         self._gateway = gateway
         self._clock = clock
-        self._boot_choice = boot_choice
-        self._preflight = preflight
-        self._reconciler = reconciler
-        self._new_transaction = new_transaction
         self._settings = settings
         self._on_look = on_look
+        self._boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
+        self._preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
+        self._reconciler = Reconciler(
+            units=units, host=host, store=store, commitment=commitment, clock=clock
+        )
+        self._new_transaction = transaction_factory(
+            units=units,
+            backend=backend,
+            gateway=gateway,
+            host=host,
+            store=store,
+            tickets=tickets,
+            clock=clock,
+            preflight=self._preflight,
+            boot_choice=self._boot_choice,
+        )
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None

@@ -36,13 +36,9 @@ from appliance.protocol.control import Exit
 from appliance.protocol.control_server import ReadRequest
 from appliance.settings import Settings, load_settings
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
-from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.memory_sampler import MemorySampler
-from appliance.supervisor.model_checks import Preflight
-from appliance.supervisor.operation_runner import transaction_factory
 from appliance.supervisor.ownership import Supervisor
-from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.traffic_figures import TrafficFigures
@@ -77,34 +73,20 @@ async def run(settings: Settings) -> None:
     await store.open()
     gateway = SocketGateway(settings.gateway_socket)
     backend, peaks = HttpBackend(), FilePeaks(settings.state_dir)
-    commitment = FileCommitment(settings.state_dir)
     async with SystemdUnits(settings.jobs_socket, settings.unit_dir) as units:
-        boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
-        preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
         memory = UnitMemory(units, clock)
         supervisor = Supervisor(
             profiles,
             units=units,
             memory=memory,
-            store=store,
+            backend=backend,
             gateway=gateway,
+            host=host,
+            commitment=FileCommitment(settings.state_dir),
+            store=store,
+            peaks=peaks,
+            tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
             clock=clock,
-            boot_choice=boot_choice,
-            preflight=preflight,
-            reconciler=Reconciler(
-                units=units, host=host, store=store, commitment=commitment, clock=clock
-            ),
-            new_transaction=transaction_factory(
-                units=units,
-                backend=backend,
-                gateway=gateway,
-                host=host,
-                store=store,
-                tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
-                clock=clock,
-                preflight=preflight,
-                boot_choice=boot_choice,
-            ),
             settings=settings,
             on_look=readiness.alive,
         )

@@ -27,6 +27,7 @@ from appliance.planning.switch.goals import in_the_way_of
 from appliance.settings import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.supervisor.unit_memory import UnitMemory
 from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.outside import (
     FakeBackend,
@@ -37,7 +38,6 @@ from tests.fakes.outside import (
     FakePeaks,
     FakeRunTickets,
     FakeStore,
-    assemble,
 )
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.systemd import FakeSystemd
@@ -300,10 +300,10 @@ class KillableBox:
     def reborn(self) -> None:
         """End the process as SIGKILL would, and begin another one, which knows the disk alone."""
         self._bury()
-        self._supervisor = assemble(
-            Supervisor,
+        self._supervisor = Supervisor(
             FakeProfiles(self.world.catalogue),
             units=self.units,
+            memory=UnitMemory(self.units, self.clock),
             backend=self.backend,
             gateway=self.gateway,
             host=self.host,
@@ -313,6 +313,7 @@ class KillableBox:
             tickets=self.tickets,
             clock=self.clock,
             settings=Settings(look_every_s=LOOK_EVERY_S),
+            on_look=lambda _line: None,
         )
         self.task = self.loop.create_task(self._supervisor.run())
 

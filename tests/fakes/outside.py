@@ -18,16 +18,8 @@ from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.goals import Writes, in_the_way
 from appliance.ports import (
-    Backend,
-    Clock,
-    Commitment,
     Gateway,
-    Host,
-    Peaks,
     Profiles,
-    RunTickets,
-    Store,
-    Units,
 )
 from appliance.settings import Settings
 from appliance.supervisor.boot_choice import BootChoice
@@ -38,7 +30,6 @@ from appliance.supervisor.operation_runner import (
     transaction_factory,
 )
 from appliance.supervisor.ownership import Supervisor
-from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.traffic_figures import TrafficFigures
@@ -504,10 +495,10 @@ class FakeOutside:
         gateway: Gateway | None = None,
     ) -> S:
         """A supervisor of a class of the test's own."""
-        return assemble(
-            kind,
+        return kind(
             profiles,
             units=self.units,
+            memory=UnitMemory(self.units, self.clock),
             backend=self.backend,
             gateway=gateway or self.gateway,
             host=self.host,
@@ -517,6 +508,7 @@ class FakeOutside:
             tickets=self.tickets,
             clock=self.clock,
             settings=settings,
+            on_look=lambda _line: None,
         )
 
     def transaction(
@@ -586,49 +578,3 @@ class FakeOutside:
             self.systemd.start(name, by_hand=True)
         while self.systemd.next_due_s() < float("inf"):
             self.systemd.advance(self.systemd.now_s + 60)
-
-
-def assemble(
-    kind: type[S],
-    profiles: Profiles,
-    *,
-    units: Units,
-    backend: Backend,
-    gateway: Gateway,
-    host: Host,
-    commitment: Commitment,
-    store: Store,
-    peaks: Peaks,
-    tickets: RunTickets,
-    clock: Clock,
-    settings: Settings,
-) -> S:
-    """A supervisor of the class `kind` on these ports, as its process puts it together."""
-    boot_choice = BootChoice(commitment=commitment, units=units, clock=clock)
-    preflight = Preflight(host=host, units=units, store=store, peaks=peaks)
-    return kind(
-        profiles,
-        units=units,
-        memory=UnitMemory(units, clock),
-        store=store,
-        gateway=gateway,
-        clock=clock,
-        boot_choice=boot_choice,
-        preflight=preflight,
-        reconciler=Reconciler(
-            units=units, host=host, store=store, commitment=commitment, clock=clock
-        ),
-        new_transaction=transaction_factory(
-            units=units,
-            backend=backend,
-            gateway=gateway,
-            host=host,
-            store=store,
-            tickets=tickets,
-            clock=clock,
-            preflight=preflight,
-            boot_choice=boot_choice,
-        ),
-        settings=settings,
-        on_look=lambda _line: None,
-    )
