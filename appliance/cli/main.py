@@ -79,7 +79,7 @@ def _complete() -> None:
     import argcomplete  # noqa: PLC0415 - only while a shell asks
 
     from appliance.cli.argument_parser import build_parser  # noqa: PLC0415
-    from appliance.cli.completing import profile_names  # noqa: PLC0415
+    from appliance.cli.verbs.completion import profile_names  # noqa: PLC0415
 
     argcomplete.autocomplete(build_parser(names=profile_names))
 
