@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 WAIT_S = 5.0
@@ -97,21 +97,20 @@ class Client:
         return body, False
 
     async def _exactly(self, size: int) -> bytes:
-        try:
-            return await self._reader.readexactly(size)
-        except asyncio.IncompleteReadError as error:
-            return error.partial
-        except ConnectionResetError:
-            return b""
+        return await _as_far_as_it_came(self._reader.readexactly(size))
 
     async def _until(self, end: bytes) -> bytes:
         """To that end; less: the connection was closed before."""
-        try:
-            return await self._reader.readuntil(end)
-        except asyncio.IncompleteReadError as error:
-            return error.partial
-        except ConnectionResetError:
-            return b""
+        return await _as_far_as_it_came(self._reader.readuntil(end))
+
+
+async def _as_far_as_it_came(reading: Awaitable[bytes]) -> bytes:
+    try:
+        return await reading
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except ConnectionResetError:
+        return b""
 
 
 @contextlib.asynccontextmanager
