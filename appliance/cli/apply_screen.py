@@ -56,7 +56,7 @@ def _status_of_error(error: ApplianceError) -> int:
             return Exit.FAILED
 
 
-def exit_status(report: ApplyReport) -> Exit:
+def exit_status(report: ApplyReport) -> int:
     """Return 78 for a wrong profile, 1 for hand edits that are left, else 0."""
     if report.errors:
         return Exit.CONFIG

@@ -25,7 +25,7 @@ _TIMED: Final = frozenset({"switch", "start", "restart"})
 
 def exit_status(event: ClosingEvent) -> int:
     """Return the exit status of the command after a closing event."""
-    return int(EXIT_STATUSES[event.kind] if isinstance(event, ErrorEvent) else event.exit)
+    return EXIT_STATUSES[event.kind] if isinstance(event, ErrorEvent) else event.exit
 
 
 def conclude(event: ClosingEvent, streams: Streams) -> int:

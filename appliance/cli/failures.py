@@ -39,7 +39,7 @@ def status_of(error: ApplianceError) -> int:  # noqa: PLR0911 - one a kind of er
         case CliError():
             return error.status
         case RequestRefusedError():
-            return int(EXIT_STATUSES[error.kind])
+            return EXIT_STATUSES[error.kind]
         case UnknownProfileError():
             return int(Exit.NO_SUCH_PROFILE)
         case PermissionDeniedError():

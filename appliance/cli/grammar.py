@@ -8,14 +8,13 @@ generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import MARKS
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final, Protocol
 
     class ArgumentGroup(Protocol):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
 
 from appliance.cli.arguments import Arguments, read_usual
 from appliance.cli.failures import status_of
@@ -16,6 +14,7 @@ from appliance.protocol.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Final, NoReturn
 
     Run = Callable[[Arguments, Streams], int]
@@ -87,10 +86,11 @@ def _complete() -> None:
 def run() -> NoReturn:
     """Run the console script; ends at once, without the interpreter's clean-up (3 ms)."""
     status = main()
-    with contextlib.suppress(OSError, ValueError):
+    try:
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)
+    finally:
+        os._exit(status)  # whatever the flush raised
 
 
 if __name__ == "__main__":

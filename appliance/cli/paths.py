@@ -7,7 +7,6 @@ then the settings file, then the default.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from appliance.adapters.files.regular import read_small_file
 from appliance.domain import paths
@@ -16,6 +15,7 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
 _DEFAULTS: Final = {

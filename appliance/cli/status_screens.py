@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.cli.traffic_lines import no_gateway, traffic
@@ -13,6 +12,7 @@ from appliance.protocol.json_fields import Json, number_in, objects_in, text_in,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from appliance.planning.status.document import ProfileRow, StatusDocument

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from enum import StrEnum
 
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final, TextIO
 
 _ASCII: Final = str.maketrans(
@@ -35,15 +34,15 @@ _WIDTH: Final = 80
 """Width where the terminal's is unknown."""
 
 
-class Style(StrEnum):
-    """Style by SGR parameters (ECMA-48)."""
+class Style:
+    """Styles as SGR parameters (ECMA-48)."""
 
-    PLAIN = ""
-    BOLD = "1"
-    DIM = "2"
-    RED = "31"
-    GREEN = "32"
-    YELLOW = "33"
+    PLAIN: Final = ""
+    BOLD: Final = "1"
+    DIM: Final = "2"
+    RED: Final = "31"
+    GREEN: Final = "32"
+    YELLOW: Final = "33"
 
 
 class Terminal(Record):
@@ -67,9 +66,9 @@ class Terminal(Record):
             interactive=tty and not dumb,
         )
 
-    def paint(self, text: str, style: Style) -> str:
+    def paint(self, text: str, style: str) -> str:
         """Return `text` in `style`, where there is colour."""
-        if not self.colour or style is Style.PLAIN or not text:
+        if not self.colour or not style or not text:
             return text
         return f"\x1b[{style}m{text}\x1b[0m"
 

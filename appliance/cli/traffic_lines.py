@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from appliance.protocol.json_fields import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from appliance.planning.status.document import StatusDocument
 
 

@@ -119,7 +119,7 @@ def _answer(event: ClosingEvent) -> Answer:
 
 
 def _refused(kind: ErrorKind, message: str) -> Answer:
-    return Busy() if kind is ErrorKind.BUSY else Failed(message or _NO_REASON)
+    return Busy() if kind == "busy" else Failed(message or _NO_REASON)
 
 
 class SwitchRequester:

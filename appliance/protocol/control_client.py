@@ -5,13 +5,10 @@ The asynchronous client for processes is `appliance.protocol.control_stream`.
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 # Not from socket, which imports selectors and makes enumerations: 1.3 ms of every command.
 from _socket import AF_UNIX, SOCK_STREAM, socket
-from collections.abc import Iterator
-from types import TracebackType
 
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.protocol.control import GREETING_S, MAX_LINE_BYTES
@@ -28,6 +25,8 @@ from appliance.protocol.control_requests import ControlRequest, encode_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
     from typing import Final, Self
 
 NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
@@ -115,9 +114,10 @@ class Conversation:
 
     def _ask(self, request: ControlRequest, greeting_s: float) -> None:
         try:
+            self._socket.sendall(encode_request(request))
+        except BrokenPipeError:
             # A server that refuses the connection says why, whether it has read the request or not.
-            with contextlib.suppress(BrokenPipeError):
-                self._socket.sendall(encode_request(request))
+            pass
         except OSError as error:
             raise UnreachableError(NOT_RUNNING) from error
         greeting = self.next_event(greeting_s)

@@ -7,9 +7,6 @@ a field that is missing or of another type is read as empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, ErrorKind, Exit
@@ -26,14 +23,18 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Final
 
-EXIT_STATUSES: Final[Mapping[ErrorKind, Exit]] = {
-    ErrorKind.FAILED: Exit.FAILED,
-    ErrorKind.BAD_REQUEST: Exit.USAGE,
-    ErrorKind.UNKNOWN_PROFILE: Exit.NO_SUCH_PROFILE,
-    ErrorKind.BUSY: Exit.BUSY,
-    ErrorKind.DENIED: Exit.PERMISSION,
+EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
+    "failed": Exit.FAILED,
+    # The request cannot be read by this server.
+    "bad-request": Exit.USAGE,
+    "unknown-profile": Exit.NO_SUCH_PROFILE,
+    # Another operation runs, or an operator holds the box: a later request may succeed.
+    "busy": Exit.BUSY,
+    # The client may not make this request.
+    "denied": Exit.PERMISSION,
 }
 """Exit status of the command after each kind of error. Commands of the first release know only the
 status, servers of the first release send only the status."""
@@ -41,6 +42,8 @@ _ERROR_KINDS: Final[Mapping[int, ErrorKind]] = {
     status: kind for kind, status in EXIT_STATUSES.items()
 }
 _MAX_EXIT: Final = 255
+_NO_DETAILS: Final[Json] = {}
+_NO_PHASES: Final[Mapping[str, float]] = {}
 
 
 class HelloEvent(Record):
@@ -92,7 +95,7 @@ class EndedEvent(Record):
     committed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
-    phases_ms: Mapping[str, float] = MappingProxyType({})
+    phases_ms: Mapping[str, float] = _NO_PHASES
     ms: float = 0.0
     hold: Json | None = None
     """Row of the status document for a hold; None: of any other operation."""
@@ -104,7 +107,7 @@ class ResultEvent(Record):
     exit: int = Exit.OK
     outcome: str = ""
     message: str = ""
-    details: Json = MappingProxyType({})
+    details: Json = _NO_DETAILS
     """Further fields that the verb promises."""
 
 
@@ -243,7 +246,7 @@ def _exit(document: Json) -> int:
 
 
 def _error_kind(document: Json) -> ErrorKind:
-    try:
-        return ErrorKind(text_in(document, "error"))
-    except ValueError:  # a word of an earlier or a later release
-        return _ERROR_KINDS.get(_exit(document), ErrorKind.FAILED)
+    word = text_in(document, "error")
+    known = next((kind for kind in EXIT_STATUSES if kind == word), None)
+    # None: a word of an earlier or a later release.
+    return known or _ERROR_KINDS.get(_exit(document), "failed")

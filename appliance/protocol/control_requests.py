@@ -9,9 +9,6 @@ The table of verbs in docs/reference/control-protocol.md is generated from the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
-
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN
@@ -21,9 +18,27 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any, Final, Literal
 
-    Gpus = Literal["all"] | tuple[int, ...]
+    from appliance.domain.profile_values import Gpus
+
+    Verb = Literal[
+        "status",
+        "switch",
+        "start",
+        "stop",
+        "restart",
+        "hold",
+        "run",
+        "cancel",
+        "attach",
+        "mark",
+        "key",
+        "reload",
+    ]
+else:
+    Verb = str  # for annotations alone
 
 _MAX_SECONDS: Final = 1e9
 """Most seconds in a request, thirty years: more is a mistake, and no clock may overflow."""
@@ -31,23 +46,6 @@ _MAX_GPUS: Final = 256
 _MAX_OPERATION: Final = 2**63 - 1
 """Highest number of an operation, as far as SQLite counts."""
 _MAX_VERSION_CHARACTERS: Final = 20
-
-
-class Verb(StrEnum):
-    """Verb of a request. Its arguments are the fields of the type below."""
-
-    STATUS = "status"
-    SWITCH = "switch"
-    START = "start"
-    STOP = "stop"
-    RESTART = "restart"
-    HOLD = "hold"
-    RUN = "run"
-    CANCEL = "cancel"
-    ATTACH = "attach"
-    MARK = "mark"
-    KEY = "key"
-    RELOAD = "reload"
 
 
 class StatusRequest(Record):
@@ -228,28 +226,29 @@ ControlRequest = (
 )
 
 REQUEST_TYPES: Final[tuple[tuple[Verb, str, type[Record]], ...]] = (
-    (Verb.STATUS, "", StatusRequest),
-    (Verb.SWITCH, "", SwitchRequest),
-    (Verb.START, "", StartRequest),
-    (Verb.STOP, "", StopRequest),
-    (Verb.RESTART, "", RestartRequest),
-    (Verb.HOLD, "", HoldRequest),
-    (Verb.RUN, "", RunRequest),
-    (Verb.CANCEL, "", CancelRequest),
-    (Verb.ATTACH, "", AttachRequest),
-    (Verb.MARK, "", MarkRequest),
-    (Verb.KEY, "add", AddKeyRequest),
-    (Verb.KEY, "ls", ListKeysRequest),
-    (Verb.KEY, "rm", RemoveKeyRequest),
-    (Verb.RELOAD, "", ReloadRequest),
+    ("status", "", StatusRequest),
+    ("switch", "", SwitchRequest),
+    ("start", "", StartRequest),
+    ("stop", "", StopRequest),
+    ("restart", "", RestartRequest),
+    ("hold", "", HoldRequest),
+    ("run", "", RunRequest),
+    ("cancel", "", CancelRequest),
+    ("attach", "", AttachRequest),
+    ("mark", "", MarkRequest),
+    ("key", "add", AddKeyRequest),
+    ("key", "ls", ListKeysRequest),
+    ("key", "rm", RemoveKeyRequest),
+    ("reload", "", ReloadRequest),
 )
 """Type of the requests of each verb; of `key` by the argument `action`, empty for others."""
+REQUEST_VERBS: Final = tuple({verb: None for verb, _, _ in REQUEST_TYPES})
 _FORMS: Final[Mapping[tuple[Verb, str], type[Record]]] = {
     (verb, action): form for verb, action, form in REQUEST_TYPES
 }
 _NAMES: Final[Mapping[type, tuple[Verb, str]]] = {
     **{form: name for name, form in _FORMS.items()},
-    OnRequestSwitch: (Verb.SWITCH, ""),
+    OnRequestSwitch: ("switch", ""),
 }
 
 
@@ -297,14 +296,13 @@ def verb_of(document: Json) -> tuple[Verb, Json]:
     """Return the verb of a request and its arguments. Raises `BadRequestError`."""
     word = str(document.get("verb"))
     args = document.get("args", {})
-    try:
-        verb = Verb(word)
-    except ValueError as error:
+    verb = next((verb for verb in REQUEST_VERBS if verb == word), None)
+    if verb is None:
         import difflib  # noqa: PLC0415 - 1 ms of every command
 
-        meant = difflib.get_close_matches(word, list(Verb), 1)
+        meant = difflib.get_close_matches(word, REQUEST_VERBS, 1)
         hint = f'; did you mean "{meant[0]}"?' if meant else ""
-        raise BadRequestError(f"the supervisor does not know this verb{hint}") from error
+        raise BadRequestError(f"the supervisor does not know this verb{hint}")
     if not isinstance(args, dict):
         raise BadRequestError("args is not an object")
     return verb, args
@@ -321,7 +319,7 @@ def decode_on_request(args: Json) -> OnRequestSwitch:
 
 
 def _form(verb: Verb, args: Json) -> type[Record]:
-    action = args.get("action") if verb is Verb.KEY else ""
+    action = args.get("action") if verb == "key" else ""
     if not isinstance(action, str) or (verb, action) not in _FORMS:
         raise BadRequestError("action is none of add, ls and rm")
     return _FORMS[verb, action]

@@ -45,9 +45,7 @@ _TAKEN_WITHIN_S: Final = 30.0
 _BOUNDS: Final = Bounds(line_bytes=MAX_REQUEST_BYTES, per_user=64, total=256)
 """Bounds of one socket; LimitNOFILE= of the unit fits two such sockets."""
 _FULL: Final = encode_event(
-    ErrorEvent(
-        ErrorKind.BUSY, "too many connections to the supervisor are open: end some, or try again"
-    )
+    ErrorEvent("busy", "too many connections to the supervisor are open: end some, or try again")
 )
 
 ReadRequest = Callable[[Verb, Json, Peer], ControlRequest]
@@ -67,15 +65,15 @@ def error_kind(error: ApplianceError) -> ErrorKind:
     """Return the kind of an error, by what the client can do about it."""
     match error:
         case UnknownProfileError():
-            return ErrorKind.UNKNOWN_PROFILE
+            return "unknown-profile"
         case BusyError():
-            return ErrorKind.BUSY
+            return "busy"
         case PermissionDeniedError():
-            return ErrorKind.DENIED
+            return "denied"
         case BadRequestError():
-            return ErrorKind.BAD_REQUEST
+            return "bad-request"
         case _:
-            return ErrorKind.FAILED
+            return "failed"
 
 
 async def _converse(

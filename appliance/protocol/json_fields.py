@@ -5,15 +5,16 @@ A field that another version left out is empty, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from appliance.protocol.json_text import decode_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-Json = Mapping[str, object]
+    Json = Mapping[str, object]
+else:
+    Json = dict  # for annotations alone
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class ReadFromGateway:
             who = requester_of(peer, OnRequestSwitch(""))
             raise PermissionDeniedError(f"this socket answers uid {self.uid} alone, not {who}")
         _refuse_engine(peer)
-        if verb is not Verb.SWITCH:
+        if verb != "switch":
             raise PermissionDeniedError(f"this socket does not take {verb}: appliance {verb}")
         if more := sorted(args.keys() - _ON_REQUEST):
             raise PermissionDeniedError(f"this socket does not take {short(', '.join(more))}")

@@ -35,9 +35,9 @@ from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.status.log_excerpt import excerpt
 from appliance.protocol.control_events import decode_event
 from appliance.protocol.control_requests import (
+    REQUEST_VERBS,
     AddKeyRequest,
     RemoveKeyRequest,
-    Verb,
     common_protocol,
     decode_request,
     parse_request,
@@ -252,7 +252,7 @@ def _control_line(data: bytes) -> None:
                 common_protocol(document)
             with contextlib.suppress(ApplianceError):
                 verb_of(document)
-            for verb in Verb:
+            for verb in REQUEST_VERBS:
                 with contextlib.suppress(ApplianceError):
                     decode_request(verb, document)
 

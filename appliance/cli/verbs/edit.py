@@ -138,5 +138,5 @@ def _agreed(question: str, streams: Streams) -> bool:
     return answer.strip().lower() in {"", "y", "yes"} if answer else False
 
 
-def _kept(copy: Path, why: str, status: Exit = Exit.FAILED) -> CliError:
+def _kept(copy: Path, why: str, status: int = Exit.FAILED) -> CliError:
     return CliError(f"{why}; your text is kept in {copy}", status)

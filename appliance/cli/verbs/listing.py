@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status
 from appliance.cli.status_screens import show_list
@@ -12,6 +10,8 @@ from appliance.protocol.control import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from appliance.planning.status.document import ProfileRow, StatusDocument
 
 

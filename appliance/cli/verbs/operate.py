@@ -1,6 +1,6 @@
 """Verbs that make a request to the supervisor: switch, start, stop, restart, hold."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
@@ -28,6 +28,10 @@ from appliance.protocol.control_requests import (
 )
 from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
@@ -46,19 +50,19 @@ def run_switch(arguments: Arguments, streams: Streams) -> int:
 def run_start(arguments: Arguments, streams: Streams) -> int:
     """Start profiles beside those that run."""
     request = StartRequest(names=tuple(arguments.names))
-    return _operate(request, arguments, streams, _by_hand(Verb.START, arguments.names))
+    return _operate(request, arguments, streams, _by_hand("start", arguments.names))
 
 
 def run_stop(arguments: Arguments, streams: Streams) -> int:
     """Stop profiles."""
     request = StopRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
-    return _operate(request, arguments, streams, _by_hand(Verb.STOP, arguments.names))
+    return _operate(request, arguments, streams, _by_hand("stop", arguments.names))
 
 
 def run_restart(arguments: Arguments, streams: Streams) -> int:
     """Stop profiles and start them again."""
     request = RestartRequest(names=tuple(arguments.names), drain_s=arguments.drain_s)
-    return _operate(request, arguments, streams, _by_hand(Verb.RESTART, arguments.names))
+    return _operate(request, arguments, streams, _by_hand("restart", arguments.names))
 
 
 def run_hold(arguments: Arguments, streams: Streams) -> int:

@@ -53,4 +53,4 @@ def _one(
         out.document(row, indent=indent)
     else:
         show_one(row, out, now=time.time())
-    return int(profile_exit(row))
+    return profile_exit(row)

@@ -154,7 +154,7 @@ ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"}
 """States of a profile that was meant to run and could not."""
 
 
-def profile_exit(row: ProfileRow) -> Exit:
+def profile_exit(row: ProfileRow) -> int:
     """Return the exit status of ``status NAME``."""
     if row["state"] == "serving":
         # The field is absent in the document of an older supervisor.

@@ -47,7 +47,7 @@ def _restored(goal: Goal) -> tuple[str, ...]:
     return tuple(n for n in goal.restore if n not in goal.kept)
 
 
-def _exit(finished: Finished, *, serves: bool) -> Exit:
+def _exit(finished: Finished, *, serves: bool) -> int:
     operation = finished.operation
     if finished.outcome is Outcome.DONE:
         return Exit.OK

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
-from appliance.protocol.control import ErrorKind
 from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_events import (
     AcceptedEvent,
@@ -84,7 +83,7 @@ both = pytest.mark.parametrize("client", [synchronous, asynchronous])
                 EndedEvent(12, "switch", (), "done", None, 0, ""),
             ],
         ),
-        ([BUSY], [ErrorEvent(ErrorKind.BUSY, "switch a is running")]),
+        ([BUSY], [ErrorEvent("busy", "switch a is running")]),
         ([PHASE, HangUp()], [PhaseEvent("load", "done"), UnreachableError]),
         ([{}], [UnreachableError]),
         ([{"event": "phase", "text": "x" * (3 << 20)}], [UnreachableError]),

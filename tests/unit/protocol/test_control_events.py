@@ -61,7 +61,7 @@ ENDED = EndedEvent(
         ENDED.replaced(hold=None, cause="cancelled"),
         ResultEvent(details={"status": {"a": [1]}}),
         ResultEvent(1, "rehearsed", "refused", {"plan": {}, "findings": []}),
-        ErrorEvent(ErrorKind.BUSY, "switch a is running"),
+        ErrorEvent("busy", "switch a is running"),
     ],
 )
 def test_an_event_arrives_as_it_was_sent(event: ControlEvent) -> None:
@@ -72,7 +72,7 @@ def test_an_event_arrives_as_it_was_sent(event: ControlEvent) -> None:
     assert (type(found), found) == (type(event), event)
 
 
-@pytest.mark.parametrize("kind", ErrorKind)
+@pytest.mark.parametrize("kind", EXIT_STATUSES)
 def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
     """The first release sends and reads the exit status only; each status is one kind."""
     document = json.loads(encode_event(ErrorEvent(kind, "why")))
@@ -84,16 +84,16 @@ def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (UnknownProfileError("x"), ErrorKind.UNKNOWN_PROFILE),
-        (BusyError("x"), ErrorKind.BUSY),
-        (PermissionDeniedError("x"), ErrorKind.DENIED),
-        (BadRequestError("x"), ErrorKind.BAD_REQUEST),
-        (StoreError("x"), ErrorKind.FAILED),
+        (UnknownProfileError("x"), "unknown-profile"),
+        (BusyError("x"), "busy"),
+        (PermissionDeniedError("x"), "denied"),
+        (BadRequestError("x"), "bad-request"),
+        (StoreError("x"), "failed"),
     ],
 )
 def test_an_errors_kind_is_its_type(error: ApplianceError, kind: ErrorKind) -> None:
     """What the client is told follows the type of the error, never its text."""
-    assert error_kind(error) is kind
+    assert error_kind(error) == kind
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_an_errors_kind_is_its_type(error: ApplianceError, kind: ErrorKind) -> N
         ({"event": "result"}, ResultEvent(Exit.FAILED)),
         ({"event": "result", "exit": "strange"}, ResultEvent(Exit.FAILED)),
         ({"event": "result", "exit": 256}, ResultEvent(Exit.FAILED)),
-        ({"event": "error", "exit": 200}, ErrorEvent(ErrorKind.FAILED, "")),
-        ({"event": "error", "exit": 75, "error": "new"}, ErrorEvent(ErrorKind.BUSY, "")),
+        ({"event": "error", "exit": 200}, ErrorEvent("failed", "")),
+        ({"event": "error", "exit": 75, "error": "new"}, ErrorEvent("busy", "")),
         ({"event": "weather", "exit": 75}, UnknownEvent("weather")),
     ],
 )
