@@ -1,4 +1,7 @@
-"""Catalogue of applied profiles, for verbs that read one of them themselves."""
+"""Catalogue of applied profiles, for verbs that read one of them themselves.
+
+Apart from `appliance.cli.box`, because a status by the supervisor does without the manifest's imports.
+"""
 
 from pathlib import Path
 

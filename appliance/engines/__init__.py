@@ -1,4 +1,4 @@
-"""Engines: one module each, with everything that differs between them, and their registry.
+"""Engines: one module each, however long, with everything that differs between them; their registry.
 
 An engine is an `Engine` (see `appliance.engines.shared.engine`). Whatever the engine, these are
 always the appliance's: host, port, metrics on, no fitting behind the owner's back, offline, CORS

@@ -1,8 +1,8 @@
 """Requests for jobs, from the supervisor to the program of root that queues them (launch.jobs).
 
 One line a connection: ``start UNIT`` or ``stop UNIT``. A start of a backend is preceded by a reset of
-its start limit. The answer is a line, too: ``job PATH``,
-the job's object path, or ``error NAME TEXT``, with the name of a D-Bus error.
+its start limit. The answer is a line, too: ``job PATH``, the job's object path, or ``error NAME TEXT``,
+with the name of a D-Bus error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Kinds of faults, and qualities of figures, that the sampler of the GPUs reports."""
+"""Kinds of faults, and qualities of figures, that the sampler of the GPUs reports.
+
+Apart from both sides: the sampler, its parent and each driver's reader spell them alike.
+"""
 
 # Kinds of faults.
 NO_LIBRARY = "no-library"
