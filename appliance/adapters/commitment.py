@@ -12,12 +12,13 @@ under other names, so that a full disk refuses the operation in time.
 
 import asyncio
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from appliance.adapters.files.durable import (
+    is_reserved,
+    is_there,
     put_reserved,
     release_file,
     remove_file,
@@ -64,8 +65,9 @@ class FileCommitment:
         await asyncio.to_thread(self._reserve, writes)
 
     async def release(self) -> None:
-        """Remove reserved files that were not used."""
-        await asyncio.to_thread(self._release)
+        """Remove reserved files that were not used; where there are none no thread is asked."""
+        if is_reserved(self._active) or is_reserved(self._hold):
+            await asyncio.to_thread(self._release)
 
     async def commit(self, names: Iterable[str]) -> None:
         """Replace the names. Raises `StoreError`; the old names then still stand."""
@@ -73,10 +75,10 @@ class FileCommitment:
 
     async def set_hold(self, until: HoldUntil) -> None:
         """Replace the hold; None removes it. Raises `StoreError`."""
-        if until is None:
-            await asyncio.to_thread(_remove, self._hold)
-        else:
+        if until is not None:
             await asyncio.to_thread(_put, self._hold, _hold_text(until))
+        elif is_there(self._hold):  # else no thread is asked, and no directory synced (3.7 ms)
+            await asyncio.to_thread(remove_file, self._hold)
 
     def _reserve(self, writes: Writes) -> None:
         try:
@@ -119,12 +121,6 @@ def _put(path: Path, text: str) -> None:
     """Replace a file, by the reserved one where that has the same text. Raises `StoreError`."""
     if not put_reserved(path, text):
         write_file(path, text)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file; where there is none no directory is synced (3.7 ms). Raises `StoreError`."""
-    if os.path.lexists(path):
-        remove_file(path)
 
 
 def _names_text(names: Iterable[str]) -> str:

@@ -120,25 +120,26 @@ async def _follow(
 ) -> None:
     """Send the rest of an operation's events, unless the client leaves before the last one."""
     left = asyncio.ensure_future(until_left(reader, writer))
+    sent = asyncio.ensure_future(_send_all(events, writer))
     try:
-        while True:
-            upcoming = asyncio.ensure_future(anext(events, None))
-            try:
-                await asyncio.wait({upcoming, left}, return_when=asyncio.FIRST_COMPLETED)
-                event = await upcoming if upcoming.done() else None
-            finally:
-                upcoming.cancel()
-                await asyncio.gather(upcoming, return_exceptions=True)
-            if event is None:
-                return
-            await _send(writer, event)
+        await asyncio.wait({sent, left}, return_when=asyncio.FIRST_COMPLETED)
+        if sent.done():
+            await sent
     finally:
-        left.cancel()
-        await asyncio.gather(left, return_exceptions=True)
+        for task in (sent, left):
+            task.cancel()
+        await asyncio.gather(sent, left, return_exceptions=True)
+
+
+async def _send_all(events: AsyncIterator[ControlEvent], writer: asyncio.StreamWriter) -> None:
+    async for event in events:
+        await _send(writer, event)
 
 
 async def _send(writer: asyncio.StreamWriter, event: ControlEvent) -> None:
     """Send one event. Raises `TimeoutError` when the client reads nothing."""
     writer.write(encode_event(event))
+    if writer.transport.get_write_buffer_size() == 0 and not writer.transport.is_closing():
+        return  # the kernel has taken it, as it does with all of twenty events of a switch
     async with asyncio.timeout(_TAKEN_WITHIN_S):
         await writer.drain()

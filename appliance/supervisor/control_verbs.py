@@ -3,7 +3,6 @@
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict
 from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
@@ -212,7 +211,7 @@ async def _events(running: Running) -> AsyncIterator[ControlEvent]:
 
 
 def _control_event(event: Event) -> ControlEvent:
-    fields = asdict(event)
+    fields = {name: getattr(event, name) for name in event.__slots__}  # all of them plain values
     match event:
         case Accepted():
             return AcceptedEvent(**fields)

@@ -87,6 +87,16 @@ def put_reserved(path: Path, text: str) -> bool:
     return True
 
 
+def is_reserved(path: Path) -> bool:
+    """Tell whether anything was reserved for `path` and not put there."""
+    return is_there(_reserved(path))
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether there is anything at `path`, also a link that leads nowhere."""
+    return os.path.lexists(path)
+
+
 def release_file(path: Path) -> None:
     """Remove the file that was reserved for `path`, if any."""
     with contextlib.suppress(OSError):

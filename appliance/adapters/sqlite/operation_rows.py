@@ -9,7 +9,6 @@ The database and the spool file both hold these rows, in the form of one schema 
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 from appliance.domain.operations import Cause, Finished, Goal, Kind, Operation, Outcome, Phase
@@ -24,7 +23,8 @@ def to_row(operation: Operation) -> dict[str, Any]:
     return {
         "kind": operation.kind.value,
         "target": json.dumps(operation.target),
-        "goal": json.dumps(asdict(operation.goal)),
+        # Not asdict: it copies every value, which took half of the time of a row.
+        "goal": json.dumps({name: getattr(operation.goal, name) for name in Goal.__slots__}),
         "boot_id": operation.boot_id,
         "requested_by": operation.requested_by,
         "began": operation.began_unix_s,

@@ -1,7 +1,11 @@
 """The two files that a boot follows."""
 
+import asyncio
 import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -11,6 +15,9 @@ from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.switch.goals import Writes
 from appliance.ports import Commitment
 from tests.fakes.outside import FakeCommitment
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @pytest.fixture(params=["file", "fake"])
@@ -162,3 +169,28 @@ async def test_a_failed_reservation_leaves_nothing(tmp_path: Path, hold: HoldUnt
     with pytest.raises(StoreError, match="cannot write"):
         await commitment.reserve(Writes(names=("genesis",), sets_hold=True, hold=hold))
     assert set(files(tmp_path)) == {".hold.reserved", "hold"}
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    """Threads, and how often one of them was asked for something."""
+
+    count = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        self.count += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+async def test_a_switch_asks_threads_only_for_what_it_writes(tmp_path: Path) -> None:
+    """A thread costs a switch a quarter of a millisecond each time."""
+    commitment = FileCommitment(tmp_path)
+    threads = CountingExecutor()
+    asyncio.get_running_loop().set_default_executor(threads)
+    await commitment.reserve(Writes(names=("aeon",)))
+    await commitment.commit(("aeon",))
+    await commitment.set_hold(None)
+    await commitment.release()
+    assert threads.count == 2
+    await commitment.reserve(Writes(names=("genesis",)))
+    await commitment.release()
+    assert threads.count == 4
