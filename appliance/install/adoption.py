@@ -10,7 +10,6 @@ from appliance.domain.errors import ProfileError
 from appliance.domain.names import unit_of
 from appliance.planning.units.apply_plan import Installed
 from appliance.planning.units.backend_unit import render
-from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.drift import (
     Adoption,
     Drift,
@@ -20,6 +19,7 @@ from appliance.planning.units.drift import (
     find_drift,
     owner_of,
 )
+from appliance.planning.units.specs import Layout, UnitSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

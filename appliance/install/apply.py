@@ -23,7 +23,7 @@ from appliance.install.gateway_compilation import compile_gateway, engine_key_wa
 from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
 from appliance.planning.admission.engine_files import access_findings
 from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
-from appliance.planning.units.commands import Layout
+from appliance.planning.units.specs import Layout
 from appliance.settings import Settings
 
 

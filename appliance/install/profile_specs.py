@@ -12,8 +12,7 @@ from appliance.adapters.profile_files.loading import load_profiles
 from appliance.domain.paths import CACHE_DIR
 from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.units.backend_unit import problem
-from appliance.planning.units.commands import Layout, UnitSpec
-from appliance.planning.units.specs import spec_of
+from appliance.planning.units.specs import Layout, UnitSpec, spec_of
 from appliance.settings import Settings
 
 _MOST_THREADS: Final = 8

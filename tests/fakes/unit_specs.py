@@ -8,7 +8,7 @@ from appliance.domain.profile_values import Gpus, Override
 from appliance.domain.spec import Ordering, Patch, Profile
 from appliance.engines.shared.engine import Invocation
 from appliance.engines.vllm import VllmOptions
-from appliance.planning.units.commands import Layout, UnitSpec
+from appliance.planning.units.specs import Layout, UnitSpec
 
 LAYOUT = Layout(version="1.2.3", systemd=252)
 

@@ -27,7 +27,7 @@ from appliance.planning.memory import fit, gate_arguments
 from appliance.planning.memory.fit import Shortfall
 from appliance.planning.memory.peak import ObservedPeak, decoded, encoded
 from appliance.planning.memory.requirement import MARGIN_BYTES, MemoryRequirement
-from appliance.planning.units.commands import Layout, gate_argv
+from appliance.planning.units.specs import Layout, gate_argv
 from tests.fakes.profiles import applied
 from tests.property.memory_worlds import GIB, NAME, RAM, RIVAL, Card, Use, World, world
 

@@ -22,8 +22,7 @@ from appliance.install.profile_specs import (
 )
 from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.backend_unit import problem, render
-from appliance.planning.units.commands import Layout, UnitSpec
-from appliance.planning.units.specs import spec_of
+from appliance.planning.units.specs import Layout, UnitSpec, spec_of
 from appliance.planning.wording import no_such_profile
 from appliance.protocol.control import Exit
 from appliance.settings import Settings, load_settings

@@ -29,7 +29,6 @@ from appliance.domain.paths import PROFILES_DIR
 from appliance.domain.profile import Catalogue
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
-from appliance.planning.units.commands import Layout, UnitSpec
 from appliance.planning.units.drift import Drift, DriftKind, comment_of, find_drift
 from appliance.planning.units.gateway_drop_ins import (
     GATEWAY_FILES,
@@ -38,6 +37,7 @@ from appliance.planning.units.gateway_drop_ins import (
     gateway_units,
 )
 from appliance.planning.units.polkit import RULE_FILE, polkit_rule
+from appliance.planning.units.specs import Layout, UnitSpec
 from appliance.planning.units.text import sealed_body, sections_of
 
 

@@ -15,14 +15,14 @@ from appliance.domain.names import HOLD_UNIT, unit_of
 from appliance.domain.paths import BACKEND_RUNTIME_DIR, CACHE_DIR, CLAIMED_DIR
 from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.units import sandbox
-from appliance.planning.units.commands import (
+from appliance.planning.units.identity import identity_of
+from appliance.planning.units.overrides import merged, override_fault
+from appliance.planning.units.specs import (
     Layout,
     UnitSpec,
     backend_argv,
     gate_argv,
 )
-from appliance.planning.units.identity import identity_of
-from appliance.planning.units.overrides import merged, override_fault
 from appliance.planning.units.text import (
     Section,
     command_line,

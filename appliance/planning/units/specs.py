@@ -1,15 +1,53 @@
-"""Specifications of units, made from profiles."""
+"""Specification of a backend unit: what it is made from, and the commands of its gate and its wrapper."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from json import dumps
 
+from appliance.domain import paths
+from appliance.domain.claims import Lease
 from appliance.domain.model_headers import LookAtModel
 from appliance.domain.profile import Applied
 from appliance.domain.spec import Profile
 from appliance.engines import ENGINES
-from appliance.engines.shared.engine import InvocationContext
+from appliance.engines.shared.engine import Invocation, InvocationContext
+from appliance.planning.memory.gate_arguments import arguments_of
+from appliance.planning.need import requirement_of
 from appliance.planning.profiles.compilation import ProfileSource, compile_applied, unseen
-from appliance.planning.units.commands import UnitSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSpec:
+    """Specification of one backend unit."""
+
+    profile: Profile
+    """Unit-only part of the profile: order, patch, overrides."""
+    applied: Applied
+    invocation: Invocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Layout of the box around the units."""
+
+    prefix: str = paths.PREFIX
+    version: str
+    systemd: int
+    """Major version of systemd; 0 when unknown, which counts as oldest."""
+    foreign_units: tuple[str, ...] = ()
+    """Units of others that must not run beside a backend."""
+    margin_bytes: int | None = None
+    """Bytes of VRAM that the gate keeps free beyond the need; None: its own default."""
+
+    lease_dir: str = paths.LEASE_DIR
+    gate_dir: str = paths.GATE_DIR
+    needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
+    """Directory in which the supervisor records the peak of each profile."""
+
+    @property
+    def python(self) -> str:
+        """Return the interpreter of the installed release."""
+        return f"{self.prefix}/bin/python"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +106,73 @@ def spec_of(
         ),
         invocation=invocation,
     )
+
+
+def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Return the gate's command: the gate refuses, or waits, until the claim is free.
+
+    `applied` has its conflicts filled in.
+    """
+    margin = layout.margin_bytes
+    return (
+        *_program(layout, "gate", applied.name),
+        *_leases(applied.claim.leases()),
+        *(word for rival in applied.conflicts for word in ("--rival", rival)),
+        *arguments_of(requirement_of(applied)),
+        *_observed(applied, layout),
+        *(() if margin is None else ("--margin-bytes", str(margin))),
+        "--deadline-s",
+        f"{applied.deadlines.release_s:g}",
+        *_directory("--lease-dir", layout.lease_dir, paths.LEASE_DIR),
+        *_directory("--gate-dir", layout.gate_dir, paths.GATE_DIR),
+    )
+
+
+def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
+    """Return the wrapper's command: it takes leases, waits for readiness and runs the engine."""
+    applied, patch, invocation = spec.applied, spec.profile.patch, spec.invocation
+    endpoint, leases = applied.endpoint, applied.claim.leases()
+    where = (
+        ("--port", str(endpoint.port)) if endpoint.socket is None else ("--socket", endpoint.socket)
+    )
+    hook: tuple[str, ...] = ()
+    if patch is not None:
+        expected = (word for text in patch.expect for word in ("--patch-expect", text))
+        command = dumps(patch.command, ensure_ascii=False)
+        hook = ("--patch-command", command, *expected)
+    return (
+        *_program(layout, "backend", applied.name),
+        *_leases(leases),
+        *(("--lease-dir", paths.CLAIMED_DIR) if leases else ()),
+        *where,
+        "--health",
+        applied.health_path,
+        "--no-progress-s",
+        f"{applied.deadlines.no_progress_s:g}",
+        *(("--temporary", invocation.temporary) if invocation.temporary else ()),
+        *hook,
+        "--",
+        *invocation.argv,
+    )
+
+
+def _program(layout: Layout, module: str, name: str) -> tuple[str, ...]:
+    return (layout.python, "-I", "-m", f"appliance.launch.{module}", "--name", name)
+
+
+def _directory(option: str, path: str, default: str) -> tuple[str, ...]:
+    return () if path == default else (option, path)
+
+
+def _leases(leases: Iterable[Lease]) -> Iterable[str]:
+    for lease in leases:
+        yield "--lease"
+        yield f"{lease.name}:{'exclusive' if lease.exclusive else 'shared'}"
+
+
+def _observed(applied: Applied, layout: Layout) -> tuple[str, ...]:
+    """Return the gate's arguments that name the observed peak; none without a fingerprint."""
+    if not applied.fingerprint:
+        return ()
+    path = f"{layout.needs_dir}/{applied.name}.json"
+    return ("--observed", path, "--fingerprint", applied.fingerprint)

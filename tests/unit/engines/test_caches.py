@@ -8,8 +8,7 @@ from appliance.adapters.profile_files.loading import load_profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, InvocationContext
 from appliance.planning.profiles.compilation import ProfileSource
-from appliance.planning.units.commands import Layout, backend_argv
-from appliance.planning.units.specs import spec_of
+from appliance.planning.units.specs import Layout, backend_argv, spec_of
 from tests.fakes.profile_texts import MINIMAL
 
 TORCH = ("vllm", "sglang")

@@ -23,8 +23,8 @@ from appliance.planning.units.backend_unit import (
     render,
     stand_in,
 )
-from appliance.planning.units.commands import UnitSpec
 from appliance.planning.units.polkit import polkit_rule
+from appliance.planning.units.specs import UnitSpec
 from appliance.planning.units.text import sections_of
 from tests.fakes.unit_specs import LAYOUT, made, one_of_each, spec, started, with_keys
 
