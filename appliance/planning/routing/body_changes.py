@@ -50,8 +50,10 @@ Edits = Mapping[str, Edit]
 class BodyChanges:
     """Compiled changes, made once for a profile."""
 
+    name: str | None = None
+    """Engine's name for its model; None: the client's stays."""
     model: bytes | None = None
-    """JSON text of the engine's name for its model; None: the client's name stays."""
+    """JSON text of that name."""
     edits: Edits = field(default_factory=dict)
     """All changes, that of `model` included."""
     others: bool = False
@@ -80,6 +82,7 @@ def compile_changes(
     for path, value in wanted.items():
         _insert(tree, path, value)
     return BodyChanges(
+        name=model,
         model=None if model is None else _text(model).encode(),
         edits=_edits(tree),
         others=others,

@@ -8,6 +8,7 @@ from appliance.planning.routing.json_scanner import (
     BodyError,
     Member,
     decode_string,
+    find_plain_model,
     scan_member_object,
     scan_object,
     scan_plain_object,
@@ -46,10 +47,10 @@ class JsonBody:
         self.streams: bool = False
         """Whether the client asks for a stream of events."""
         plain = None if top is not None else scan_plain_object(body)
-        if plain is not None:
-            self.model, self._span, self.streams = plain
-        else:
+        if plain is None:
             self._read_members()
+        else:
+            self.model, self.streams = plain
 
     def _read_members(self) -> None:
         body = self._body
@@ -75,15 +76,26 @@ class JsonBody:
             BodyError: A key that would be changed is there twice.
         """
         body = self._body
-        if changes.model is not None and not changes.others and self._span is not None:
-            start, end = self._span
-            if body[start:end] == changes.model:
+        if changes.model is not None and not changes.others:
+            plain = self._top is None and self.model is not None
+            if plain and self.model == changes.name:
                 return body
-            if len(body) > LONG_BYTES:
-                return splice(body, [(start, end, changes.model)])
-            return b"".join((body[:start], changes.model, body[end:]))
+            # Found only here: for most requests the engine has the client's name, and the search
+            # takes 0.3 µs.
+            span = find_plain_model(body) if plain else self._span
+            if span is not None:
+                return _replace(body, *span, changes.model)
         at, found = self._top or scan_object(body)
         return splice(body, _cuts(body, at, found, changes.edits, ""))
+
+
+def _replace(body: bytes, start: int, end: int, new: bytes) -> bytes | Pieces:
+    """Return the body with other bytes in one place; the very same object where they are the same."""
+    if body[start:end] == new:
+        return body
+    if len(body) > LONG_BYTES:
+        return splice(body, [(start, end, new)])
+    return b"".join((body[:start], new, body[end:]))
 
 
 def parse_json_in_steps(body: bytes) -> Generator[None, None, JsonBody]:

@@ -46,7 +46,9 @@ _scan_once: Final = make_scanner(
 _scan_string: Final[Callable[[str, int], tuple[str, int]]] = vars(decoder)["scanstring"]
 
 _read_once: Final = make_scanner(
-    cast("Any", json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_no_constant))
+    # Numbers become the lengths of their text: converting a long one takes long, and no number may
+    # be taken for a string or for true.
+    cast("Any", json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant))
 )
 _SHORT_BYTES: Final = 4096
 """Longest body for `scan_plain_object`: a body of this length cannot hold too many members."""
@@ -78,8 +80,8 @@ def scan_object(body: bytes) -> tuple[int, list[Member]]:
     return at, found
 
 
-def scan_plain_object(body: bytes) -> tuple[str | None, tuple[int, int] | None, bool] | None:
-    """Return the model, its position, and whether a stream is wanted, of a plain body.
+def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
+    """Return the model, and whether a stream is wanted, of a plain body.
 
     Most bodies have each key once and without escapes. The C scanner parses such a body in one go,
     which takes half as long as `scan_object`: on the path of every request.
@@ -98,14 +100,19 @@ def scan_plain_object(body: bytes) -> tuple[str | None, tuple[int, int] | None, 
     # A key that occurs once in the text, and is a member, occurs nowhere else.
     if end != len(text) or ("stream" in found and body.count(b'"stream"') > 1):
         return None
-    streams = found.get("stream") is True
-    if "model" not in found:
-        return None, None, streams
-    at = body.find(_MODEL)
-    written = _MODEL_MEMBER.match(body, at)
-    if written is None or body.find(_MODEL, at + 1) >= 0:
+    model = found.get("model")
+    if model is None:
+        # Null, or absent: `scan_object` finds where null is written.
+        return None if "model" in found else (None, found.get("stream") is True)
+    if type(model) is not str or body.count(_MODEL) > 1:
         return None
-    return found["model"], written.span(1), streams
+    return model, found.get("stream") is True
+
+
+def find_plain_model(body: bytes) -> tuple[int, int] | None:
+    """Return where the model of a plain body is written; None: it is written with escapes."""
+    written = _MODEL_MEMBER.match(body, body.find(_MODEL))
+    return None if written is None else written.span(1)
 
 
 def scan_member_object(body: bytes, start: int, end: int) -> list[Member]:

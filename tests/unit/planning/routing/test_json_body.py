@@ -155,6 +155,9 @@ def test_what_is_changed_is_there_once(
         (b"{ }", b'{"model":"q" }'),
         (b'{"x":1}', b'{"model":"q","x":1}'),
         (b'{ "x":1}', b'{"model":"q", "x":1}'),
+        (b'{"x":"model","model":"a"}', b'{"x":"model","model":"q"}'),
+        (b'{"x":{"model":"a"}}', b'{"model":"q","x":{"model":"a"}}'),
+        (b'{"model":"a\\n","x":1}', b'{"model":"q","x":1}'),
     ],
 )
 def test_the_model_gets_the_name_that_the_engine_knows(body: bytes, expected: bytes) -> None:
@@ -209,6 +212,7 @@ def test_parameters_are_set_and_taken_out(
     [
         (None, {}, (), b'{"model":"a"}'),
         ("a", {}, (), b'{"model":"a"}'),
+        ("a/b", {}, (), b'{"model":"a\\/b"}'),
         ("a", {"t": 1}, ("s",), b'{"model":"a","t":1}'),
         (None, {}, ("a.b",), b'{"a":1}'),
         (None, {}, ("a.b",), b'{"x":1}'),
