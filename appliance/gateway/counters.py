@@ -26,7 +26,7 @@ def bucket_of(seconds: float) -> int:
     if seconds <= _FIRST_S:
         return 0
     bucket = int(log2(seconds * 1e6) * _A_DOUBLING) + 1
-    return min(bucket, _LAST)
+    return bucket if bucket < _LAST else _LAST  # noqa: FURB136 - `min` takes three times as long
 
 
 def middle_of(bucket: int) -> float:

@@ -48,13 +48,15 @@ class MeteredRequest:
         "sent_s",
     )
 
-    def __init__(self, meter: "Meter", profile: str, key: Key | None, now_s: float) -> None:
+    def __init__(
+        self, meter: "Meter", profile: str, key: Key | None, now_s: float, sent_s: float
+    ) -> None:
         self._meter = meter
         self.profile = profile
         self.key = key
         self.began_s = now_s
-        self.sent_s = 0.0
-        """Time when the request was sent to the engine; 0: it waits."""
+        self.sent_s = sent_s
+        """When the request went to the engine; 0: it waits."""
         self._owed_since_s = 0.0
         """Time since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
@@ -94,11 +96,9 @@ class MeteredRequest:
             self._size += size
             self._status = status
             self._tail = tail
-            self._meter.end(self, size)
-
-    def note_end(self) -> None:
-        """Note bytes that were received with the end."""
-        self._last_s = self._meter.clock()
+            if self._meter.end(self) and size:
+                # Only other open requests need this sign of life: later ones are owed nothing yet.
+                self._last_s = self._meter.clock()
 
     def count(self, mine: Iterable[Counters]) -> None:
         """Add a request that is over, and the usage that its response reports, to counters."""
@@ -168,25 +168,24 @@ class Meter:
         self._window_end_s = clock() + WINDOW_S
 
     def begin(self, profile: str, key: Key | None) -> MeteredRequest:
-        request = MeteredRequest(self, profile, key, self.clock())
+        request = MeteredRequest(self, profile, key, self.clock(), 0.0)
         self._open.add(request)
         return request
 
-    def end(self, request: MeteredRequest, size: int) -> None:
-        """Count a request that is over, soon.
+    def begin_sent(self, profile: str, key: Key | None) -> MeteredRequest:
+        now_s = self.clock()
+        request = MeteredRequest(self, profile, key, now_s, now_s)
+        self._open.add(request)
+        return request
 
-        Args:
-            request: Request that is over.
-            size: Bytes that have come with its end.
-        """
-        self._open.discard(request)
-        if size and self._open:
-            # Only other open requests need this sign of progress: later ones are owed nothing yet.
-            request.note_end()
-        ended = self._ended
-        ended.append(request)
-        if len(ended) >= _AT_ONCE:
+    def end(self, request: MeteredRequest) -> bool:
+        """Count a request that is over, with the next ones; tell whether others are open."""
+        # Before it, lest the request itself is counted without its last byte's time.
+        if len(self._ended) >= _AT_ONCE:
             self._count(self.clock())
+        self._open.discard(request)
+        self._ended.append(request)
+        return bool(self._open)
 
     def waiting(self, names: Iterable[str] | None = None) -> int:
         """Return how many requests wait to be sent, for these profiles; None: for any."""
@@ -208,8 +207,14 @@ class Meter:
 
     def _count(self, now_s: float) -> None:
         """Count the requests that are over; begin a new window when it is time for one."""
+        before: MeteredRequest | None = None
+        mine: tuple[Counters, ...] = ()
         for request in self._ended:
-            request.count(self._counters_of(request))
+            # Mostly they are of the same profile and key as the one before.
+            if before is None or request.profile != before.profile or request.key is not before.key:
+                mine = self._counters_of(request)
+            request.count(mine)
+            before = request
         self._ended.clear()
         if now_s >= self._window_end_s:
             self._rotate(now_s)

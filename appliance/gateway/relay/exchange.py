@@ -184,10 +184,11 @@ class Exchange:
             self.refuse(routed)
             return
         readiness = router.readiness(routed.name, self.key)
-        self._observe(routed.name)
         if readiness is True:
             self._send(routed)
-        elif readiness is False:
+            return
+        self._observe(routed.name)
+        if readiness is False:
             self._hold()
         else:
             self.refuse(readiness)
@@ -215,6 +216,7 @@ class Exchange:
                 changes = upstream.changes if names_model else upstream.modelless_changes
                 body = self._document.apply(changes)
             except BodyError as error:
+                self._observe(routed.name)
                 self.refuse(body_refusal(error))
                 return
         plain = self._reply is not None and self._reply.stage is ReplyStage.OPENED
@@ -226,9 +228,16 @@ class Exchange:
             upstream.in_flight.add(self)
         engine = upstream.pool.acquire()
         if engine is None:
+            self._observe(routed.name)
             self._connect(upstream)
+            return
+        if self._observation is None:
+            self._observation = self._relay.observer.begin_sent(routed.name, self.key)
+            self._observed_profile = routed.name
         else:
-            self._send_on(engine)
+            self._observe(routed.name)
+            self._observation.sent()
+        self._send_on(engine)
 
     def _connect(self, upstream: Upstream) -> None:
         self._state = _CONNECTING
@@ -239,6 +248,8 @@ class Exchange:
         if self._state is not _CONNECTING:
             return False
         self._send_on(engine)
+        if self._observation is not None:
+            self._observation.sent()
         return True
 
     def _send_on(self, engine: EngineConnection) -> None:
@@ -246,8 +257,6 @@ class Exchange:
         self._engine = engine
         head, body = self._request
         engine.send(self, head, body, head_only=self._head.method == b"HEAD")
-        if self._observation is not None:
-            self._observation.sent()
 
     def unreachable(self) -> None:
         """Route again in a moment: the supervisor may have sent a new state by then."""

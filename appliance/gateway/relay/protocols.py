@@ -75,7 +75,11 @@ class Observer(Protocol):
     """Observer of all requests."""
 
     def begin(self, profile: str, key: Key | None) -> Observation:
-        """Observe a request that was routed to a profile."""
+        """Observe a request that was routed to a profile, and waits to be sent."""
+        ...
+
+    def begin_sent(self, profile: str, key: Key | None) -> Observation:
+        """Observe a request that was routed to a profile and sent to its engine at once."""
         ...
 
 

@@ -171,6 +171,29 @@ def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
     assert row(meter, "keys", "ana")["errors"] == 0
 
 
+def test_a_request_that_is_sent_at_once_waits_for_nothing() -> None:
+    """Such a request is in flight from its beginning, with a wait of no length."""
+    clock = Clock()
+    meter = Meter(clock)
+    one = meter.begin_sent("aeon", None)
+    clock.now_s += 1.0
+    assert (row(meter, "profiles", "aeon")["in_flight"], meter.waiting()) == (1, 0)
+    one.end(200, CHAT, len(CHAT))
+    aeon = row(meter, "profiles", "aeon")
+    assert (aeon["requests"], aeon["wait_ms"]) == (1, {"p50": 0.001, "p99": 0.001})
+
+
+def test_requests_that_are_counted_together_are_told_apart() -> None:
+    """Requests that end in turns, many before any is counted, go to their own profiles and keys."""
+    meter = Meter()
+    for number in range(100):
+        profile, key = ("aeon", "genesis")[number % 2], (ANA, None)[number % 3 == 0]
+        meter.begin_sent(profile, key).end(200, CHAT, number)
+    of = {name: row(meter, "profiles", name) for name in ("aeon", "genesis")}
+    assert {name: found["bytes"] for name, found in of.items()} == {"aeon": 2450, "genesis": 2500}
+    assert row(meter, "keys", "ana")["requests"] == 66
+
+
 def test_a_client_that_leaves_is_no_error() -> None:
     """A request whose client hung up is counted as gone."""
     meter = Meter()

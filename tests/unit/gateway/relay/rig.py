@@ -46,6 +46,10 @@ class RecordingObserver:
         self.seen.append(Recorded(profile, key))
         return RecordedObservation(self.seen[-1])
 
+    def begin_sent(self, profile: str, key: Key | None) -> "RecordedObservation":
+        self.seen.append(Recorded(profile, key, sent=1))
+        return RecordedObservation(self.seen[-1])
+
 
 class RecordedObservation:
     """Observation of one request by a `RecordingObserver`."""
