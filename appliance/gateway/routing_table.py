@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 STATE_FILE: Final = "state.json"
 _MAX_BYTES: Final = 1 << 20
-_MOST_ROUTES: Final = 256
-"""Limit of the cache: a pattern matches any number of names."""
+_MOST_READY: Final = 256
+"""Names at most for which the profile is kept: a pattern matches any number of them."""
 
 RequestSwitch = Callable[[Routed, Key | None], None]
 
@@ -61,8 +61,7 @@ class RoutingTable:
         self._failures: dict[str, Refusal] = {}
         self._changes: set[asyncio.Future[None]] = set()
         self.request_switch = request_switch
-        self._routes: dict[str | None, Routed] = {}
-        """Cache of profiles by model name, for requests without a key, since the last change."""
+        self.ready: dict[str | None, Routed] = {}
         self._open = _open_profiles(self._catalogue, self._state)
 
     @property
@@ -77,14 +76,14 @@ class RoutingTable:
     # --- calls for a request -------------------------------------------------------------
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
-        if key is not None:
-            return self._directory.resolve(model, self._state, key)
-        found = self._routes.get(model)
-        if found is not None:
-            return found
-        routed = self._directory.resolve(model, self._state, None)
-        if isinstance(routed, Routed) and len(self._routes) < _MOST_ROUTES:
-            self._routes[model] = routed
+        routed = self._directory.resolve(model, self._state, key)
+        if (
+            key is None
+            and isinstance(routed, Routed)
+            and routed.name in self._open
+            and len(self.ready) < _MOST_READY
+        ):
+            self.ready[model] = routed
         return routed
 
     def readiness(self, name: str, key: Key | None) -> bool | Refusal:
@@ -148,7 +147,7 @@ class RoutingTable:
         self._failures.pop(name, None)
 
     def _wake(self) -> None:
-        self._routes.clear()
+        self.ready.clear()
         self._open = _open_profiles(self._catalogue, self._state)
         for future in tuple(self._changes):
             if not future.done():

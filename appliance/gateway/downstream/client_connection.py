@@ -236,11 +236,15 @@ class ClientConnection(asyncio.Protocol):
         self._head = head
         self._skipped_line = False
         relay = self._relay
-        key = relay.authenticate(head, length, loopback=self._loopback)
-        if isinstance(key, Refusal):
-            self._refuse(key)
-            return
-        self._key = key
+        if head.needs_no_key and self._loopback and length <= relay.body_bytes:
+            # As `authenticate` would find; most requests are like this.
+            self._key = None
+        else:
+            key = relay.authenticate(head, length, loopback=self._loopback)
+            if isinstance(key, Refusal):
+                self._refuse(key)
+                return
+            self._key = key
         if length >= 0:
             after = end + length
             size = len(data)
@@ -327,6 +331,18 @@ class ClientConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
+
+    def write_whole(self, response: bytes, *, close: bool) -> None:
+        """Write a whole response, and go on to the next request, or close."""
+        if self._transport is not None:
+            self._transport.write(response)
+        if close or self._blocked_bytes or self._rest or self._paused or self._relay.closing:
+            self.response_finished(close=close)
+        else:
+            # As `response_finished` does where nothing else is to be done.
+            self._exchange = None
+            self._state = _HEAD
+            self._head = None
 
     def response_finished(self, *, close: bool) -> None:
         """Go on to the next request after a complete response, or close."""

@@ -179,6 +179,10 @@ class Exchange:
     def advance(self) -> None:
         """Route the request by the present state: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
+        if self.key is None and (ready := router.ready.get(self._model)) is not None:
+            # Most requests: two calls less.
+            self._send(ready)
+            return
         routed = router.route(self._model, self.key)
         if isinstance(routed, Refusal):
             self.refuse(routed)
@@ -208,7 +212,10 @@ class Exchange:
         self._relay.hold_queue.add(self)
 
     def _send(self, routed: Routed) -> None:
-        upstream = self._relay.upstream_for(routed)
+        relay = self._relay
+        upstream = relay.upstreams.get(routed.name)
+        if upstream is None or upstream.routed is not routed:
+            upstream = relay.renew_upstream(routed)
         body: bytes | Pieces = self._body
         if self._document is not None:
             try:
@@ -223,7 +230,8 @@ class Exchange:
         head = build_engine_head(self._head, len(body), upstream.head_lines, plain=plain)
         self._request = head, body
         if self._upstream is not upstream:
-            self._leave_upstream()
+            if self._upstream is not None:
+                self._upstream.remove(self)
             self._upstream = upstream
             upstream.in_flight.add(self)
         engine = upstream.pool.acquire()
@@ -232,7 +240,7 @@ class Exchange:
             self._connect(upstream)
             return
         if self._observation is None:
-            self._observation = self._relay.observer.begin_sent(routed.name, self.key)
+            self._observation = relay.observer.begin_sent(routed.name, self.key)
             self._observed_profile = routed.name
         else:
             self._observe(routed.name)
@@ -315,9 +323,9 @@ class Exchange:
             self._end()
             return
         close = self._close or self._relay.closing
-        self._client.write(response_head.build_relayed_response(head, payload, close=close))
+        response = response_head.build_relayed_response(head, payload, close=close)
+        self._client.write_whole(response, close=close)
         self._finish(head.status, payload[-TAIL_BYTES:], len(payload))
-        self._client.response_finished(close=close)
 
     def write_to_client(self, data: bytes) -> None:
         """Relay bytes of another protocol to the client."""
@@ -398,7 +406,9 @@ class Exchange:
         if self._state is _HELD:
             self._relay.hold_queue.remove(self)
         self._state = _OVER
-        self._leave_upstream()
+        if self._upstream is not None:
+            self._upstream.remove(self)
+            self._upstream = None
         if self._retry is not None:
             self._retry.cancel()
         if self._observation is not None:

@@ -1,6 +1,7 @@
 """Protocols of the rest of the gateway that the relay uses: routes, keys, observation."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Key, Refusal, Routed
@@ -11,6 +12,15 @@ REROUTED: Final = 307
 
 class Router(Protocol):
     """Router of requests, by the present state."""
+
+    @property
+    def ready(self) -> Mapping[str | None, Routed]:
+        """Profile by model name, for requests without a key that may go to it at once.
+
+        It has what `route` and `readiness` would return, for some of the names that were asked for
+        since the last change: one look-up for two calls.
+        """
+        ...
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
         """Return the profile for a request. It may be held or down: `readiness` tells.

@@ -67,13 +67,14 @@ class Relay:
         self.closing = False
         """Whether every connection ends with its present response."""
         self._key_checker = key_checker
-        self._body_bytes = self.limits.body_bytes
-        """Copy of the limit, which saves a look-up for every request."""
+        self.body_bytes = self.limits.body_bytes
+        """One look-up less for every request."""
         self._clients = Capacity(self.limits)
         self.peers = Peers()
         self._alone = asyncio.Event()
-        """Event that is set when the last client leaves; cleared by each waiter."""
-        self._upstreams: dict[str, Upstream] = {}
+        """Set when the last client leaves; cleared by whoever waits for that."""
+        self.upstreams: dict[str, Upstream] = {}
+        """By profile."""
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
@@ -123,11 +124,11 @@ class Relay:
         Returns:
             How many requests finished, how many were cut.
         """
-        before = _in_flight(self._upstreams.values())
+        before = _in_flight(self.upstreams.values())
         self.close_idle()
         await self._until_alone(timeout_s)
         refused = self.hold_queue.refuse_all(refusals.GATEWAY_STOPPED)
-        left = _cut(list(self._upstreams.values()), refusals.GATEWAY_STOPPED)
+        left = _cut(list(self.upstreams.values()), refusals.GATEWAY_STOPPED)
         await self._hang_up()
         return len(before - left), len(left) + refused
 
@@ -147,7 +148,7 @@ class Relay:
         await self._until_alone(_FLUSH_S)
         for client in self._clients:
             client.abort()
-        for upstream in self._upstreams.values():
+        for upstream in self.upstreams.values():
             upstream.pool.close()
         self.hold_queue.close()
         if self._sweeping is not None:
@@ -156,7 +157,7 @@ class Relay:
         self.peers.close()
 
     def _chosen(self, names: Iterable[str]) -> list[Upstream]:
-        return [self._upstreams[name] for name in names if name in self._upstreams]
+        return [self.upstreams[name] for name in names if name in self.upstreams]
 
     # Calls of connections and exchanges.
 
@@ -195,6 +196,8 @@ class Relay:
             return refusals.path_not_exposed(head.path)
         if self._origin_policy is not None:
             head.keyless = self._origin_policy.refusal(head.host, head.origin, head.site)
+        bare = head.authorization is None and head.api_key is None
+        head.needs_no_key = bare and head.keyless is None
         return None
 
     def authenticate(
@@ -207,8 +210,8 @@ class Relay:
             length: Length of the body; -1: not known yet.
             loopback: No key is needed.
         """
-        if length > self._body_bytes:
-            return refusals.body_too_large(self._body_bytes)
+        if length > self.body_bytes:
+            return refusals.body_too_large(self.body_bytes)
         key = None
         if head.authorization is not None or head.api_key is not None:
             try:
@@ -219,12 +222,12 @@ class Relay:
             return key
         return head.keyless if loopback else refusals.KEY_MISSING
 
-    def upstream_for(self, routed: Routed) -> Upstream:
-        """Return the upstream of a profile."""
-        upstream = self._upstreams.get(routed.name)
+    def renew_upstream(self, routed: Routed) -> Upstream:
+        """Return the upstream of a profile that is new, or was applied anew."""
+        upstream = self.upstreams.get(routed.name)
         if upstream is None:
-            upstream = self._upstreams[routed.name] = Upstream(routed, self.limits)
-        elif upstream.routed is not routed:
+            upstream = self.upstreams[routed.name] = Upstream(routed, self.limits)
+        else:
             upstream.renew(routed)
         return upstream
 
@@ -236,7 +239,7 @@ class Relay:
         for client in self._clients:
             client.expire_if_due(now_s)
         idle = 0
-        for upstream in self._upstreams.values():
+        for upstream in self.upstreams.values():
             upstream.pool.sweep(now_s)
             idle += upstream.pool.idle
         again = len(self._clients) or idle

@@ -9,6 +9,7 @@ closed.
 """
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 _WRITE_HIGH_BYTES: Final = 256 << 10
 _LARGE_BYTES: Final = 64 << 10
 """Size from which a body is not copied to follow its head."""
+
+
+def _true() -> bool:
+    return True
 
 
 class Loss(Enum):
@@ -91,6 +96,7 @@ class EngineConnection(asyncio.Protocol):
         "_tunnel",
         "_used",
         "idle_since_s",
+        "is_closing",
     )
 
     def __init__(self, pool: "Pool") -> None:
@@ -102,6 +108,9 @@ class EngineConnection(asyncio.Protocol):
         """Parser of the response; None: no byte of the response was received."""
         self._head_only = self._head_delivered = self._used = self._paused = self._tunnel = False
         self.idle_since_s = 0.0
+        self.is_closing: Callable[[], bool] = _true
+        """Whether no request may be sent: the transport's own method, because the pool asks for
+        every request."""
 
     # Calls of the exchange and the pool.
 
@@ -134,12 +143,12 @@ class EngineConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading until `resume`."""
-        if self.usable and self._transport is not None:
+        if self._transport is not None and not self.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        if self._paused and self.usable and self._transport is not None:
+        if self._paused and self._transport is not None and not self.is_closing():
             self._paused = False
             self._transport.resume_reading()
 
@@ -155,16 +164,12 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    @property
-    def usable(self) -> bool:
-        """Tell whether a request may be sent."""
-        return self._transport is not None and not self._transport.is_closing()
-
-    # Callbacks of the event loop.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self.is_closing = self._transport.is_closing
 
     def data_received(self, data: bytes) -> None:
         request = self._request
@@ -187,6 +192,7 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.forget(self)
         self._transport = None
+        self.is_closing = _true
         request, self._request = self._request, None
         parser, self._parser = self._parser, None
         if request is None:
@@ -220,7 +226,11 @@ class EngineConnection(asyncio.Protocol):
         length, end = match
         if end + length != len(data):
             return False
-        self._end_response(keeps=True)
+        if self._used and not self._paused:
+            self._request = None
+            self._pool.release(self)
+        else:
+            self._end_response(keeps=True)
         request.deliver_whole(cached[1], data[end:])
         return True
 

@@ -49,7 +49,7 @@ class Pool:
         """Take the idle connection that was used last; None: there is none."""
         while self._idle:
             engine = self._idle.pop()
-            if engine.usable:
+            if not engine.is_closing():
                 return engine
         return None
 

@@ -192,6 +192,24 @@ async def test_a_damaged_file_is_none(tmp_path: Path, content: str) -> None:
     assert RoutingTable(BOX, directory=tmp_path).readiness("aeon", None) is False
 
 
+async def test_what_is_ready_is_what_was_routed_since_the_last_change() -> None:
+    """Only routes of requests without a key to profiles that serve are kept, up to a change."""
+    table = RoutingTable(BOX)
+    table.take(AEON)
+    table.route("aeon", ANA)
+    assert not table.ready
+    for model in (None, "aeon-chat", "genesis", "nobody"):
+        table.route(model, None)
+    assert {model: found.name for model, found in table.ready.items()} == {
+        None: "aeon",
+        "aeon-chat": "aeon",
+    }
+    table.hold(["aeon"])
+    assert not table.ready
+    table.route("aeon-chat", None)
+    assert not table.ready
+
+
 async def test_a_state_that_cannot_be_kept_is_served(tmp_path: Path) -> None:
     """On a full disk, or without the directory, the state is in force all the same."""
     table = RoutingTable(BOX, directory=tmp_path / "gone")

@@ -224,7 +224,7 @@ async def test_connections_that_are_about_to_close() -> None:
         caller = await rig.connect()
         await caller.send(post())
         await caller.answer()
-        pool = rig.relay._upstreams["genesis"].pool
+        pool = rig.relay.upstreams["genesis"].pool
         (engine,) = pool._all
         engine.finish()
         assert pool.acquire() is None

@@ -120,6 +120,6 @@ async def test_engine_that_does_not_read() -> None:
         await caller.reader.readexactly(len(AGREED))
         caller.writer.write(bytes(50_000_000))
         await asyncio.sleep(0.3)
-        (engine,) = rig.relay._upstreams["genesis"].pool._all
+        (engine,) = rig.relay.upstreams["genesis"].pool._all
         assert engine._transport is not None
         assert engine._transport.get_write_buffer_size() < 1 << 20
