@@ -56,7 +56,7 @@ class MeteredRequest:
         self.key = key
         self.began_s = now_s
         self.sent_s = sent_s
-        """When the request went to the engine; 0: it waits."""
+        """Time when the request was sent to the engine; 0: it waits."""
         self._owed_since_s = 0.0
         """Time since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
@@ -76,7 +76,8 @@ class MeteredRequest:
 
     def chunk(self, size: int) -> None:
         """Note a chunk of the response body, on the hottest path."""
-        now_s = self._meter.clock()
+        clock = self._meter.clock
+        now_s = clock()
         self._size += size
         if self._gaps is None:
             self._open(now_s)
@@ -97,8 +98,9 @@ class MeteredRequest:
             self._status = status
             self._tail = tail
             if self._meter.end(self) and size:
-                # Only other open requests need this sign of life: later ones are owed nothing yet.
-                self._last_s = self._meter.clock()
+                # Only other open requests need this sign of progress: later ones are owed nothing yet.
+                clock = self._meter.clock
+                self._last_s = clock()
 
     def count(self, mine: Iterable[Counters]) -> None:
         """Add a request that is over, and the usage that its response reports, to counters."""
@@ -173,14 +175,15 @@ class Meter:
         return request
 
     def begin_sent(self, profile: str, key: Key | None) -> MeteredRequest:
-        now_s = self.clock()
+        clock = self.clock
+        now_s = clock()
         request = MeteredRequest(self, profile, key, now_s, now_s)
         self._open.add(request)
         return request
 
     def end(self, request: MeteredRequest) -> bool:
-        """Count a request that is over, with the next ones; tell whether others are open."""
-        # Before it, lest the request itself is counted without its last byte's time.
+        """Count a request that is over, with some later ones; tell whether other requests are open."""
+        # Before this request joins them: the time of its last byte is not noted yet.
         if len(self._ended) >= _AT_ONCE:
             self._count(self.clock())
         self._open.discard(request)
@@ -210,7 +213,7 @@ class Meter:
         before: MeteredRequest | None = None
         mine: tuple[Counters, ...] = ()
         for request in self._ended:
-            # Mostly they are of the same profile and key as the one before.
+            # Mostly a request is of the same profile and key as the request before.
             if before is None or request.profile != before.profile or request.key is not before.key:
                 mine = self._counters_of(request)
             request.count(mine)

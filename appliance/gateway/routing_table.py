@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 STATE_FILE: Final = "state.json"
 _MAX_BYTES: Final = 1 << 20
 _MOST_READY: Final = 256
-"""Names at most for which the profile is kept: a pattern matches any number of them."""
+"""Limit of the names in `ready`: a pattern matches any number of names."""
 
 RequestSwitch = Callable[[Routed, Key | None], None]
 

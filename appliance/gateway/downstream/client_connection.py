@@ -237,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
         self._skipped_line = False
         relay = self._relay
         if head.needs_no_key and self._loopback and length <= relay.body_bytes:
-            # As `authenticate` would find; most requests are like this.
+            # The result of `authenticate` for most requests, without the call.
             self._key = None
         else:
             key = relay.authenticate(head, length, loopback=self._loopback)
@@ -339,7 +339,7 @@ class ClientConnection(asyncio.Protocol):
         if close or self._blocked_bytes or self._rest or self._paused or self._relay.closing:
             self.response_finished(close=close)
         else:
-            # As `response_finished` does where nothing else is to be done.
+            # What `response_finished` does for most requests, without the call.
             self._exchange = None
             self._state = _HEAD
             self._head = None

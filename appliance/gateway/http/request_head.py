@@ -93,7 +93,8 @@ class RequestHead:
     site: bytes | None = None
     """Header ``Sec-Fetch-Site``: how that page is related to this address; None: absent."""
     keyless: Refusal | None = None
-    """Why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs none."""
+    """Reason why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs
+    none."""
     needs_no_key: bool = False
     """Whether the request has no key and needs none on loopback, once `Relay.examine` ran."""
     sent: tuple[bytes | None, bytes] = (None, b"")

@@ -24,6 +24,7 @@ from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
 from appliance.gateway.upstream.pool import Upstream
 from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
+from appliance.planning.routing.json_scanner import scan_plain_object
 from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE
 from appliance.planning.routing.splicing import LONG_BYTES, Pieces
 
@@ -70,6 +71,7 @@ class Exchange:
         "_model",
         "_observation",
         "_observed_profile",
+        "_plain",
         "_relay",
         "_reply",
         "_request",
@@ -77,6 +79,7 @@ class Exchange:
         "_state",
         "_upstream",
         "key",
+        "streams",
     )
 
     def __init__(
@@ -98,7 +101,11 @@ class Exchange:
         self._reply: Reply | None = None
         """Reply to the client; None: nothing was sent that needs one."""
         self._document: JsonBody | FormBody | None = None
-        """Parsed body; None: the body is empty, or relayed unread."""
+        """Parsed body; None: the body is empty, relayed unread, or plain."""
+        self._plain = False
+        """Whether the body is a plain JSON object: most bodies are, and need no document."""
+        self.streams = False
+        """Whether the client asks for a stream of events."""
         self._model: str | None = None
         """Model that the request names; None: it names none."""
         self._upstream: Upstream | None = None
@@ -111,11 +118,6 @@ class Exchange:
         """Timer, or scan of a long body, that calls this exchange again; cancelled at its end."""
         self._grace_end_s = 0.0
         self._state = _START
-
-    @property
-    def streams(self) -> bool:
-        """Tell whether the client asks for a stream of events."""
-        return self._document is not None and self._document.streams
 
     @property
     def owner(self) -> str:
@@ -141,21 +143,29 @@ class Exchange:
             return
         body = self._body
         if body:
-            if len(body) > LONG_BYTES:
-                steps = parse_body_in_steps(self._head, body)
-                self._retry = self._relay.scans.add(self._client.owner, steps, self._scanned)
+            plain = scan_plain_object(body) if self._head.form is None else None
+            if plain is None:
+                self._parse(body)
                 return
-            try:
-                document = self._document = parse_body(self._head, body)
-            except BodyError as error:
-                self.refuse(body_refusal(error))
-                return
-            if document is not None:
-                self._model = document.model
+            self._plain = True
+            self._model, self.streams = plain
         self.advance()
 
+    def _parse(self, body: bytes) -> None:
+        """Parse a body that is not plain, a long one in steps."""
+        if len(body) > LONG_BYTES:
+            steps = parse_body_in_steps(self._head, body)
+            self._retry = self._relay.scans.add(self._client.owner, steps, self._scanned)
+            return
+        try:
+            document = parse_body(self._head, body)
+        except BodyError as error:
+            self.refuse(body_refusal(error))
+        else:
+            self._scanned(document)
+
     def _scanned(self, document: JsonBody | FormBody | BodyError | None) -> None:
-        """Continue after the scan of a long body."""
+        """Continue after the scan of a body."""
         self._retry = None
         if isinstance(document, BodyError):
             self.refuse(body_refusal(document))
@@ -163,6 +173,7 @@ class Exchange:
         if document is not None:
             self._document = document
             self._model = document.model
+            self.streams = document.streams
         self.advance()
 
     def _list_models(self, name: str | None) -> None:
@@ -180,7 +191,7 @@ class Exchange:
         """Route the request by the present state: to an engine, into the queue, or to a refusal."""
         router = self._relay.router
         if self.key is None and (ready := router.ready.get(self._model)) is not None:
-            # Most requests: two calls less.
+            # The case of most requests, with two calls less.
             self._send(ready)
             return
         routed = router.route(self._model, self.key)
@@ -217,10 +228,12 @@ class Exchange:
         if upstream is None or upstream.routed is not routed:
             upstream = relay.renew_upstream(routed)
         body: bytes | Pieces = self._body
+        changes = upstream.modelless_changes if self._model is None else upstream.changes
+        if self._plain and (changes.others or changes.name != self._model):
+            # Most bodies stay as they are: the engine knows the model by the name that clients send.
+            self._document = JsonBody(self._body, plain=(self._model, self.streams))
         if self._document is not None:
             try:
-                names_model = self._model is not None
-                changes = upstream.changes if names_model else upstream.modelless_changes
                 body = self._document.apply(changes)
             except BodyError as error:
                 self._observe(routed.name)

@@ -85,7 +85,7 @@ class Observer(Protocol):
     """Observer of all requests."""
 
     def begin(self, profile: str, key: Key | None) -> Observation:
-        """Observe a request that was routed to a profile, and waits to be sent."""
+        """Observe a request that was routed to a profile and is not sent yet."""
         ...
 
     def begin_sent(self, profile: str, key: Key | None) -> Observation:

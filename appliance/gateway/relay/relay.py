@@ -68,13 +68,13 @@ class Relay:
         """Whether every connection ends with its present response."""
         self._key_checker = key_checker
         self.body_bytes = self.limits.body_bytes
-        """One look-up less for every request."""
+        """Copy of the limit, which saves a look-up for every request."""
         self._clients = Capacity(self.limits)
         self.peers = Peers()
         self._alone = asyncio.Event()
-        """Set when the last client leaves; cleared by whoever waits for that."""
+        """Event that is set when the last client leaves; cleared by each waiter."""
         self.upstreams: dict[str, Upstream] = {}
-        """By profile."""
+        """Upstreams by profile."""
         self._sweeping: asyncio.TimerHandle | None = None
         shortest = min(self.limits.head_s, self.limits.body_s, self.limits.idle_s)
         self._sweep_s = min(max(min(shortest, self.limits.stuck_s) / _SWEEPS, 0.02), 1.0)
@@ -223,7 +223,7 @@ class Relay:
         return head.keyless if loopback else refusals.KEY_MISSING
 
     def renew_upstream(self, routed: Routed) -> Upstream:
-        """Return the upstream of a profile that is new, or was applied anew."""
+        """Return the upstream of a profile that is new or was applied anew."""
         upstream = self.upstreams.get(routed.name)
         if upstream is None:
             upstream = self.upstreams[routed.name] = Upstream(routed, self.limits)

@@ -109,8 +109,8 @@ class EngineConnection(asyncio.Protocol):
         self._head_only = self._head_delivered = self._used = self._paused = self._tunnel = False
         self.idle_since_s = 0.0
         self.is_closing: Callable[[], bool] = _true
-        """Whether no request may be sent: the transport's own method, because the pool asks for
-        every request."""
+        """Tell whether no request may be sent: the transport's own method, because the pool calls it
+        for every request, and a property would be a second call."""
 
     # Calls of the exchange and the pool.
 
@@ -164,7 +164,7 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # Called by the event loop.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -51,7 +51,7 @@ class BodyChanges:
     """Compiled changes, made once for a profile."""
 
     name: str | None = None
-    """Engine's name for its model; None: the client's stays."""
+    """Engine's name for its model; None: the client's name stays."""
     model: bytes | None = None
     """JSON text of that name."""
     edits: Edits = field(default_factory=dict)

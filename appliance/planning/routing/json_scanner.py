@@ -89,28 +89,29 @@ def scan_plain_object(body: bytes) -> tuple[str | None, bool] | None:
     Returns:
         None: the body is not plain; `scan_object` tells what is wrong with it, if anything.
     """
-    # Not `in`, which raises and catches an error inside for an operand that is no number.
-    if len(body) > _SHORT_BYTES or not body.startswith(b"{") or body.find(b"\\u") >= 0:
+    if len(body) > _SHORT_BYTES:
         return None
     try:
         text = body.decode()
-        found, end = _read_once(text, 0)
+        # Searched in the text, because `in` takes four times as long for bytes.
+        found, end = (None, 0) if "\\u" in text else _read_once(text, 0)
     except (ValueError, StopIteration, RecursionError):
         return None
-    # A key that occurs once in the text, and is a member, occurs nowhere else.
-    if end != len(text) or ("stream" in found and body.count(b'"stream"') > 1):
+    if type(found) is not dict or end != len(text):
         return None
+    # A key that occurs once in the text, and is a member, occurs nowhere else.
+    once = "stream" not in found or body.count(b'"stream"') == 1
     model = found.get("model")
     if model is None:
-        # Null, or absent: `scan_object` finds where null is written.
-        return None if "model" in found else (None, found.get("stream") is True)
-    if type(model) is not str or body.count(_MODEL) > 1:
-        return None
-    return model, found.get("stream") is True
+        # `scan_object` finds the position of null.
+        once = once and "model" not in found
+    else:
+        once = once and type(model) is str and body.count(_MODEL) == 1
+    return (model, found.get("stream") is True) if once else None
 
 
 def find_plain_model(body: bytes) -> tuple[int, int] | None:
-    """Return where the model of a plain body is written; None: it is written with escapes."""
+    """Return the position of the model in a plain body; None: the model is written with escapes."""
     written = _MODEL_MEMBER.match(body, body.find(_MODEL))
     return None if written is None else written.span(1)
 

@@ -212,7 +212,6 @@ def test_parameters_are_set_and_taken_out(
     [
         (None, {}, (), b'{"model":"a"}'),
         ("a", {}, (), b'{"model":"a"}'),
-        ("a/b", {}, (), b'{"model":"a\\/b"}'),
         ("a", {"t": 1}, ("s",), b'{"model":"a","t":1}'),
         (None, {}, ("a.b",), b'{"a":1}'),
         (None, {}, ("a.b",), b'{"x":1}'),
