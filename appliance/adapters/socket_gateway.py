@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.gateway import State
+from appliance.domain.gateway import Standing, State
 from appliance.planning.status.summary import drained_text, held_text, released_text
 from appliance.protocol.gateway import (
     CommandRefused,
@@ -123,9 +123,10 @@ class SocketGateway:
         self._acknowledged_s = asyncio.get_running_loop().time()
 
     def _is_acknowledged(self) -> bool:
-        """Tell whether the gateway acknowledged the present state a short time ago."""
+        """Tell whether the gateway has acknowledged the present state, or one like it, moments ago."""
+        known = self._acknowledged
         age_s = asyncio.get_running_loop().time() - self._acknowledged_s
-        return self._state == self._acknowledged and age_s < self._repeat_s
+        return known is not None and age_s < self._repeat_s and _is_like(known, self._state)
 
     async def _ask(
         self, command: GatewayCommand, *, within_s: float | None = None
@@ -153,3 +154,12 @@ class SocketGateway:
             _log.warning("the gateway does not answer (%s): operations continue without it", why)
         self._away = why
         self._acknowledged = None
+
+
+def _is_like(one: State, other: State) -> bool:
+    """Tell whether both states treat requests the same: those of held profiles wait in any case."""
+    return replace(one, standings=_not_held(one)) == replace(other, standings=_not_held(other))
+
+
+def _not_held(state: State) -> Mapping[str, Standing]:
+    return {n: standing for n, standing in state.standings.items() if n not in state.held}
