@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
-from appliance.cli.conclusion import conclude, exit_status
-from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
-from appliance.cli.progress_lines import progress_for
-from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.cli.terminal import Streams
 from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
-from appliance.planning.wording import joined
-from appliance.protocol.control import Exit
 from appliance.protocol.control_client import Conversation
-from appliance.protocol.control_events import ClosingEvent, ResultEvent
 from appliance.protocol.control_requests import (
     CancelRequest,
     ControlRequest,
@@ -26,13 +20,10 @@ from appliance.protocol.control_requests import (
     SwitchRequest,
     Verb,
 )
-from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
@@ -98,29 +89,10 @@ def _operate(
         conversation = Conversation(places.control_socket, request)
     except UnreachableError as error:
         raise _without_supervisor(error, places, arguments, by_hand) from error
-    no_wait = getattr(arguments, "no_wait", False)
-    follower = OperationFollower(
-        conversation,
-        places.control_socket,
-        progress=progress_for(streams.err, silent=arguments.json or no_wait),
-        raw=streams.out if arguments.json else None,
-        timeout_s=getattr(arguments, "timeout_s", None),
-    )
-    closing = follower.follow(until_accepted=no_wait)
-    if closing is not None:
-        return _ended(closing, arguments, streams)
-    if not arguments.json:
-        streams.out.line(f"{follower.what()} has begun: appliance wait follows it")
-    return int(Exit.OK)
+    # Only now: the supervisor works on the request meanwhile.
+    from appliance.cli.operation_screen import show_operation  # noqa: PLC0415
 
-
-def _ended(closing: ClosingEvent, arguments: Arguments, streams: Streams) -> int:
-    if arguments.json:
-        return exit_status(closing)
-    if isinstance(closing, ResultEvent) and "plan" in closing.details:
-        _show_plan(closing, streams.out)
-        return exit_status(closing)
-    return conclude(closing, streams)
+    return show_operation(conversation, places.control_socket, arguments, streams)
 
 
 def _without_supervisor(
@@ -137,15 +109,3 @@ def _without_supervisor(
     if not by_hand:
         return error
     return UnreachableError(f"{error} (or, without it: {by_hand})")
-
-
-def _show_plan(closing: ResultEvent, out: Terminal) -> None:
-    plan = object_in(closing.details, "plan")
-    out.line(f"would stop   {joined(texts_in(plan, 'stop'))}")
-    out.line(f"would start  {joined(texts_in(plan, 'start'))}")
-    if plan.get("committed_after") is not None:
-        out.line(f"after a boot {joined(texts_in(plan, 'committed_after'))}")
-    for finding in objects_in(closing.details, "findings"):
-        glyph, style = _LEVELS.get(text_in(finding, "level"), ("·", Style.PLAIN))
-        out.line(f" {out.paint(glyph, style)} {text_in(finding, 'text')}")
-    out.line(closing.message)

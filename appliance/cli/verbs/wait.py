@@ -6,14 +6,12 @@ from typing import Final, Literal
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
-from appliance.cli.conclusion import conclude, exit_status
 from appliance.cli.failures import (
     CliError,
     TimedOutError,
 )
-from appliance.cli.operation_follower import OperationFollower
+from appliance.cli.operation_screen import show_operation
 from appliance.cli.paths import Places
-from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams
 from appliance.domain.amounts import duration
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
@@ -40,17 +38,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _follow(places: Places, arguments: Arguments, streams: Streams) -> int:
     path = places.control_socket
-    follower = OperationFollower(
-        Conversation(path, AttachRequest()),
-        path,
-        progress=progress_for(streams.err, silent=arguments.json),
-        raw=streams.out if arguments.json else None,
-        timeout_s=arguments.timeout_s,
-    )
-    closing = follower.follow()
-    if closing is None:
-        return int(Exit.FAILED)
-    return exit_status(closing) if arguments.json else conclude(closing, streams)
+    return show_operation(Conversation(path, AttachRequest()), path, arguments, streams)
 
 
 def _poll(places: Places, arguments: Arguments, streams: Streams, *, state: str) -> int:

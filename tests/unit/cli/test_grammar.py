@@ -144,6 +144,17 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     assert TYPES_ONLY not in loaded
 
 
+def test_a_request_needs_nothing_that_shows_its_answer() -> None:
+    """What shows an operation is imported while the supervisor works on it already."""
+    program = "import sys, appliance.cli.verbs.operate; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "appliance.protocol.control_client" in loaded
+    assert not {"appliance.cli.operation_screen", "appliance.cli.progress_lines"} & loaded
+
+
 def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
     """The garbage collector, which the launcher turns off, is on once the imports are done."""
     program = (

@@ -1,0 +1,64 @@
+"""Screen of one request: the events of its operation as they come, and its end."""
+
+from __future__ import annotations
+
+from appliance.cli.arguments import Arguments
+from appliance.cli.conclusion import conclude, exit_status
+from appliance.cli.operation_follower import OperationFollower
+from appliance.cli.progress_lines import progress_for
+from appliance.cli.terminal import Streams, Style, Terminal
+from appliance.planning.wording import joined
+from appliance.protocol.control import Exit
+from appliance.protocol.control_client import Conversation
+from appliance.protocol.control_events import ClosingEvent, ResultEvent
+from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
+
+_LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
+
+
+def show_operation(
+    conversation: Conversation, path: str, arguments: Arguments, streams: Streams
+) -> int:
+    """Show what the supervisor answers, and return the exit status.
+
+    Args:
+        conversation: The request, which was sent.
+        path: The control socket, to find the operation again on.
+        arguments: Those of the verb.
+        streams: For events, progress and the end.
+    """
+    no_wait = getattr(arguments, "no_wait", False)
+    follower = OperationFollower(
+        conversation,
+        path,
+        progress=progress_for(streams.err, silent=arguments.json or no_wait),
+        raw=streams.out if arguments.json else None,
+        timeout_s=getattr(arguments, "timeout_s", None),
+    )
+    closing = follower.follow(until_accepted=no_wait)
+    if closing is not None:
+        return _ended(closing, arguments, streams)
+    if not arguments.json:
+        streams.out.line(f"{follower.what()} has begun: appliance wait follows it")
+    return Exit.OK
+
+
+def _ended(closing: ClosingEvent, arguments: Arguments, streams: Streams) -> int:
+    if arguments.json:
+        return exit_status(closing)
+    if isinstance(closing, ResultEvent) and "plan" in closing.details:
+        _show_plan(closing, streams.out)
+        return exit_status(closing)
+    return conclude(closing, streams)
+
+
+def _show_plan(closing: ResultEvent, out: Terminal) -> None:
+    plan = object_in(closing.details, "plan")
+    out.line(f"would stop   {joined(texts_in(plan, 'stop'))}")
+    out.line(f"would start  {joined(texts_in(plan, 'start'))}")
+    if plan.get("committed_after") is not None:
+        out.line(f"after a boot {joined(texts_in(plan, 'committed_after'))}")
+    for finding in objects_in(closing.details, "findings"):
+        glyph, style = _LEVELS.get(text_in(finding, "level"), ("·", Style.PLAIN))
+        out.line(f" {out.paint(glyph, style)} {text_in(finding, 'text')}")
+    out.line(closing.message)
