@@ -1,4 +1,4 @@
-"""Connection to systemd over the system bus: calls, properties, signals, and a notifier of changes.
+"""Connection to systemd over the system bus: calls, properties, signals, and events for their changes.
 
 The only module that imports dbus-fast. Errors become `CallError` or `UnitError`.
 """
