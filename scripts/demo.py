@@ -20,7 +20,7 @@ EXAMPLES: Final = "/usr/local/share/appliance/profiles"
 QUESTIONS: Final = ("What is the largest ocean on Earth?", "Which planet is called the red planet?")
 BACK_WITHIN_S: Final = 60.0
 GATEWAY: Final = "http://127.0.0.1:8010"
-"""What clients keep, whatever serves."""
+"""Address that clients keep, whichever profile serves."""
 
 ASK: Final = """
 import json, sys, urllib.request
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switched:
-    """How one switch went."""
+    """Outcome of one switch."""
 
     phases_ms: dict[str, float]
     ms: float

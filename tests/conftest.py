@@ -1,4 +1,4 @@
-"""How thoroughly hypothesis looks: `make test` in full, `make check` a quarter of it.
+"""Profiles of hypothesis: `make test` searches in full, `make check` a quarter of that.
 
 No deadline of its own: a machine that is busy with something else fails no test. Where a bound
 on time is the point, the test measures CPU time.

@@ -46,7 +46,7 @@ class ModelFileFault(StrEnum):
     DAMAGED = "damaged"
     """The files are there and cannot be complete."""
     UNREADABLE = "unreadable"
-    """This process may not read the files, or does not know their format."""
+    """Files that this process may not read, or whose format it does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,7 +264,7 @@ ADMIN_WRITES: Final = frozenset(
     {{
 {writes}    }}
 )
-"""Those that do so only where the method is not one that reads."""
+"""Admin paths only for methods that write."""
 '''
 
 

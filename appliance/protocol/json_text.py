@@ -16,7 +16,7 @@ _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 
 class _Options:
-    """What the scanner asks of a `json.JSONDecoder` with the default options."""
+    """Options that the scanner reads of a `json.JSONDecoder`, at their defaults."""
 
     strict = True
     object_hook = None

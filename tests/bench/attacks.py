@@ -1,4 +1,4 @@
-"""Attacks on the gateway, each of them what one program can do that means ill.
+"""Attacks on the gateway, each by one hostile program.
 
 An attack runs in a process of its own until it is killed; what it is told it does not mind.
 """

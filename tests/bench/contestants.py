@@ -1,4 +1,4 @@
-"""What stands between a client and the fast engine: nothing, nginx, the gateway, a plain relay."""
+"""Contestants between a client and the fast engine: none, nginx, the gateway, a plain relay."""
 
 import json
 import os

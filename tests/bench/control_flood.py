@@ -1,4 +1,4 @@
-"""An operator who means ill, in a box: ``control_flood.py SECONDS``. Standard library only.
+"""Hostile operator in a box: ``control_flood.py SECONDS``. Standard library only.
 
 It holds a thousand connections to the supervisor's control socket, each with a request of 700 KB
 that does not end, while root asks for the status. Prints one JSON object.
@@ -61,14 +61,14 @@ def said(one: tuple[socket.socket, int]) -> tuple[socket.socket, int]:
 
 
 def status_ms() -> float:
-    """How long a status takes; raises when there is none."""
+    """Return how long a status takes; raises when none comes."""
     began_s = time.monotonic()
     subprocess.run(["/usr/local/bin/appliance", "status"], check=True, capture_output=True)
     return (time.monotonic() - began_s) * 1000
 
 
 def peak_mib(pid: str) -> float:
-    """What a process has held at most."""
+    """Return the most memory that a process has held, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 

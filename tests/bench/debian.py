@@ -27,7 +27,7 @@ class Tools:
 
 
 def tools() -> Tools:
-    """Those of the machine where it has both, else unpacked ones."""
+    """Return the machine's tools where it has both, else unpacked ones."""
     nginx, wrk = _found("nginx"), _found("wrk")
     if nginx and wrk:
         return Tools(nginx=nginx, wrk=wrk, environment=dict(os.environ))

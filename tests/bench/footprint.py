@@ -1,4 +1,4 @@
-"""What the appliance costs while it does nothing, and what it adds to a start.
+"""Cost of the idle appliance, and the time that it adds to a start.
 
 idle      CPU time and PSS of the supervisor's control group over a minute, one model serving
 status    the whole command `appliance status`, and as a multiple of a Python that does nothing

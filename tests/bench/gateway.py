@@ -1,4 +1,4 @@
-"""What the gateway costs: ``python -m tests.bench.gateway``, root not needed.
+"""Cost of the gateway: ``python -m tests.bench.gateway``, root not needed.
 
 One client (wrk) and one engine that takes no time for all: directly, through nginx, through the
 gateway, through a relay of uvicorn and httpx. They take turns, and figures that compare are
@@ -49,7 +49,7 @@ _NICE = -15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Everybody up, and how long to measure."""
+    """Bench with every contestant running, and its duration."""
 
     asked: argparse.Namespace
     tools: Tools
@@ -62,12 +62,12 @@ class Bench:
         return self.up["ours"].pid
 
     def turns(self, connections: int, *names: str) -> Turns[Burst]:
-        """Those contestants' runs."""
+        """Return the runs of these contestants."""
         run = partial(burst, self.tools, connections=connections, seconds=self.asked.turn_seconds)
         return take_turns(self.asked.turns, {name: partial(run, self.up[name]) for name in names})
 
     def figures(self) -> dict[str, float]:
-        """All of them."""
+        """Return all figures."""
         fresh_mib = rss_mib(self.pid)
         with on_one_core(contestant.pid for contestant in self.up.values()):
             one = self.turns(1, "direct", "nginx", "ours")
@@ -125,7 +125,7 @@ class Bench:
         return turns.ratio("ours", "unbuffered", lambda run: run.cpu_us_per_event)
 
     def _slow(self) -> float:
-        """What a client that hardly reads an endless stream makes the gateway hold."""
+        """Return the gateway's memory for a client that hardly reads an endless stream."""
         before = rss_mib(self.pid)
         with slow_clients(self.up["ours"].port, SLOW_CLIENTS) as clients:
             read_slowly(clients, seconds=self.asked.slow_seconds)
@@ -209,7 +209,7 @@ def _each(turns: Turns[Run], microseconds: Callable[[Run], float]) -> str:
 
 
 def _chunks(seconds: int) -> int:
-    """How many chunks of one stream take so long."""
+    """Return how many chunks of one stream take so long."""
     return seconds * 1_000_000 // EVERY_US
 
 

@@ -1,4 +1,4 @@
-"""How long the header of a large model takes: ``python -m tests.bench.headers``.
+"""Time to read the header of a large model: ``python -m tests.bench.headers``.
 
 A GGUF file with a vocabulary of 152,064 tokens and as many merges, read ten times. The last line
 is JSON: ``{"tokens", "header_mib", "read_ms_p50", "read_ms_max"}``.

@@ -1,4 +1,4 @@
-"""What a client that means ill takes from its neighbours: ``python -m tests.bench.hostile``.
+"""Harm that a hostile client does to its neighbours: ``python -m tests.bench.hostile``.
 
 The gateway runs in a process of its own at the settings' defaults, before an engine that takes
 anything. One attack after the other runs in a process of another user, while a neighbour asks the
@@ -51,7 +51,7 @@ class Neighbour:
     times_ms: dict[str, list[float]] = field(default_factory=dict)
     """By kind of request."""
     refused: list[str] = field(default_factory=list)
-    """What it was told instead of an answer."""
+    """Refusals that the client was sent instead of an answer."""
     kept: http.client.HTTPConnection | None = None
 
     def ask(self, seconds: float) -> None:
@@ -103,7 +103,7 @@ def _asked(connection: http.client.HTTPConnection, body: str) -> None:
 
 @dataclass
 class Attacked:
-    """What one attack did."""
+    """Outcome of one attack."""
 
     stall_ms: float
     refused: int
@@ -150,7 +150,7 @@ def _forked(name: str, port: int) -> int:
 
 
 def peak_mib(pid: int) -> float:
-    """What a process has held in memory at most."""
+    """Return the most memory that a process has held, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     (line,) = [line for line in lines if line.startswith("VmHWM:")]
     return int(line.split()[1]) / 1024

@@ -108,7 +108,7 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_mib(pid: int) -> float:
-    """What a process holds in memory."""
+    """Return the memory that a process holds."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     (line,) = [line for line in lines if line.startswith("VmRSS:")]
     return int(line.split()[1]) / 1024

@@ -19,7 +19,7 @@ HEAD = {"Content-Type": "application/json"}
 
 
 class Told:
-    """What all of them were told."""
+    """Answers that all newcomers received."""
 
     def __init__(self) -> None:
         self.whole = self.lost = self.refused = self.failed = 0

@@ -1,4 +1,4 @@
-"""What five hundred profiles cost that all exclude one another.
+"""Cost of five hundred profiles that all exclude one another.
 
 apply    the first one, which writes everything, one straight after it, and one that adds a profile
          while a model serves, when systemd has all units in memory
@@ -23,7 +23,7 @@ SETTLED_S = 5.0
 APPLY = "appliance apply"
 STATUS = "appliance status"
 STATUS_OF_NONE = f"sh -c '{STATUS}; true'"
-"""Its exit status tells that nothing is committed."""
+"""Exit status of a status that tells that nothing is committed."""
 
 
 def main() -> None:

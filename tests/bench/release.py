@@ -1,4 +1,4 @@
-"""What waiting for memory adds to its release, and whether any start ever fails of it.
+"""Time that the wait for memory adds to its release, and starts that fail of it.
 
 Two models that fill the same pretend GPUs are switched back and forth, in several boxes side by
 side: such a switch mostly sleeps. In each switch the old model's memory stays in use for a time

@@ -1,4 +1,4 @@
-"""What a reload of the gateway costs those who come meanwhile, and those who are reading.
+"""Cost of a reload of the gateway for clients that connect meanwhile, and for readers.
 
 The gateway is replaced again and again by a new process that takes over its listeners, while some
 clients read streams of two seconds and another one asks on a new connection every few
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _asked(fleet: Fleet, *, reloads: int) -> tuple[Mapping[str, Any], list[float]]:
-    """What clients were told during so many reloads, and how long each took; 0: for a while."""
+    """Return clients' answers during so many reloads, and the time of each; 0: for a while."""
     takeovers_ms = []
     with fleet.box.stream("/usr/bin/python3", "-S", _PROGRAM, str(_PORT), str(STREAMS)) as stream:
         lines = stream.lines()

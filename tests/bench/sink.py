@@ -75,11 +75,11 @@ class Sink(asyncio.Protocol):
             asyncio.get_running_loop().call_later(0.02, self._stream)
 
     def pause_writing(self) -> None:
-        """Nobody takes them."""
+        """Stop writing, since no reader takes the bytes."""
         self._streams = False
 
     def resume_writing(self) -> None:
-        """They are taken again."""
+        """Write again."""
         self._streams = True
         self._stream()
 

@@ -1,4 +1,4 @@
-"""How long a switch takes, and what the appliance adds to what systemd does anyway.
+"""Time of a switch, and the part that the appliance adds to systemd's own.
 
 Both sides switch between the same two generated units, with the same gate, wrapper and engine,
 in turns of ten: `appliance switch` with the supervisor, `systemctl start` without it.

@@ -21,21 +21,21 @@ class Turns(Generic[Run]):
         return statistics.median(figure(run) for run in self.runs[name])
 
     def difference(self, name: str, other: str, figure: Callable[[Run], float]) -> float:
-        """How much more the one has than the other: the median over turns."""
+        """Return how much more one contestant has than the other: the median over turns."""
         pairs = zip(self.runs[name], self.runs[other], strict=True)
         return statistics.median(figure(one) - figure(two) for one, two in pairs)
 
     def ratio(self, name: str, other: str, figure: Callable[[Run], float]) -> float:
-        """How many times the other's the one has: the median over turns."""
+        """Return how many times as much one contestant has as the other: the median over turns."""
         pairs = zip(self.runs[name], self.runs[other], strict=True)
         return statistics.median(figure(one) / figure(two) for one, two in pairs)
 
     def requests(self: "Turns[Burst]", name: str) -> int:
-        """How many a contestant has served."""
+        """Return the number of requests that a contestant has served."""
         return sum(run.requests for run in self.runs[name])
 
     def failed(self: "Turns[Burst]") -> int:
-        """How many requests failed, of whom ever."""
+        """Return how many requests failed, of all contestants."""
         return sum(run.failed for runs in self.runs.values() for run in runs)
 
 

@@ -40,7 +40,7 @@ class Told:
 
 @dataclass(slots=True)
 class Clients:
-    """Everybody who ever used the command in one box."""
+    """Clients that ever used the command in one box."""
 
     box: Box
     told: list[Told] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Clients:
         return told
 
     def waiting(self) -> list[Told]:
-        """Those who have not come to an end yet."""
+        """Return the clients that have not ended yet."""
         self._open = [entry for entry in self._open if entry[2].is_alive()]
         return [told for told, _, _ in self._open]
 

@@ -29,7 +29,7 @@ _MORE_PATIENCE_S: Final = 6.0
 
 @dataclass(slots=True)
 class Tally:
-    """What one box has shown."""
+    """Tally of what one box has shown."""
 
     faults: int = 0
     lost_operations: int = 0

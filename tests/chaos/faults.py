@@ -1,4 +1,4 @@
-"""What can go wrong: one function each, and how often it does.
+"""Faults, one function each, with their frequencies.
 
 A fault returns what it did, or None when there was nothing to do it to.
 """
@@ -77,7 +77,7 @@ def reboot(world: World) -> str:
 
 
 def rival(world: World, *, ignoring: bool = False) -> str | None:
-    """Somebody starts another model with systemctl."""
+    """Start another model with systemctl, as a person would."""
     idle = [n for n in sorted(MODELS) if n not in world.observer.owners]
     if not idle:
         return None
@@ -89,7 +89,7 @@ def rival(world: World, *, ignoring: bool = False) -> str | None:
 
 
 def rivals_at_once(world: World) -> str:
-    """Whoever serves dies, and everything is started at once, past all dependencies."""
+    """Kill every serving model, and start all profiles at once, past all dependencies."""
     for process in processes.of_kind(world.box, "backend"):
         world.signal(process.pid, signal.SIGKILL)
     names = sorted(MODELS)
@@ -162,7 +162,7 @@ def _is_loaded(world: World, name: str) -> bool:
 
 
 def dismiss(world: World, trainer: Trainer) -> None:
-    """Somebody else's program ends."""
+    """End a foreign program."""
     if trainer in world.trainers:
         world.trainers.remove(trainer)
         trainer.stream.close()

@@ -1,4 +1,4 @@
-"""Who owns the pretend GPUs of a box, sampled by a program of its own (``watch.c``)."""
+"""Observer of the owners of a box's pretend GPUs, by a program of its own (``watch.c``)."""
 
 import subprocess
 import threading
@@ -31,7 +31,7 @@ def backend_group(box: Box, name: str) -> Path:
 
 
 def most_rivals(owners: Sequence[str]) -> int:
-    """How many of these own together what only one may own: the largest set of mutual rivals."""
+    """Return the size of the largest set of mutual rivals that own a device together."""
     for size in range(len(owners), 1, -1):
         for some in combinations(owners, size):
             pairs = combinations(some, 2)

@@ -1,4 +1,4 @@
-"""What people do meanwhile: random verbs of the command line, and systemctl by hand."""
+"""People's acts meanwhile: random verbs of the command line, and systemctl by hand."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What can be killed: the processes of a box as this machine sees them."""
+"""Processes of a box that can be killed, as this machine sees them."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +68,7 @@ KINDS: Final[Mapping[str, Callable[[Process, list[Process]], bool]]] = {
     "wrapper": lambda p, _all: p.group in MODELS and p.runs("appliance.launch.backend"),
     "sampler": lambda p, _all: _is_sampler(p),
 }
-"""What each kind of process is. A wrapper's poller counts as one: it is the same program."""
+"""Kinds of processes. A wrapper's poller counts as a wrapper: both are the same program."""
 
 
 def of_kind(box: Box, kind: str) -> list[Process]:

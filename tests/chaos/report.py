@@ -1,4 +1,4 @@
-"""What a run prints: a line for each moment, the dumps, and the verdict."""
+"""Report of a run: a line for each moment, the dumps, and the verdict."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ class Report:
         self._violations: list[str] = []
 
     def speaker(self, number: int) -> Callable[[str], None]:
-        """What prints the lines of one box."""
+        """Return the printer of one box's lines."""
 
         def say(text: str) -> None:
             with self._lock:
@@ -55,7 +55,7 @@ class Report:
             path.write_text(f"{what}\n\n{dump}\n", encoding="utf-8")
 
     def add(self, tally: Tally, observer: Observer, oom: int) -> None:
-        """What one box has shown."""
+        """Add the findings of one box."""
         with self._lock:
             mine = self._tally
             mine.faults += tally.faults

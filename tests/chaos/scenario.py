@@ -37,12 +37,12 @@ class Model:
     """Processes that survive it, each with `worker_vram`."""
     worker_vram: Mapping[int, float] | None = None
     everything: bool = False
-    """It claims all GPUs, not only those that it uses."""
+    """Whether the profile claims all GPUs, not only those that it uses."""
     options: tuple[str, ...] = ()
 
     @property
     def claim(self) -> Claim:
-        """What it may own alone."""
+        """Return the devices that the profile may own alone."""
         devices = {"gpu-all"} if self.everything else {f"gpu-{i}" for i in self.vram}
         return Claim(devices=frozenset(devices))
 
@@ -52,7 +52,7 @@ class Model:
         return sum(self.vram.values()) + self.workers * sum((self.worker_vram or {}).values())
 
     def profile(self) -> str:
-        """Its TOML."""
+        """Return the profile's TOML."""
         words = ["{port}", *self.options, *_vram("--vram", self.vram)]
         words += ["--workers", str(self.workers), *_vram("--worker-vram", self.worker_vram or {})]
         argv = json.dumps(["/usr/bin/python3", "-S", ENGINE, *words])

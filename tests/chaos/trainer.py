@@ -1,4 +1,4 @@
-"""Somebody else's program on the GPU: takes memory when told to, keeps it until its input ends."""
+"""Foreign program on the GPU: takes memory when told to, keeps it until its input ends."""
 
 import ctypes
 import os

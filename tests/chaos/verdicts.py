@@ -1,4 +1,4 @@
-"""What a box that was left alone must look like, and whether it kept its word.
+"""Verdicts on a box that was left alone: its required state, and whether its texts came true.
 
 A box has come to rest when it serves what is committed, or when its status says precisely why
 not. "Precisely" is taken seriously: a refusal must name what is held, a model that is down by
@@ -21,7 +21,7 @@ from tests.chaos.world import World
 JOURNAL: Final = "/run/appliance-supervisor/operation.json"
 """Where operations wait while the disk is full."""
 NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
-"""What a refusal has to say: who, or how much of what is missing."""
+"""Pattern of a refusal that names a holder, or the amount that is missing."""
 NAMES_AN_ENDING: Final = re.compile(
     r"exited with status \d+|ended by itself|killed by|no progress|failed too often|ran out of memory"
 )
@@ -34,7 +34,7 @@ NAMES_A_FAILURE: Final = re.compile(r"^(start|switch|restart|repair) (failed|ref
 
 
 class Rest(StrEnum):
-    """How a box has come to rest."""
+    """State in which a box has come to rest."""
 
     SERVING = "serving"
     BY_HAND = "serving by hand"
@@ -43,7 +43,7 @@ class Rest(StrEnum):
     REFUSED = "refused"
     FAILED = "failed"
     UNCLEAR = "unclear"
-    """It has not, or does not say why."""
+    """The box has not come to rest, or does not say why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Judged:
 
 
 def judge(world: World, document: Mapping[str, Any] | None) -> Judged:
-    """What the box's status says, held against what the kernel says."""
+    """Compare the box's status with the kernel's facts."""
     if document is None:
         return Judged(Rest.UNCLEAR, "no status")
     rows = {row["name"]: row for row in document["profiles"]}
@@ -116,7 +116,7 @@ def _is_late(row: Mapping[str, Any]) -> bool:
 
 
 def _missing(world: World, row: Mapping[str, Any], why: str, *, by_hand: bool) -> Judged:
-    """Why one committed model does not serve."""
+    """Return why one committed model does not serve."""
     name, note = row["name"], row["note"] or ""
     state = row["state"]
     if f"{name} is committed but" not in why:
@@ -147,7 +147,7 @@ def _is_repaired(world: World, name: str, note: str) -> bool:
 
 
 def unlocked(world: World) -> Iterator[str]:
-    """What owners lack of the locks on their claims, as one sentence each."""
+    """Return the locks that owners lack on their claims, a sentence each."""
     for name in world.observer.owners:
         for device in sorted(MODELS[name].claim.devices):
             path = Path(f"/proc/{world.box.leader}/root{LEASES}/{device}")
@@ -202,7 +202,7 @@ def rows_of(world: World) -> dict[int, Mapping[str, Any]]:
 
 
 def broken_words(world: World, told: Sequence[Told], committed: Sequence[str]) -> Iterator[str]:
-    """What the command told somebody that did not come true, as one sentence each.
+    """Return statements of the command that did not come true, a sentence each.
 
     Args:
         world: The box, at rest.
@@ -218,7 +218,7 @@ def broken_words(world: World, told: Sequence[Told], committed: Sequence[str]) -
 
 
 def _broken_end(one: Told, rows: Mapping[int, Mapping[str, Any]] | None) -> Iterator[str]:
-    """What is wrong with the end of an operation; `rows` is None when a reboot came since."""
+    """Return the fault of an operation's end; `rows` is None when a reboot came since."""
     end = one.end
     if end is not None and one.exit is not None and (one.exit == 0) != (end.get("exit") == 0):
         yield f"the exit status {one.exit} contradicts the end: {one}"

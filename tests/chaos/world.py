@@ -25,7 +25,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Trainer:
-    """Somebody else's process on a GPU."""
+    """Process of a foreign program on a GPU."""
 
     stream: Stream
     pid: int
@@ -58,7 +58,8 @@ class World:
     may_be_held: bool = False
     may_be_stopped: bool = False
     may_be_evicted: bool = False
-    """Somebody started a rival by hand: what it evicted stays down while it serves, no longer."""
+    """Whether a rival was started by hand: the profile that it evicted stays down while the rival
+    serves, no longer."""
     _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _oom_lines: int = 0

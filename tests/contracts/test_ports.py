@@ -116,7 +116,7 @@ def test_a_ticket_that_cannot_be_written_is_told(tmp_path: Path, *, real: bool) 
 def test_applied_profiles_are_loaded(
     tmp_path: Path, profiles: tuple[Applied, ...], *, real: bool
 ) -> None:
-    """What was applied comes back equal, by name, and nothing is damaged."""
+    """Applied profiles come back equal, by name, and none is damaged."""
     expected = catalogue(*profiles)
     if expected:
         (tmp_path / MANIFEST).write_text(encode(expected, "0.1.0"))
@@ -233,7 +233,7 @@ async def test_a_gateway_goes_by_what_it_is_told(tmp_path: Path, *, real: bool) 
 
 @either
 async def test_a_gateway_that_is_away_is_done_without(tmp_path: Path, *, real: bool) -> None:
-    """Nobody answers, every step is skipped, and nothing is raised."""
+    """Without an answer of the gateway every step is skipped, and no error is raised."""
     async with gateway_ends(tmp_path, real=real, away=True) as gateway:
         gateway.port.route(State())
         gateway.port.reload()

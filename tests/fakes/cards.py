@@ -14,22 +14,22 @@ class Card:
 
     size: int
     held: dict[str, int] = field(default_factory=dict)
-    """What running backends have taken, by profile."""
+    """Memory that running backends have taken, by profile."""
     promised: dict[str, int] = field(default_factory=dict)
-    """What admitted backends will take, by profile."""
+    """Memory that admitted backends will take, by profile."""
     ghosts: list[tuple[float, int]] = field(default_factory=list)
-    """What the dead have not given back: when it comes, and how much."""
+    """Memory that dead processes have not given back: the time of its release, and the amount."""
     foreign: int = 0
-    """What programs of other people hold."""
+    """Memory of foreign programs."""
 
     @property
     def free(self) -> int:
-        """What the driver says."""
+        """Return the free memory that the driver reports."""
         return self.size - self.foreign - sum(self.held.values()) - sum(g for _, g in self.ghosts)
 
     @property
     def unpromised(self) -> int:
-        """What nobody was promised."""
+        """Return the memory that no backend was promised."""
         return self.free - sum(self.promised.values())
 
 
@@ -43,7 +43,7 @@ class Cards:
         """Starts that ran out of memory."""
 
     def fits(self, need: Mapping[int, int]) -> bool:
-        """What a gate asks."""
+        """Tell whether the need fits, as a gate asks."""
         return all(self.cards[i].free >= amount for i, amount in need.items())
 
     def promise(self, name: str, need: Mapping[int, int]) -> None:
@@ -82,7 +82,7 @@ class Cards:
                 card.ghosts.append((comes_back_s, amount))
 
     def grab(self, index: int, amount: int) -> None:
-        """Somebody else's program takes what nobody was promised; 0 GiB: it ends."""
+        """Let a foreign program take memory that no backend was promised; 0 GiB: it ends."""
         card = self.cards[index]
         card.foreign = 0
         card.foreign = max(0, min(amount, card.unpromised))
@@ -102,5 +102,5 @@ class Cards:
         return min((due for card in self.cards.values() for due, _ in card.ghosts), default=NEVER)
 
     def power_cut(self) -> None:
-        """Nothing holds memory any more."""
+        """Release all memory."""
         self.cards = {index: Card(size=self.size) for index in self.cards}

@@ -18,7 +18,7 @@ _TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended."""
+    """End of a command."""
 
     status: int
     out: str
@@ -73,7 +73,7 @@ class CliBox:
         path.chmod(0o755)
 
     def systemd_says(self, **units: str) -> None:
-        """What systemctl prints: properties by profile, separated by spaces.
+        """Set the output of systemctl: properties by profile, separated by spaces.
 
         The units ``hold``, ``run`` and ``supervisor`` are the static ones.
         """

@@ -11,7 +11,7 @@ IDLE = ObservedUnit()
 
 @dataclass
 class FakeCommand:
-    """How the next command behaves, and where it stands. Times in seconds."""
+    """Fake of the next command: its behaviour and its state. Times are in seconds."""
 
     claim: Claim = field(default_factory=lambda: claim_on("all"))
     wait_s: float = 0.2
@@ -21,7 +21,7 @@ class FakeCommand:
     problem: str = ""
     """Not empty: it is not begun, for this reason."""
     fails_to_start: bool = False
-    """Its unit cannot be executed."""
+    """Whether the command's unit cannot be executed."""
     unit: ObservedUnit = IDLE
     due_s: float = NEVER
     report: RunReport | None = None
@@ -34,7 +34,7 @@ class FakeCommand:
         )
 
     def start(self, now_s: float) -> None:
-        """Its start job runs."""
+        """Run the start job."""
         if not self.unit.idle:
             return
         if self.fails_to_start:
@@ -47,7 +47,7 @@ class FakeCommand:
         self.due_s = now_s + self.wait_s
 
     def stop(self, now_s: float) -> None:
-        """Its stop job runs: everything in it gets SIGTERM."""
+        """Run the stop job: every process of the command gets SIGTERM."""
         if self.unit.active is ActiveState.ACTIVATING:
             self._end(RunReport(ran=False, text="it was stopped"))
         elif self.unit.serving:
@@ -62,7 +62,7 @@ class FakeCommand:
             )
 
     def happen(self, now_s: float, *, blocked: bool) -> None:
-        """What is due; `blocked`: another one has the leases."""
+        """Let due events happen; `blocked`: another process has the leases."""
         self.due_s = NEVER
         if self.unit.active is ActiveState.DEACTIVATING:
             self.unit = IDLE

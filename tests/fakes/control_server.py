@@ -32,7 +32,7 @@ class WaitFor:
 
 Step = Mapping[str, object] | Hang | HangUp | WaitFor
 Story = Sequence[Step]
-"""What a request is answered with, after the greeting."""
+"""Answer to a request, after the greeting."""
 
 
 class FakeSupervisor:

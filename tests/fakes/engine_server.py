@@ -102,7 +102,7 @@ class EngineServer:
         await self.close()
 
     async def close(self) -> None:
-        """Stop, and hang up on everybody."""
+        """Stop, and close every connection."""
         if self._server is None:
             return
         self._server.close()

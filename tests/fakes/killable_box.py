@@ -67,7 +67,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
 
 class WorldChange:
-    """Something new since this was taken, be it the time."""
+    """Change since this was taken, the passing of time included."""
 
     def __init__(self, units: "WorldUnits") -> None:
         self._units = units
@@ -105,7 +105,7 @@ class WorldUnits:
         self.box = box
         self.world = box.world
         self.awaited: list[WorldChange] = []
-        """What the supervisor, and its running operation, wait for."""
+        """Changes for which the supervisor, and its running operation, wait."""
         self.seen: dict[object, Observed] = {}
         """The last look of each task."""
         self.latest = self.world.observed()
@@ -117,7 +117,7 @@ class WorldUnits:
         return self._questions
 
     def look(self) -> Observed:
-        """What the present task goes by: its own last look, or that of who began it."""
+        """Return the observation that the present task uses: its last look, or its starter's."""
         return self.seen.get(asyncio.current_task(), self.latest)
 
     @property
@@ -289,9 +289,9 @@ class KillableBox:
         self.fuse = -1
         """Effects until it dies; negative: it lives."""
         self.touched: list[str] = []
-        """What the running operation has changed outside."""
+        """Names that the running operation has changed outside."""
         self.faults: list[str] = []
-        """What must never be done and was."""
+        """Forbidden acts that happened."""
         self.task: asyncio.Task[None] | None = None
         self.reborn()
 
@@ -335,7 +335,7 @@ class KillableBox:
         return self.task is not None and self.task.done()
 
     def effect(self, what: str = "") -> None:
-        """Something outside is about to change; dies when the fuse has burnt down."""
+        """Count a change outside; the supervisor dies when the fuse has burnt down."""
         if self.fuse == 0:
             self.fuse = -1
             raise KilledError
@@ -396,25 +396,25 @@ class KillableBox:
 
     @property
     def operation_name(self) -> str:
-        """Who stops units now."""
+        """Return the name of what stops units now."""
         running = self.running
         return "the supervisor" if running is None else f"operation {running.operation.id}"
 
     def forgive_hold(self) -> None:
-        """What a hold has stopped shall come back once its time has passed."""
+        """Let profiles that a hold stopped come back once its time has passed."""
         if has_run_out(self.commitment.until, self.world.now_s):
             why_idle = self.world.why_idle
             for name in [n for n, why in why_idle.items() if why == A_HOLD]:
                 del why_idle[name]
 
     def hold_was_ended(self) -> None:
-        """Whoever ends a hold by asking for something has asked for no more than that."""
+        """Excuse idle units after a request ended a hold, which asks for no more than that."""
         for name, unit in self.world.observed().units.items():
             if unit.idle:
                 self.world.why_idle[name] = "a hold that was ended"
 
     def judge(self, finished: Finished) -> None:
-        """What was asked for may leave a profile stopped; what was undone or unasked may not."""
+        """Judge the stopped profiles: only requests that were not undone may leave one stopped."""
         operation, outcome = finished.operation, finished.outcome
         if outcome is Outcome.REFUSED and self.touched:
             self.faults.append(f"refused ({finished.message}) after {self.touched}")

@@ -42,7 +42,7 @@ _SETTINGS: Final = Settings(look_every_s=1.0)
 
 
 class HasTime(Protocol):
-    """What time passes in."""
+    """Object with a time."""
 
     now_s: float
 
@@ -54,7 +54,7 @@ class FakeClock:
         self._systemd = systemd
 
         self.step_s = 0.0
-        """How far somebody has set the wall clock."""
+        """Seconds by which the wall clock was set."""
 
     def unix_s(self) -> float:
         return self._systemd.now_s + self.step_s
@@ -214,15 +214,15 @@ class FakeGateway:
         self.reloads = 0
         self.away = False
         self.figures: dict[str, dict[str, object]] = {}
-        """What it has measured, by profile."""
+        """Figures that the gateway has measured, by profile."""
         self.questions = 0
-        """How often that was asked."""
+        """Count of requests for the figures."""
         self.drains = asyncio.Event()
         self.drains.set()
 
     @property
     def state(self) -> State:
-        """What it goes by."""
+        """Return the state that the gateway routes by."""
         return self.states[-1]
 
     def route(self, state: State) -> None:
@@ -263,7 +263,7 @@ class FakeHost:
         self.admitted: dict[str, str] = {}
         self.box_facts = BoxFacts(ram_total_bytes=32 << 30, devices=by_index(card(0), card(1)))
         self.box_after_start: BoxFacts | None = None
-        """What the box is once a backend was started; None: as before."""
+        """State of the box once a backend was started; None: as before."""
         self.gpu_memory = GpuMemory()
         self.gpu_readings = 0
         self.driver_answers = asyncio.Event()
@@ -335,9 +335,9 @@ class FakeCommitment:
         self.names = tuple(sorted(names))
         self.until: HoldUntil = None
         self.full = False
-        """Nothing can be written but what was reserved before."""
+        """Whether only reserved files can be written."""
         self.failing = False
-        """Nothing can be written at all, though it may be reserved."""
+        """Whether no file can be written, though it may be reserved."""
         self.failing_hold = False
         """The same for the hold alone."""
         self.reserved = Writes()
@@ -384,7 +384,7 @@ class FakeStore:
         self.ended: list[Finished] = []
         self.mark_of: dict[str, Mark] = {}
         self.questions = 0
-        """How often it was asked for repairs."""
+        """Count of requests for repairs."""
         self.readable = asyncio.Event()
         """Cleared: a disk that takes its time to say what was left open."""
         self.readable.set()
@@ -462,7 +462,7 @@ class FakePeaks:
 
 
 class FakeOutside:
-    """Everything at once; the parts are there to be bent."""
+    """Fakes of all ports together; tests adjust the parts."""
 
     def __init__(self, catalogue: Catalogue, *committed: str) -> None:
         self.systemd = FakeSystemd(catalogue)
@@ -553,7 +553,7 @@ class FakeOutside:
         gateway_damage: Callable[[], str | None] = lambda: None,
         stalls: Callable[[], Mapping[str, Stall]] = dict,
     ) -> BoxStatus:
-        """What answers ``appliance status``."""
+        """Return the object that answers ``appliance status``."""
         return BoxStatus(
             supervisor,
             ledger,

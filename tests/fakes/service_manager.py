@@ -17,11 +17,11 @@ class FakeManager:
     calls: list[str] = field(default_factory=list)
 
     def version(self) -> int:
-        """What the test says."""
+        """Return the version that the test set."""
         return self.systemd
 
     def backends(self) -> Mapping[str, Mapping[str, str]]:
-        """What the test put there."""
+        """Return the backends that the test set."""
         return self.units if self.runs else {}
 
     def daemon_reload(self) -> bool:

@@ -15,14 +15,14 @@ NEVER = float("inf")
 
 @dataclass
 class Behaviour:
-    """How one backend behaves. Times in seconds."""
+    """Behaviour of one backend. Times are in seconds."""
 
     load_s: float = 1.0
     stop_s: float = 0.5
     start_result: str = "success"
     """Other than success: the start fails with this result."""
     stops_badly: bool = False
-    """It exits with an error on SIGTERM."""
+    """Whether the backend exits with an error on SIGTERM."""
     refusal: str = ""
     """Not empty: the gate refuses with this sentence."""
 
@@ -50,7 +50,7 @@ class FakeSystemd:
         self._changes = 0
 
     def observed(self, names: Iterable[str]) -> Observed:
-        """What D-Bus would say."""
+        """Return the state that D-Bus would report."""
         return Observed(
             units={name: self.slots[name].unit for name in names if name in self.slots},
             hold_active=self.hold_active,
@@ -105,7 +105,7 @@ class FakeSystemd:
         self._settle()
 
     def start_run(self) -> None:
-        """Nothing conflicts with a command: leases keep it apart from backends."""
+        """Start the command's unit, which has no conflicts: leases keep it apart from backends."""
         self.command.start(self.now_s)
 
     def stop_run(self) -> None:

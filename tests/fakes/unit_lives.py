@@ -34,7 +34,7 @@ _WANTED: Final = {Life.QUEUED, Life.GATE, Life.WRAPPER, Life.STARTING, Life.LOAD
 
 @dataclass
 class Behaviour:
-    """How one backend behaves. Times in seconds."""
+    """Behaviour of one backend. Times are in seconds."""
 
     load_s: float = 4.0
     stop_s: float = 0.5
@@ -42,7 +42,7 @@ class Behaviour:
     """From its end until its memory is back."""
     crashes_loading: bool = False
     stops_badly: bool = False
-    """It exits with an error on SIGTERM."""
+    """Whether the backend exits with an error on SIGTERM."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ def has_claim(command: Command) -> bool:
 
 
 def shown_command(command: Command) -> ObservedUnit:
-    """What D-Bus says about it."""
+    """Return the command's unit as D-Bus reports it."""
     active, sub = _STATES[command.life]
     return ObservedUnit(
         active=active,
@@ -113,7 +113,7 @@ _STATES: Final = {
 
 
 def shown(unit: Unit) -> ObservedUnit:
-    """What D-Bus says about it."""
+    """Return the unit as D-Bus reports it."""
     active, sub = _STATES[unit.life]
     told = unit.life in {Life.FAILED, Life.PAUSED}
     return ObservedUnit(

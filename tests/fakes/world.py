@@ -39,7 +39,7 @@ class Broken(StrEnum):
 
 
 class World:
-    """Everything outside the planner."""
+    """World outside the planner."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class World:
         self.command = Command()
         self.refusals: dict[str, str] = {}
         self.why_idle: dict[str, str] = {}
-        """Who stopped a unit that has not come up since."""
+        """Cause of the stop of a unit that has not come up since."""
 
     # --- what can be seen ------------------------------------------------------------
 
     def observed(self) -> Observed:
-        """What D-Bus would say."""
+        """Return the state that D-Bus would report."""
         return Observed(
             units={name: shown(unit) for name, unit in self.units.items()},
             hold_active=self.hold_active,
@@ -174,7 +174,7 @@ class World:
             self._settle()
 
     def crash_for_good(self, name: str) -> None:
-        """It has crashed as often as systemd allows."""
+        """Crash a unit as often as systemd allows."""
         unit = self.units[name]
         if unit.life in {Life.PAUSED, Life.SERVING}:
             self._die(name, "exit-code", 1)
@@ -260,7 +260,7 @@ class World:
                 raise AssertionError(f"{name} was not expected to change in {unit}")
 
     def _die(self, name: str, result: str, exit_status: int) -> None:
-        """Its processes are gone; what follows is for Restart=on-failure."""
+        """End a unit's processes; Restart=on-failure decides what follows."""
         unit = self.units[name]
         stopped, lease = unit.life is Life.STOPPING, exit_status == EXIT_LEASE_HELD
         self.cards.leave(name, self.now_s + self.behaviour[name].release_s)
@@ -289,7 +289,7 @@ class World:
             self._look_for_command(self.command)
 
     def _look_for_command(self, command: Command) -> None:
-        """Its launcher waits for memory; a lease that is held ends it."""
+        """Advance the command's launcher, which waits for memory; a lease that is held ends it."""
         rivals = [n for n in self.owners() if self._intersects(n, command.claim)]
         if rivals and self.broken is not Broken.LEASE:
             self.end_run(RunReport(ran=False, text="the claim is held"))

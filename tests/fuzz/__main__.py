@@ -59,7 +59,7 @@ def _replay(file: Path) -> None:
 
 
 def _flags(asked: argparse.Namespace, folder: Path) -> list[str]:
-    """What was asked, in libFuzzer's words."""
+    """Write seeds and words, and return libFuzzer's flags for the arguments."""
     found, given, dictionary = folder / "corpus", folder / "seeds", folder / "words"
     for place in (found, given):
         place.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ class Told:
     status: int
     body: bytes
     whole: bool
-    """It has its proper end."""
+    """Whether the answer has its proper end."""
     close: bool
-    """It says that it is the last one."""
+    """Whether the answer says that it is the last one."""
 
 
 class NonsenseError(Exception):

@@ -1,4 +1,4 @@
-"""What is made of an input: the first bytes choose, the rest is what somebody says.
+"""Inputs of the fuzzer: the first bytes choose the case, the rest is what a peer sends.
 
 byte 0       who speaks: a client (even) or an engine (odd)
 byte 1       how
@@ -24,7 +24,7 @@ class Input:
     """An input, read."""
 
     engine: bool
-    """It is the engine that speaks."""
+    """Whether the engine sends the bytes."""
     how: int
     cuts: int
     raw: bytes
@@ -64,7 +64,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def words() -> Iterator[bytes]:
-    """What HTTP is made of, for the fuzzer to put together."""
+    """Return words of HTTP for the fuzzer to combine."""
     yield from (b"GET ", b"POST ", b"HEAD ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP/2.0")
     yield from (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 \r\n")
     yield from (b"\r\n", b"\r\n\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b": ", b";", b",")

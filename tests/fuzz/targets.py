@@ -1,4 +1,4 @@
-"""What must hold whatever is said, by clients and by engines."""
+"""Targets of the fuzzer: invariants for all bytes of clients and engines."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ _NO_MODEL = re.compile(rb'("model"\s*:\s*)"(?:default)?"')
 
 
 class BrokenError(AssertionError):
-    """Something that must hold does not."""
+    """Violation of an invariant."""
 
 
 @dataclass(slots=True)
@@ -47,9 +47,9 @@ class Engine:
     """Reads what it is asked as h11 does, and answers every request well."""
 
     late: bool = False
-    """It takes its time; more of the client comes meanwhile."""
+    """Whether the engine delays, so that more of the client's bytes arrive meanwhile."""
     leaves: bool = False
-    """It hangs up behind each answer, without a word."""
+    """Whether the engine closes the connection after each answer."""
     readers: dict[End, Reader] = field(default_factory=dict)
     requests: list[Read] = field(default_factory=list)
 
@@ -261,7 +261,7 @@ async def _choke(client: End) -> None:
 
 
 def _check_memory(relay: Relay) -> None:
-    """Nothing is kept of clients that have gone."""
+    """Check that no memory is kept for clients that have left."""
     must(relay.buffered_bytes == 0, f"{relay.buffered_bytes} bytes are kept")
     must(relay.in_flight(["m"]) == 0, "a request is still under way")
     must(len(relay.hold_queue) == 0, "a request still waits")

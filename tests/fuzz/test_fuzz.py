@@ -39,7 +39,7 @@ def test_every_seed_holds(stage: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 90)
 def test_chance_breaks_nothing(tmp_path: Path) -> None:
-    """What a fuzzer comes up with in half a minute breaks nothing, in bounded memory."""
+    """Inputs of half a minute of fuzzing violate no invariant, in bounded memory."""
     if importlib.util.find_spec("atheris") is None:
         pytest.skip("atheris has no wheel for this Python: only the seeds are proved")
     command = [sys.executable, "-m", "tests.fuzz", "--workers", "1", "--seconds", str(SECONDS)]

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _NoSelector(selectors.BaseSelector):
-    """Nothing ever happens outside; instead of waiting, the clock is put forward."""
+    """Selector without outside events; the clock moves forward instead of a wait."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -56,7 +56,7 @@ class End(asyncio.Transport):
         self.lost = False
         """The connection is gone, and the gateway knows it."""
         self.unsent = 0
-        """What the gateway sees as not taken yet."""
+        """Bytes that the gateway sees as not taken yet."""
         self._closing = False
         protocol.connection_made(self)
 
@@ -108,7 +108,7 @@ class End(asyncio.Transport):
         self.paused = True
 
     def resume_reading(self) -> None:
-        """It does again."""
+        """Resume reading."""
         self.paused = False
 
     def is_reading(self) -> bool:
@@ -116,10 +116,10 @@ class End(asyncio.Transport):
         return not self.paused
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Whatever it likes."""
+        """Ignore the limits."""
 
     def get_write_buffer_size(self) -> int:
-        """How much is not taken."""
+        """Return the number of bytes that are not taken."""
         return self.unsent
 
     def _lose(self, error: Exception | None) -> None:

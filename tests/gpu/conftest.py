@@ -45,13 +45,13 @@ class Gpu:
     uuid: str
 
     def now(self, *, with_processes: bool = False) -> Device:
-        """Its figures now."""
+        """Return the GPU's figures now."""
         reading = read(self.sampler, with_processes=with_processes)
         assert not reading.error_kind, reading.error_text
         return next(d for d in reading.devices if d.uuid == self.uuid)
 
     def settled(self) -> Device:
-        """Its figures once they have stayed the same for a second."""
+        """Return the GPU's figures once they have stayed the same for a second."""
         same_since_s = time.monotonic()
         deadline_s = same_since_s + PATIENCE_S
         before = self.now()
@@ -108,7 +108,7 @@ def sampler() -> Iterator[Sampler]:
 
 
 def _nothing_to_test(reading: Reading) -> str:
-    """Why there is no GPU to test on; empty when there is one."""
+    """Return why there is no GPU to test on; empty when there is one."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:  # an AMD card may well have been read
@@ -135,7 +135,7 @@ def gpu(sampler: Sampler) -> Gpu:
 
 
 class Figures:
-    """What was measured. Told in one line at the end of the run, and in the XML report."""
+    """Figures of a run, printed in one line at its end, and in the XML report."""
 
     def __init__(self, told: dict[str, Any], record_property: Any) -> None:
         self._told = told

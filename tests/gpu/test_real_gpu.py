@@ -1,4 +1,4 @@
-"""What only a real driver can show: its readings, how fast it releases, the gate judged by it.
+"""Facts that only a real driver can show: its readings, its release, the gate judged by it.
 
 ``python -m pytest -m gpu tests/gpu``, on a machine with an NVIDIA GPU; nothing of systemd is
 needed. Anything that others do on that GPU meanwhile spoils the figures.

@@ -87,7 +87,7 @@ class Subject:
     parse: Callable[[bytes], object]
     """Has to take whatever comes; what a caller expects of it is no error here."""
     around: Sequence[tuple[bytes, bytes]]
-    """What stands before and behind the part that grows."""
+    """Text before and after the part that grows."""
     most: int
     """Bytes, the most that it is ever given, or as many as tell."""
     more: Mapping[str, bytes] | None = None

@@ -17,6 +17,6 @@ def test_twice_the_input_takes_twice_the_steps(subject: Subject) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
 def test_twice_the_input_takes_twice_the_time(subject: Subject) -> None:
-    """What C code does for a parser grows no faster either, up to the largest input."""
+    """Work of C code for a parser grows no faster than the input, up to the largest input."""
     found = {name: excess_seconds(make, subject.most) for name, make in subject.cases()}
     assert {name: excess for name, excess in found.items() if excess is not None} == {}

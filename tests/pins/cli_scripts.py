@@ -33,7 +33,7 @@ def _script(name: str, *steps: Step, committed: tuple[str, ...] = ("aeon",)) -> 
 
 
 def _cold(*names: str) -> Step:
-    """These do not answer their first request."""
+    """Return a step after which these engines do not answer their first request."""
     return lambda session: session.outside.backend.cold.update(names)
 
 

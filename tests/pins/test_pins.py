@@ -1,4 +1,4 @@
-"""What the appliance writes and says is as it was pinned."""
+"""Pins hold: output and texts of the appliance are as they were pinned."""
 
 import os
 import re

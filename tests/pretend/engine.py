@@ -21,7 +21,7 @@ STEP_BYTES = 512 << 20
 
 
 def arguments() -> argparse.Namespace:
-    """What the test asks for."""
+    """Return the arguments of the test."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--where", default="127.0.0.1")
@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
 
 
 def say(text: str) -> None:
-    """What an engine logs."""
+    """Log a line as an engine does."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

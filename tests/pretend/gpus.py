@@ -61,7 +61,7 @@ class Gpus:
         return self._holds() if callable(self._holds) else self._holds
 
     def environment(self, library: Path) -> dict[str, str]:
-        """What makes a process of this machine see them."""
+        """Return variables by which processes of this machine see the pretend GPUs."""
         return {"FAKE_NVML_STATE": str(self._state), "LD_LIBRARY_PATH": str(library.parent)}
 
     # --- what the driver shows ---------------------------------------------------------------
@@ -105,7 +105,7 @@ class Gpus:
     # --- who holds what ----------------------------------------------------------------------
 
     def holds(self) -> list[Hold]:
-        """What is held now. Seeing a dead holder starts the delay of its release."""
+        """Return the memory held now. Seeing a dead holder starts the delay of its release."""
         state = self.state()
         with contextlib.suppress(OSError):  # no hold ever, or the box is going down
             names = [n for n in os.listdir(self.directory) if n[0].isdigit()]  # noqa: PTH208 - often

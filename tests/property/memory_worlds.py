@@ -33,7 +33,7 @@ RAM: Final = "main memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What one process holds of one GPU."""
+    """Use of one GPU by one process."""
 
     pid: int
     unit: str
@@ -113,7 +113,7 @@ class World:
     running: Mapping[str, Applied]
     """Other profiles that run."""
     stop: tuple[str, ...] = ()
-    """Those of them that the switch stops."""
+    """Profiles of `running` that the switch stops."""
     restarted: bool = False
     """The profile runs itself, and is started anew."""
     peak: ObservedPeak | None = None
@@ -135,13 +135,13 @@ class World:
         return frozenset(map(unit_of, (*self.stop, *own)))
 
     def before(self) -> Sequence[DeviceMemory]:
-        """What the supervisor reads."""
+        """Return the readings of the supervisor."""
         ram = self.ram_available_bytes
         none: frozenset[str] = frozenset()
         return [c.device(ram, leaving=none, blind=self.blind) for c in self.cards]
 
     def after(self) -> tuple[Sequence[DeviceMemory], HostMemory]:
-        """What the gate reads."""
+        """Return the readings of the gate."""
         ram = min(self.ram_total_bytes, self.ram_available_bytes + self.ram_freed_bytes)
         devices = [c.device(ram, leaving=self.leaving, blind=False) for c in self.cards]
         return devices, HostMemory(total_bytes=self.ram_total_bytes, available_bytes=ram)

@@ -53,7 +53,7 @@ class Box(RuleBasedStateMachine):
         raise AssertionError(f"it never ends: {self.box.operation}")
 
     def state(self) -> tuple[list[str], tuple[str, ...], HoldUntil]:
-        """What serves, and what a boot follows."""
+        """Return the serving profiles, and the names that a boot follows."""
         serving = [name for name, unit in self.world.units.items() if unit.life is Life.SERVING]
         return sorted(serving), self.box.commitment.names, self.box.commitment.until
 
@@ -86,7 +86,7 @@ class Box(RuleBasedStateMachine):
     def judge(
         self, finished: Finished, before: tuple[list[str], tuple[str, ...], HoldUntil]
     ) -> None:
-        """What failed has changed nothing; what is done has served what it was asked for."""
+        """Check that a failed operation changed nothing, and a finished one serves its target."""
         assert self.box.faults == []
         serving, committed, hold = self.state()
         if finished.outcome in UNDONE:
@@ -100,7 +100,7 @@ class Box(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(BOX)))
     def start_by_hand(self, name: str) -> None:
-        """What serves then is not committed."""
+        """Start a profile by hand, which is not committed."""
         self.world.start(name)
         self.rest()
 

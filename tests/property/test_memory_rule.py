@@ -61,7 +61,7 @@ GUESSES: Final = (
 
 
 def requirement(case: World) -> MemoryRequirement:
-    """What the gate makes of its command line and of the file of peaks."""
+    """Return the gate's requirement, from its command line and the file of peaks."""
     layout = Layout(version="1", systemd=252, margin_bytes=case.margin_bytes, needs_dir="/nowhere")
     argv = gate_argv(case.profile, layout)
     options = Options(argv[argv.index("--name") :], gate._FLAGS, gate_arguments.SWITCHES)
@@ -78,7 +78,7 @@ def peak_from_disk(peak: ObservedPeak, options: Options) -> ObservedPeak | None:
 
 
 def gates_verdict(case: World) -> Sequence[Shortfall]:
-    """Everything that the gate finds missing, or in the way, once what leaves has ended."""
+    """Return every shortfall and obstacle that the gate finds once leaving profiles have ended."""
     read, host = case.after()
     devices = [device(d) for d in read]
     needed = requirement(case)
@@ -113,7 +113,7 @@ def device(memory: DeviceMemory) -> Device:
 
 
 def refusals(case: World) -> Sequence[str]:
-    """What the preflight refuses the switch for."""
+    """Return the preflight's reasons to refuse the switch."""
     up = ObservedUnit(active=ActiveState.ACTIVE, main_pid=1)
     units = {NAME: up if case.restarted else ObservedUnit(), RIVAL: ObservedUnit()}
     devices = case.before()
@@ -139,7 +139,7 @@ def refusals(case: World) -> Sequence[str]:
 
 
 def divergence(case: World) -> str:
-    """How the two disagree without a reason; empty: they agree."""
+    """Return an unexplained difference of the two; empty: they agree."""
     refused, missing = refusals(case), gates_verdict(case)
     if refused and not missing:
         if all(any(rule.search(text) for rule in OWN_RULES.values()) for text in refused):
@@ -161,7 +161,7 @@ def is_guessed(short: Shortfall, case: World) -> bool:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_preflight_and_gate_agree(chunk: int) -> None:
-    """What the preflight admits the gate admits, and what it refuses the gate refuses."""
+    """Preflight and gate give the same verdict on a switch."""
     seeds = range(chunk, CASES, CHUNKS)
     found = {seed: text for seed in seeds if (text := divergence(world(seed)))}
     first = "\n".join(f"world({seed}): {text}" for seed, text in list(found.items())[:5])

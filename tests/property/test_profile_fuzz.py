@@ -1,4 +1,4 @@
-"""Whatever a profile's file contains: a profile or one clear error, and soon."""
+"""Content of any kind in a profile's file gives a profile or one clear error, and soon."""
 
 import time
 import tomllib
@@ -73,7 +73,7 @@ KEYS = [
 
 
 def outcome(content: bytes) -> Profile | ProfileError:
-    """What the parser makes of `content`; anything but these two fails the test."""
+    """Return the parser's result for `content`; any other exception fails the test."""
     started = time.process_time()
     found = _parsed(content)
     assert time.process_time() - started < SOON_S

@@ -1,4 +1,4 @@
-"""Whatever a body holds: the changes, all of them, and nothing else."""
+"""Bodies of any kind: every change is made, and nothing else changes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[str, list[str], str, str]:
-    """How a body begins, its members, what stands between two of them, how it ends."""
+    """Draw a body's beginning, its members, the text between two of them, and its end."""
     acted: Mapping[str, Any] = draw(
         st.fixed_dictionaries(
             {},
@@ -142,7 +142,7 @@ def test_the_changes_are_made(
     set_: Mapping[str, Any],
     strip: Sequence[str],
 ) -> None:
-    """What an engine reads is what it would have read with the changes made by hand."""
+    """An engine reads the body that it would have read with the changes made by hand."""
     body = joined(document)
     wanted = expected(body, model, json.loads(json.dumps(set_)), strip)
     new = change_json(body, model=model, set_=set_, strip=strip)
@@ -207,7 +207,7 @@ damage = st.binary(max_size=4) | st.sampled_from(
 def test_a_damaged_body_is_refused_or_read_as_engines_read_it(
     document: tuple[str, list[str], str, str], cuts: list[tuple[int, int, bytes]]
 ) -> None:
-    """There is no body of which we take one model and an engine another."""
+    """No body exists of which the gateway takes one model and an engine another."""
     body = joined(document)
     for at, length, new in cuts:
         start = min(at, len(body))
@@ -289,7 +289,7 @@ def _form(delimiter: bytes, fields: Sequence[tuple[str, bytes]]) -> bytes:
 
 @given(st.lists(st.sampled_from([b"--b", b"\r\n", b"--", b"name=", b'"model"', b";", b":", b"a"])))
 def test_any_form_is_refused_or_read(pieces: list[bytes]) -> None:
-    """Whatever is put together of what forms consist of."""
+    """Forms put together of any parts are refused or read."""
     for body in (b"".join(pieces), b"--b\r\n" + b"".join(pieces) + b"\r\n--b--"):
         try:
             form = parse_form("multipart/form-data; boundary=b", body)
@@ -300,5 +300,5 @@ def test_any_form_is_refused_or_read(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("depth", [10, 100, 900, 100_000])
 def test_nesting_is_read_as_deep_as_it_goes_and_then_refused(depth: int) -> None:
-    """Nothing in between: no crash, and no half-read body."""
+    """Deep nesting crashes nothing, and no body is half read."""
     check(b'{"x":%b1%b,"model":"a"}' % (b"[" * depth, b"]" * depth))

@@ -1,4 +1,4 @@
-"""Whatever people, engines and the supervisor's own death do: one owner, and it settles."""
+"""Property: after any acts of people, engines and deaths of the supervisor one owner is left."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What a case of the corpus is, and short ways to write one."""
+"""Cases of the corpus, and short ways to write one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Case:
     name: str
     raw: bytes
     taken: tuple[Taken, ...] = ()
-    """What the engine gets: these requests, in this order, and nothing else."""
+    """Requests that the engine gets, in this order and no others."""
     refused: frozenset[int] = frozenset()
     """With which status the next request is refused, by the gateway itself; empty: none is."""
     closes: bool = False
@@ -59,7 +59,7 @@ def droppable(name: str, raw: bytes, *requests: Taken) -> Case:
 
 
 def unfinished(name: str, raw: bytes, *requests: Taken) -> Case:
-    """What stops in the middle, after so many whole requests."""
+    """Return a case that stops in the middle, after so many whole requests."""
     return Case(name=name, raw=raw, taken=requests, unfinished=True, closes=True)
 
 
@@ -96,12 +96,12 @@ def asking_sentinel() -> bytes:
 
 
 def got(target: bytes = b"/v1/thing") -> Taken:
-    """That request at the engine."""
+    """Return the request as the engine receives it."""
     return Taken(method=b"GET", target=target, body=b"")
 
 
 def unique(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """All of them; a name that is used twice is a mistake in the corpus."""
+    """Return all cases; a name that is used twice is a mistake in the corpus."""
     by_name: dict[str, Case] = {}
     for case in cases:
         if case.name in by_name:

@@ -20,7 +20,7 @@ class Said:
     status: int
     body: bytes
     whole: bool
-    """It has its proper end."""
+    """Whether the response has its proper end."""
 
 
 class Client:
@@ -61,7 +61,7 @@ class Client:
             return Said(status=status, body=body, whole=whole)
 
     async def rest(self) -> bytes:
-        """Everything until the connection is closed."""
+        """Return all bytes until the connection is closed."""
         async with asyncio.timeout(WAIT_S):
             with contextlib.suppress(ConnectionResetError):
                 return await self._reader.read()
@@ -124,7 +124,7 @@ async def connected(port: int) -> AsyncIterator[Client]:
 
 
 def at_once(raw: bytes) -> Iterator[bytes]:
-    """All of it in one piece."""
+    """Send all bytes in one piece."""
     if raw:
         yield raw
 

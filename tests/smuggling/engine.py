@@ -29,7 +29,7 @@ class ScriptedEngine:
         return port
 
     async def stop(self) -> None:
-        """Hang up on everybody."""
+        """Close every connection."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
@@ -43,7 +43,7 @@ class ScriptedEngine:
             heard.clear()
 
     def readings(self) -> Sequence[Reading]:
-        """What a server makes of the bytes of each connection."""
+        """Return a server's readings of the bytes of each connection."""
         return [read(bytes(heard)) for heard in self._heard if heard]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

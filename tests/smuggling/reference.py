@@ -1,4 +1,4 @@
-"""What h11, which shares no code with the gateway, makes of the same bytes."""
+"""Reference reading of the same bytes by h11, which shares no code with the gateway."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Read:
     """Names in lower case."""
 
     def values(self, name: bytes) -> Sequence[bytes]:
-        """All values of a header."""
+        """Return all values of a header."""
         return [value for found, value in self.headers if found == name]
 
 
@@ -33,7 +33,7 @@ class Reader:
         self._head: h11.Request | None = None
         self._body: list[bytes] = []
         self.error: str | None = None
-        """Why nothing more is a request."""
+        """Reason why nothing more is a request."""
         self.over = False
         """The last request was the last one that is read."""
         self.closing = False
@@ -41,12 +41,12 @@ class Reader:
 
     @property
     def rest(self) -> bytes:
-        """What has not been read."""
+        """Return the bytes that are not read."""
         return self._connection.trailing_data[0]
 
     @property
     def between(self) -> bool:
-        """It is not in the middle of a request."""
+        """Tell whether the parser is not in the middle of a request."""
         return self._connection.their_state is h11.IDLE and not self._connection.trailing_data[0]
 
     def feed(self, data: bytes) -> Sequence[Read]:
@@ -98,17 +98,17 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Everything that came on one connection."""
+    """Reading of everything that came on one connection."""
 
     requests: tuple[Read, ...]
     error: str | None
-    """Why what follows them is no request."""
+    """Reason why the bytes after the requests are no request."""
     clean: bool
-    """Nothing follows them."""
+    """Whether no bytes follow the requests."""
 
 
 def read(raw: bytes) -> Reading:
-    """All requests in these bytes, as an engine reads them."""
+    """Return all requests in these bytes, as an engine reads them."""
     reader = Reader()
     requests = tuple(reader.feed(raw))
     clean = reader.error is None and (reader.over or reader.between)
@@ -136,9 +136,10 @@ class Seen:
     """None: its head is not there, or none."""
     body: bytes
     whole: bool
-    """It has its proper end."""
+    """Whether the request has its proper end."""
     ended: bool = False
-    """Its body has; what h11 refuses is a trailer, which goes no further than the gateway."""
+    """Whether the body has ended; a trailer, which h11 refuses, goes no further than the
+    gateway."""
 
 
 def read_answer(raw: bytes, *, head_only: bool, closed: bool) -> Seen:

@@ -7,7 +7,7 @@ POISON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
 
 
 class Fate(Enum):
-    """What becomes of an answer."""
+    """Fate of an answer."""
 
     WHOLE = 1
     """The client gets it, with its proper end."""
@@ -49,7 +49,7 @@ def _refused(name: str, raw: bytes, *, hangs_up: bool = False) -> Answer:
 
 
 def _broken(name: str, raw: bytes, *, hangs_up: bool = False) -> Answer:
-    """It cannot be whole; whether a part of it goes out first is a matter of time."""
+    """Return a response that cannot be whole; whether a part of it goes out is a matter of time."""
     fates = frozenset({Fate.BROKEN, Fate.REFUSED})
     return Answer(name=name, raw=raw, fates=fates, hangs_up=hangs_up)
 

@@ -41,7 +41,7 @@ def new_relay(engine_port: int, *, limits: Limits = LIMITS) -> Relay:
 
 @asynccontextmanager
 async def rig() -> AsyncIterator[Rig]:
-    """Everything up, and down again."""
+    """Start every part of the rig, and stop it again."""
     engine = ScriptedEngine()
     relay = new_relay(await engine.start())
     loop = asyncio.get_running_loop()

@@ -22,13 +22,13 @@ OWN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a case."""
+    """Outcome of a case."""
 
     answers: tuple[Said, ...]
     more: bytes
-    """What came after them, before the connection was closed."""
+    """Bytes after the answers, before the connection was closed."""
     requests: tuple[Read, ...]
-    """Those that the engine got; the sentinel apart."""
+    """Requests that the engine got, without the sentinel."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -41,7 +41,7 @@ async def up() -> AsyncIterator[Rig]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in REQUESTS])
 async def test_a_request_is_passed_on_exactly_or_not_at_all(up: Rig, case: Case) -> None:
-    """Whatever way its bytes are cut, a request becomes the same, and no other."""
+    """A request becomes the same request, and no other, however its bytes are cut."""
     for cut in CUTS:
         up.engine.forget()
         outcome = await play(up, case, cut)
@@ -53,7 +53,7 @@ async def test_a_request_is_passed_on_exactly_or_not_at_all(up: Rig, case: Case)
 
 
 def test_the_corpus_is_large_enough() -> None:
-    """There are at least 200 cases."""
+    """The corpus has at least 200 cases."""
     assert len(REQUESTS) >= 200
 
 
@@ -136,7 +136,7 @@ def check_engine(engine: ScriptedEngine, where: str) -> None:
 
 
 def check_reference(case: Case, outcome: Outcome, where: str) -> None:
-    """What h11 refuses went no further, and what both take, both take for the same."""
+    """Check that requests refused by h11 went no further, and that both read the others alike."""
     reading = read_leniently(case.raw)
     assert len(outcome.requests) <= len(reading.requests), f"{where}: h11 says {reading.error}"
     for ours, theirs in zip(outcome.requests, reading.requests, strict=False):

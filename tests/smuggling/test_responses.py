@@ -73,7 +73,7 @@ def saying(case: Answer, cut: Cut, over: asyncio.Event) -> Say:
 
 
 def fate_of(case: Answer, said: Said) -> Fate | None:
-    """What became of an answer; None: nothing that may ever be."""
+    """Return the fate of an answer; None: one that is never allowed."""
     if not said.whole:
         return Fate.BROKEN
     if (said.status, said.body) == (case.status, case.body):

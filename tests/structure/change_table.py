@@ -34,5 +34,5 @@ def changes(page: str) -> Sequence[Change]:
 
 
 def by_hand(rows: Sequence[Change], thing: str) -> int:
-    """How many files a person changes to add a thing."""
+    """Return how many files a person changes to add a thing."""
     return len({row.file for row in rows if row.thing == thing and not row.generated})

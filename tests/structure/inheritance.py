@@ -10,7 +10,7 @@ _Members = Mapping[str, frozenset[str] | None]
 
 
 def ancestors(node: ast.ClassDef, file: SourceFile, tree: SourceTree) -> Sequence[ast.ClassDef]:
-    """All classes of the tree that a class in `file` inherits from."""
+    """Return all classes of the tree that a class in `file` inherits from."""
     return [base for base, _ in _ancestors(node, file, tree)]
 
 
@@ -56,7 +56,7 @@ def _is_protocol(node: ast.ClassDef) -> bool:
 
 
 def _members(node: ast.ClassDef, file: SourceFile, tree: SourceTree) -> _Members:
-    """What a class has, inherited members too, without special methods."""
+    """Return the members of a class, inherited ones included, without special methods."""
     found: dict[str, frozenset[str] | None] = {}
     for one in (*reversed(ancestors(node, file, tree)), node):
         for part in one.body:

@@ -46,7 +46,7 @@ class SourceFile:
 
     @property
     def lines(self) -> int:
-        """All lines."""
+        """Return the number of all lines."""
         return len(self.text.splitlines())
 
     @property

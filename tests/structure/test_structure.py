@@ -120,7 +120,7 @@ class Other:
 
 
 def test_a_private_method_is_counted_by_its_references() -> None:
-    """Its class, heirs of the class and its module refer to it; another class's namesake does not."""
+    """References by a class, its heirs and its module count; another class's namesake does not."""
     found = used_once(tree(a=METHODS, b=CHILD))
     assert found == ["p.a.A._for_children", "p.a.A._from_module", "p.a.A._once"]
 
@@ -180,7 +180,7 @@ def test_a_fake_in_another_tree_is_an_implementation() -> None:
 
 
 def test_a_protocol_of_special_methods_does_not_count() -> None:
-    """What is only called is implemented by functions, which are not looked for."""
+    """A protocol of special methods does not count: functions implement it, and are not sought."""
     assert with_one_implementation(tree(protocols=PROTOCOLS, other="class A: pass"), EMPTY) == []
 
 

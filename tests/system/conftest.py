@@ -1,4 +1,4 @@
-"""What the system tests share: the rig, an installed image, boxes on it."""
+"""Fixtures that the system tests share: the rig, an installed image, boxes on it."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ REQUIRED = os.environ.get("APPLIANCE_TESTS_REQUIRE_SYSTEM") == "1"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is a system test, and may wait for the image to be built."""
+    """Mark every test here as a system test, which may wait for the image to be built."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.system)
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def rig() -> type[Box]:
-    """What makes boxes. Where it cannot, the test is skipped, or fails if boxes are required."""
+    """Return the maker of boxes. Where there can be none, skip the test, or fail if required."""
     if reason := missing():
         unproved = f"{reason}; nothing about a real systemd is shown by this run"
         pytest.fail(unproved) if REQUIRED else pytest.skip(unproved)

@@ -30,7 +30,7 @@ _GPUS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one run of the CLI said. `ms` is its wall time, process start and entering the box included."""
+    """Answer of one run of the CLI. `ms` is its wall time, process start and entering included."""
 
     exit: int
     events: Sequence[Mapping[str, Any]]
@@ -163,7 +163,7 @@ class Fleet:
         return [u.removeprefix("appliance-backend-").removesuffix(".service") for u in units]
 
     def job(self, request: str, user: str) -> str:
-        """What the program that queues jobs answers to a user, or how it cannot be asked."""
+        """Return the job program's answer to a user, or the error of asking it."""
         done = self.box.run("/usr/bin/python3", "-c", _JOB, request, user=user, check=False)
         return (done.stdout + done.stderr).strip()
 
@@ -177,7 +177,7 @@ class Fleet:
         return self.box.run("systemctl", "show", "-P", prop, unit).stdout.strip()
 
     def committed(self) -> list[str]:
-        """What the file that a boot follows says."""
+        """Return the content of the file that a boot follows."""
         return self.box.run("cat /var/lib/appliance/active", check=False).stdout.split()
 
     def await_command(self) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: BLE001, PTH123, PTH207, T201 - a script for a box, without anything of ours
-"""What somebody tries who has taken over one of our processes: each way by name, as JSON.
+"""Attempts of an intruder who has taken over one of our processes: each by name, as JSON.
 
 usage: intruder.py gateway|engine SUPERVISOR_PID ENGINE_PID
 
@@ -115,7 +115,7 @@ def commanded(*words: str) -> Way:
 
 
 def of_an_engine(supervisor: int, engine: int) -> Mapping[str, Way]:
-    """What one engine, of profile a, may try against another, of profile b, and against us."""
+    """Try what an engine, of profile a, could do against another, of profile b, and against us."""
     proc = f"/proc/{engine}"
     return {
         "write its memory": lambda: rewritten(f"{proc}/mem"),
@@ -153,7 +153,7 @@ def of_an_engine(supervisor: int, engine: int) -> Mapping[str, Way]:
 
 
 def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
-    """What leads from the gateway to an operator's rights, or the supervisor's."""
+    """Try the ways from the gateway to an operator's rights, or the supervisor's."""
     proc = f"/proc/{supervisor}"
     return {
         "ask for a run": control("run", command="true", gpus=[], dry_run=True),

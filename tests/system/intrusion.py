@@ -1,4 +1,4 @@
-"""Somebody who has taken over one of our processes, in exactly the sandbox of its unit."""
+"""Intruder who has taken over one of our processes, in exactly the sandbox of its unit."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _UNITS: Final = "/run/systemd/system"
 
 
 def intrude(fleet: Fleet, unit: str, engine: str, *settings: str) -> Mapping[str, str]:
-    """What `intruder.py` finds in a copy of a unit: "done", or an error, by the name of the way.
+    """Return the findings of `intruder.py` in a copy of a unit: "done" or an error, by attempt.
 
     Args:
         fleet: the box.
@@ -58,5 +58,5 @@ def succeeded(found: Mapping[str, str]) -> set[str]:
 
 
 def described(found: Mapping[str, str]) -> str:
-    """All of them, for a test that fails."""
+    """Return all findings as text, for a test that fails."""
     return "\n".join(f"{way}: {how}" for way, how in found.items())

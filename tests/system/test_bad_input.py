@@ -309,7 +309,7 @@ def connect(fleet: Fleet) -> socket.socket:
 
 
 def converse(fleet: Fleet, line: bytes) -> dict[str, object]:
-    """What the supervisor's last word on a line is; nothing: it only hung up."""
+    """Return the supervisor's last answer to a line; empty: it closed the connection."""
     with connect(fleet) as connection:
         try:
             connection.sendall(line)

@@ -29,7 +29,7 @@ def states(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_what_works_without_supervisor(fleet: Fleet) -> None:
-    """Everything that only looks reads systemd instead, and says why it does."""
+    """Verbs that only read use systemd instead, and say why."""
     up = fleet.status()
     fleet.box.run(f"systemctl stop {UNITS}")
     down = fleet.status()
@@ -77,7 +77,7 @@ def test_a_stop_by_hand_and_a_rival_by_hand_are_told_apart(fleet: Fleet) -> None
 
 
 def test_a_hold_by_hand_ends_with_a_boot(fleet: Fleet) -> None:
-    """Whoever starts the hold unit is told how long that lasts, and it lasts that long."""
+    """A person who starts the hold unit is told how long the hold lasts, and that is true."""
     fleet.box.run("systemctl start appliance-hold.service")
     assert fleet.status()["hold"] == {"until_unix_s": None, "kept": False}
     assert fleet.status()["verdict"]["why"] == [
@@ -101,7 +101,7 @@ def test_a_hold_by_hand_ends_with_a_boot(fleet: Fleet) -> None:
     ],
 )
 def test_what_needs_the_supervisor(unsupervised: Fleet, verb: str, instead: str) -> None:
-    """What cannot be done without a supervisor changes nothing and says what to do."""
+    """A verb that needs the supervisor changes nothing and says what to do."""
     done = unsupervised.box.run(f"appliance {verb}", check=False)
     assert done.returncode == 69
     assert done.stderr.startswith(NOT_RUNNING)
@@ -110,7 +110,7 @@ def test_what_needs_the_supervisor(unsupervised: Fleet, verb: str, instead: str)
 
 
 def test_the_advice_works(fleet: Fleet) -> None:
-    """What the command tells to type does what it says."""
+    """The command that is recommended does what the sentence says."""
     fleet.box.run(f"systemctl stop {UNITS}")
     fleet.box.run("systemctl start appliance-backend-b")
     fleet.wait_serving("b")

@@ -58,7 +58,7 @@ def wait_restarting(fleet: Fleet) -> None:
 def test_an_engine_that_ends_by_itself_is_started_again(
     fleet: Fleet, number: str, words: str, *, ready: bool
 ) -> None:
-    """Its end is a crash in status and journal, before READY and after it; nobody has to act."""
+    """An engine's end is a crash in status and journal, before READY and after it."""
     if not ready:
         fleet.box.run(f"systemctl restart --no-block {UNIT}")
         # The engine's own process: the wrapper has become it.
@@ -152,7 +152,7 @@ def test_what_was_stopped_stays_stopped(
 
 
 def test_a_command_is_not_disturbed_by_a_model_that_crashed(fleet: Fleet) -> None:
-    """What waited for its restart when the command took its place comes back after the command."""
+    """A model that waited for its restart when a command took its place comes back afterwards."""
     end(fleet, "USR1")
     wait_restarting(fleet)
     seconds = LATER_S + 1

@@ -24,7 +24,7 @@ def fleet(image: Image) -> Iterator[Fleet]:
 
 
 def restarts(box: Box, unit: str) -> str:
-    """How often systemd started a service anew by itself, and which process it is now."""
+    """Return how often systemd started a service anew by itself, and its process now."""
     return box.run(f"systemctl show -P NRestarts -P MainPID -P ActiveState {unit}").stdout
 
 

@@ -25,7 +25,7 @@ BETWEEN = frozenset(
         "take the lease of the CPU",
     }
 )
-"""What one user for all engines, and all leases in sight, would open."""
+"""Ways that one user for all engines, and all leases in sight, would open."""
 LISTENER = """
 import os, socket, time
 os.umask(0o007)
@@ -52,7 +52,7 @@ def fleet(gpu_image: Image) -> Iterator[Fleet]:
 
 
 def intrusion(fleet: Fleet, *settings: str) -> dict[str, str]:
-    """What the intruder finds in place of a's engine."""
+    """Return the findings of the intruder in place of a's engine."""
     user = fleet.box.run(f"stat -c %u /proc/{fleet.main_pid('b')}").stdout.strip()
     listening = ["systemd-run", "-q", f"--uid={user}", "--gid=appliance-backend"]
     fleet.box.run(*listening, "/usr/bin/python3", "-c", LISTENER)

@@ -23,13 +23,13 @@ def fleet(box: Box) -> Fleet:
 
 
 def evict(fleet: Fleet) -> None:
-    """Somebody starts b by hand."""
+    """Start b by hand, as a person would."""
     fleet.box.run("systemctl", "start", RIVAL)
     assert fleet.active() == ["b"]
 
 
 def test_evicted_model_comes_back_when_its_rival_has_crashed_for_good(fleet: Fleet) -> None:
-    """Nobody stopped it by hand: once systemd gives up on the rival, a repair brings it back."""
+    """A model that was not stopped by hand comes back once systemd gives up on its rival."""
     evict(fleet)
     fleet.box.run("systemctl", "kill", "-s", "KILL", RIVAL)
     fleet.wait_serving("a", timeout_s=30)

@@ -19,7 +19,7 @@ def fleet(box: Box) -> Fleet:
 
 
 def warnings(fleet: Fleet) -> str:
-    """What apply says beside its report."""
+    """Return the warnings of apply."""
     return fleet.box.run("appliance apply 2>&1 >/dev/null", check=False).stdout
 
 

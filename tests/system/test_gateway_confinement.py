@@ -55,7 +55,7 @@ def fleet(image: Image) -> Iterator[Fleet]:
 
 
 def intrusion(fleet: Fleet, *settings: str) -> Mapping[str, str]:
-    """What the intruder finds in the gateway's sandbox, with further settings of the unit."""
+    """Return the intruder's findings in the gateway's sandbox, with more settings of the unit."""
     box = fleet.box
     box.run("rm -f /run/appliance-run/socket")
     box.run("systemd-run", "-q", "--unit=launcher", "/usr/bin/python3", "-c", LAUNCHER)
@@ -67,7 +67,7 @@ def intrusion(fleet: Fleet, *settings: str) -> Mapping[str, str]:
 
 
 def test_a_taken_over_gateway_stays_in_its_sandbox(fleet: Fleet) -> None:
-    """It reads hashes of keys and asks for switches on request: no other way leads out."""
+    """A gateway can read hashes of keys and ask for switches on request, and nothing else."""
     found = intrusion(fleet)
     assert succeeded(found) == ALLOWED, described(found)
 

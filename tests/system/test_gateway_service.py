@@ -16,7 +16,7 @@ MAIN_PID = f"systemctl show -P MainPID {GATEWAY}"
 HERE = "http://127.0.0.1:8010"
 SETTINGS = "/etc/appliance/appliance.toml"
 REFUSED = 7
-"""What curl ends with."""
+"""Exit status of curl for a refused connection."""
 FAR = "ip netns exec far"
 """Another machine: a network of its own at the other end of a cable."""
 ASK = """curl -sN -m 20 {url}/v1/completions -d '{{"model":"a","prompt":"x","stream":true}}'"""
@@ -77,7 +77,7 @@ def code(box: Box, url: str, *, far: bool = False, key: bool = False, more: str 
 
 
 def test_it_is_there_when_it_is_asked_for(fleet: Fleet) -> None:
-    """It listens on loopback alone; stopped, the first client brings it back."""
+    """The gateway listens on loopback alone; stopped, the first client starts it again."""
     assert listened(fleet.box) == {"127.0.0.1:8010"}
     fleet.box.run(f"systemctl stop {GATEWAY}")
     assert listened(fleet.box) == {"127.0.0.1:8010"}
@@ -138,7 +138,7 @@ def test_a_restart_tells_a_stream_that_it_is_cut(fleet: Fleet) -> None:
 
 
 def test_without_a_supervisor_it_goes_on(fleet: Fleet) -> None:
-    """It knows what serves from what it was told last, also when it is killed meanwhile."""
+    """A gateway routes by the last state of the supervisor, even if killed meanwhile."""
     box = fleet.box
     box.run("systemctl stop appliance-supervisor.socket appliance-supervisor.service")
     for end in (f"kill -9 $({MAIN_PID})", f"systemctl restart {GATEWAY}"):
@@ -176,7 +176,7 @@ def another_way_in(box: Box) -> None:
 
 
 def test_an_interface_may_come_late_and_go(cabled: Fleet) -> None:
-    """It is served while it has an address, with a key, over restarts; the rest never notices."""
+    """An interface is served while it has an address, with a key; other listeners stay open."""
     box = cabled.box
     settings(cabled, 'listen = ["127.0.0.1", "wg0"]')
     assert listened(box) == {"127.0.0.1:8010"}

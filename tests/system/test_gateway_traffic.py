@@ -23,7 +23,7 @@ KILLS = 3
 
 @dataclass(slots=True)
 class Traffic:
-    """What the clients were told, once they have ended."""
+    """Traffic of clients: their answers, once they have ended."""
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
     answered_by: Mapping[str, int] = field(default_factory=dict)

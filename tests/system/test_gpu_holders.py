@@ -1,4 +1,4 @@
-"""Whoever holds VRAM: processes of others, orphans of a dead engine, rivals that must not start."""
+"""Holders of VRAM: foreign processes, orphans of a dead engine, rivals that must not start."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def living(gpus: Gpus) -> set[int]:
 
 
 def test_foreign_holder_is_refused_before_anything_is_stopped(fleet: Fleet, gpus: Gpus) -> None:
-    """What a process of others holds is known before the switch, and the old model serves on."""
+    """A foreign process's memory is known before the switch, and the old model keeps serving."""
     fleet.gpu_profile("small", 9003, gib=8.0)
     fleet.apply()
     fleet.switch("small")

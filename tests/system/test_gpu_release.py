@@ -23,7 +23,7 @@ def fleet(gpu_box: Box, gpus: Gpus) -> Iterator[Fleet]:
 
 
 def progress(answer: Answer, phase: str) -> list[str]:
-    """What the operator was told in a phase."""
+    """Return the operator's progress texts of a phase."""
     return [e["text"] for e in answer.events if e["event"] == "phase" and e["phase"] == phase]
 
 

@@ -30,7 +30,7 @@ def installed(image: Image) -> Iterator[Box]:
 
 
 def names(box: Box, directory: str) -> list[str]:
-    """What a directory of the box holds, sorted."""
+    """Return the names in a directory of the box, sorted."""
     return sorted(p.name for p in (box.root / directory.lstrip("/")).iterdir())
 
 
@@ -55,7 +55,7 @@ def test_supervisor_is_up_after_an_install_and_after_a_reboot(installed: Box) ->
 
 
 def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
-    """Everything below the prefix belongs to root, and nobody else may write it."""
+    """Files below the prefix belong to root, and no other user may write them."""
     find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
     assert installed.run(find).stdout == ""
     for user in ("appliance", "appliance-gateway", "appliance-backend"):

@@ -1,4 +1,4 @@
-"""What the supervisor keeps of who holds what, seen from outside."""
+"""Ledger of the supervisor, as seen from outside."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def recorded(fleet: Fleet, name: str, *, timeout_s: float = 30.0) -> Mapping[str
 
 
 def need_of(fleet: Fleet, name: str) -> Mapping[str, Any]:
-    """What `appliance show` says that it needs."""
+    """Return the need that `appliance show` prints."""
     document = json.loads(fleet.box.run("appliance", "show", name, "--json").stdout)
     need: Mapping[str, Any] = document["need"]
     return need

@@ -97,7 +97,7 @@ def test_hold_lasts_over_a_reboot(fleet: Fleet) -> None:
 
 
 def test_a_start_past_the_conflict_with_a_hold_ends_it(fleet: Fleet) -> None:
-    """Whatever its job mode: a model that serves on a box that says it is held is two truths."""
+    """A start with any job mode ends the hold: a box on hold must not serve."""
     assert fleet.cli("hold").exit == 0
     fleet.box.run("systemctl", "start", "--job-mode=ignore-dependencies", unit("b"))
     fleet.box.wait_for("! systemctl is-active -q appliance-hold.service", timeout_s=20)

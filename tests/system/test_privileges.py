@@ -1,4 +1,4 @@
-"""Who may do what: operators switch, strangers look, the daemon tends its own units, root applies."""
+"""Privileges: operators switch, strangers look, the daemon tends its own units, root applies."""
 
 from collections.abc import Iterator
 
@@ -48,7 +48,7 @@ def fleet(image: Image) -> Iterator[Fleet]:
 
 
 def state(fleet: Fleet) -> str:
-    """Everything that a person without rights must not be able to change."""
+    """Return all state that a person without rights must not be able to change."""
     return fleet.box.run(
         "systemctl show -P MainPID -P ActiveState appliance-backend-a ssh appliance-hold;"
         "systemctl show -P MainPID appliance-supervisor;"
@@ -85,7 +85,7 @@ def test_operator_needs_no_root(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("words", MUTATIONS, ids=" ".join)
 def test_stranger_changes_nothing(fleet: Fleet, words: tuple[str, ...]) -> None:
-    """Somebody who is not a member is told how to become one, with status 77."""
+    """A person who is no member is told how to become one, with status 77."""
     before = state(fleet)
     answer = fleet.cli(*words, user=STRANGER)
     assert (answer.exit, answer.errors) == (77, f"{NOT_A_MEMBER}\n")
@@ -95,7 +95,7 @@ def test_stranger_changes_nothing(fleet: Fleet, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", ["status", "list", "show a", "wait a --timeout 5s"])
 def test_stranger_may_look(fleet: Fleet, words: str) -> None:
-    """What systemd tells everybody needs no membership."""
+    """Facts that systemd tells every user need no membership."""
     done = fleet.box.run(f"appliance {words}", user=STRANGER, check=False)
     assert (done.returncode, done.stdout.count("serving") > 0) == (0, True), done
 
@@ -143,7 +143,7 @@ def test_no_other_job_is_queued(fleet: Fleet, request_: str) -> None:
 
 @pytest.mark.parametrize("user", [BACKEND, GATEWAY_USER, OPERATOR, STRANGER])
 def test_nobody_else_has_jobs_queued(fleet: Fleet, user: str) -> None:
-    """Its socket is the daemon's alone."""
+    """The job socket is the daemon's alone."""
     assert "PermissionError" in fleet.job("stop appliance-backend-a.service", user)
     assert serving(fleet) == ["a"]
 
@@ -216,14 +216,14 @@ def test_nobody_else_has_the_daemons_rights(fleet: Fleet, user: str) -> None:
     ],
 )
 def test_services_write_nothing_that_root_reads(fleet: Fleet, user: str, path: str) -> None:
-    """What apply, the gate and systemd take orders from can be neither changed nor replaced."""
+    """Files that apply, the gate and systemd read can be neither changed nor replaced."""
     try_it = f"touch {path} || mv {path} {path}.old || echo x >>{path} || mkdir {path}"
     assert fleet.box.run(try_it, user=user, check=False).returncode != 0
 
 
 @pytest.mark.parametrize("user", [OPERATOR, STRANGER, DAEMON, GATEWAY_USER, BACKEND])
 def test_only_root_applies(fleet: Fleet, user: str) -> None:
-    """Nobody else installs units, with any option, nor edits a profile; 77 and the command to use."""
+    """A user who is not root cannot install units or edit a profile; 77 and the command to use."""
     before = state(fleet)
     for words in ("apply", "apply --discard", "apply --adopt-changes", "edit a --yes"):
         done = fleet.box.run(f"EDITOR=true appliance {words}", user=user, check=False)
@@ -240,7 +240,7 @@ def test_an_engine_that_runs_as_an_operator_asks_nothing(fleet: Fleet) -> None:
 
 
 def test_journal_names_who_asked(fleet: Fleet) -> None:
-    """Who switched and who marked is logged by the kernel's word: name, uid and process id."""
+    """A switch and a mark are logged with the kernel's credentials: name, uid and process id."""
     uid = fleet.box.run(f"id -u {OPERATOR}").stdout.strip()
     for words, told in (
         ("switch a", "switch a for"),

@@ -51,7 +51,7 @@ def outer_pid(inner: int, word: str) -> int:
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """Nothing ends this process within the block."""
+    """Keep a process from ending within the block."""
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     before = next(x for x in lines if ":freezer:" in x).split(":")[2]
     group = FREEZER / f"appliance-tests-{pid}"

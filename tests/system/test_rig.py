@@ -172,7 +172,7 @@ def test_nothing_is_left_behind(rig: type[Box]) -> None:
 
 
 def test_the_machine_is_not_written(bare: Box) -> None:
-    """What a box writes and deletes, the machine does not see."""
+    """The machine does not see what a box writes and deletes."""
     bare.run("touch /etc/from-the-box; rm /usr/bin/env")
     assert not Path("/etc/from-the-box").exists()
     assert Path("/usr/bin/env").exists()

@@ -17,7 +17,7 @@ from tests.system.rig.stream import Stream
 
 RUN: Final = ("appliance", "run", "--gpus", "none", "--")
 MARK: Final = "/home/marker"
-"""What a command writes once it runs."""
+"""File that a command writes once it runs."""
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_a_rival_is_refused(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("verb", [("switch", "b"), ("start", "b"), ("hold",), (*RUN[1:], "true")])
 def test_nothing_else_is_begun(fleet: Fleet, verb: tuple[str, ...]) -> None:
-    """Whoever asks for something else is told what runs, with the status for that."""
+    """A request for another operation is told what runs, with the status for that."""
     with running(fleet):
         done = fleet.box.run("appliance", *verb, user=OPERATOR, check=False)
         assert done.returncode == 75, done
@@ -224,7 +224,7 @@ def test_nothing_has_to_make_room(fleet: Fleet) -> None:
 
 
 def test_a_stranger_is_refused(fleet: Fleet) -> None:
-    """Somebody who is no operator neither gets the claim nor reaches the launcher's socket."""
+    """A stranger neither gets the claim nor reaches the launcher's socket."""
     pid = fleet.main_pid("a")
     done = fleet.box.run(*RUN, "true", user=STRANGER, check=False)
     assert done.returncode == 77
@@ -286,7 +286,7 @@ def test_a_command_that_never_ran_is_no_success(fleet: Fleet) -> None:
 
 
 def test_without_the_supervisor(fleet: Fleet) -> None:
-    """It says that the supervisor is down, and nothing is touched."""
+    """The command says that the supervisor is down, and changes nothing."""
     fleet.box.run("systemctl stop appliance-supervisor.socket appliance-supervisor")
     done = run(fleet, "true")
     assert done.returncode == 69

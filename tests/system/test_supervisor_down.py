@@ -143,7 +143,7 @@ def test_every_verb_has_a_case() -> None:
 
 @pytest.mark.parametrize(("line", "status", "says"), LINES, ids=lambda value: str(value)[:24])
 def test_verb_without_supervisor(headless: Fleet, line: str, status: int, says: str) -> None:
-    """It does what it can, or says what to do; the model and the supervisor stay as they are."""
+    """A verb does what it can, or says what to do; model and supervisor stay as they are."""
     pid = headless.main_pid("a")
     command = f"EDITOR=true appliance {line}"
     done = headless.box.run(command, check=False, timeout_s=20)
@@ -164,7 +164,7 @@ def test_aliases_do_what_their_verb_does(headless: Fleet) -> None:
 
 
 def test_truth_comes_from_systemd(headless: Fleet) -> None:
-    """What was started and stopped by hand meanwhile shows; the commitment stays what it was."""
+    """Starts and stops by hand meanwhile are shown; the commitment stays what it was."""
     headless.box.run("systemctl start appliance-backend-b")
     rows = {row["name"]: row for row in headless.status()["profiles"]}
     assert {name: row["state"] for name, row in rows.items()} == {"a": "stopped", "b": "serving"}
@@ -188,7 +188,7 @@ def test_crashed_model_comes_back_without_supervisor(headless: Fleet) -> None:
 
 
 def test_next_command_starts_a_stopped_supervisor(box: Box) -> None:
-    """Its socket is systemd's: with only the service stopped, whoever asks gets an answer."""
+    """The socket belongs to systemd: with only the service stopped, each command gets an answer."""
     fleet = Fleet(box)
     fleet.pair()
     box.run("systemctl", "stop", SUPERVISOR)
@@ -271,7 +271,7 @@ def switch_until(fleet: Fleet, moment: str, *options: str) -> Stream:
 
 
 def settled(fleet: Fleet) -> list[str]:
-    """What serves once no operation runs any more; it must be what a boot would bring back."""
+    """Return what serves once no operation runs; it must be what a boot would bring back."""
     fleet.box.wait_for("appliance wait --for idle --timeout 20s", timeout_s=30)
     document = fleet.status()
     assert document["operation"] is None

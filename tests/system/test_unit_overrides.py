@@ -1,4 +1,4 @@
-"""What a real systemd makes of [unit] overrides: those that are refused, and those accepted."""
+"""Overrides in [unit] under a real systemd: those that are refused, and those accepted."""
 
 import json
 import re
@@ -37,7 +37,7 @@ PIECES: Final = (
     *("/bin/true", "/bin/sh", "-", "@", ":", "+", "!", ";", " ", " ", " ", "\t", '"', "'", "\\"),
     *("\\x2b", "\\;", "%n", "%%", "%h", "$$", "a b", "-c", "x", "#", "\u00a0"),
 )
-"""What commands are drawn from."""
+"""Parts from which commands are drawn."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a real systemd makes of the units that apply writes, and of apply as a unit."""
+"""Units that apply writes under a real systemd, and apply as a unit."""
 
 import json
 
@@ -24,7 +24,7 @@ def fleet(box: Box) -> Fleet:
 
 
 def test_arguments_and_variables_reach_the_engine_as_the_profile_has_them(fleet: Fleet) -> None:
-    """Nothing is split, expanded or unescaped on the way through the unit file."""
+    """An argument is not split, expanded or unescaped on the way through the unit file."""
     env = "".join(f"{name} = {json.dumps(value)}\n" for name, value in VALUES.items())
     deaf = f"import runpy, sys; sys.argv[2:] = []; runpy.run_path({ENGINE!r}, None, '__main__')"
     argv = ["/usr/bin/python3", "-S", "-c", deaf, "{port}", *ARGUMENTS]
@@ -72,7 +72,7 @@ def test_the_daemon_may_touch_nothing_else(fleet: Fleet) -> None:
 
 
 def test_a_running_model_keeps_its_process_through_an_apply(fleet: Fleet) -> None:
-    """Its unit is replaced and systemd reads it again; the engine does not notice."""
+    """A unit is replaced and read again by systemd, and its engine does not notice."""
     fleet.pair()
     fleet.box.run("systemctl", "start", UNIT)
     pid = fleet.main_pid("a")
@@ -126,7 +126,7 @@ def test_a_hold_stops_every_backend_in_good_order(fleet: Fleet) -> None:
 
 
 def test_undeclared_configuration_reaches_no_engine(fleet: Fleet) -> None:
-    """What lies in /etc/llama.cpp or was planted by an earlier run is not found by the next one."""
+    """A file in /etc/llama.cpp, or one that an earlier run left, is not read by the next run."""
     fleet.profile("a", 9001)
     fleet.apply()
     fleet.box.write("/etc/llama.cpp/config.ini", "api-key = x\n")

@@ -10,7 +10,7 @@ _PYTHON = "/opt/appliance/current/bin/python"
 
 
 def test_systemd_keeps_the_contract_of_units(box: Box) -> None:
-    """What the fake systemd does for a pair of profiles, a real one does through the adapter."""
+    """A real systemd behaves through the adapter as the fake systemd does."""
     fleet = Fleet(box)
     fleet.pair()
     box.run("systemctl stop appliance-supervisor.service")

@@ -75,7 +75,7 @@ NOTIFY_SOCKET=/run/systemd/notify systemd-notify --status='busy with it'
 
 
 def test_a_status_right_after_a_change_shows_it(fleet: Fleet) -> None:
-    """What a unit says, a stop, a start and a death by hand are in the next status."""
+    """A new status text, a stop, a start and a death by hand are in the next status."""
     fleet.switch("a")
 
     def row() -> Mapping[str, Any]:

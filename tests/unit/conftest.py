@@ -1,4 +1,4 @@
-"""What many of the unit tests start from."""
+"""Fixtures from which many of the unit tests start."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping

@@ -52,7 +52,7 @@ def _report(path: str) -> None:
 
 
 def _hang() -> None:
-    """What a deadlocked engine looks like: threads blocked, one that wakes up and looks."""
+    """Hang as a deadlocked engine does: threads blocked, and one that wakes up and looks."""
     heart, _ = socket.socketpair()
     counter = os.eventfd(0)
 

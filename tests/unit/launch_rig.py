@@ -1,4 +1,4 @@
-"""What the tests of the launch programs share: real processes, sockets and control groups."""
+"""Rig that the tests of the launch programs share: real processes, sockets and control groups."""
 
 import os
 import signal
@@ -131,7 +131,7 @@ class Manager:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program needs in order to talk to this manager."""
+        """Return the variables that a program needs in order to talk to this manager."""
         return {"NOTIFY_SOCKET": str(self.path)}
 
     def receive(self, *, within_s: float) -> str | None:

@@ -60,7 +60,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in a link."""
+    """Return the anchors that links give to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
@@ -98,7 +98,7 @@ def test_index_lists_every_page() -> None:
 
 
 def code(text: str) -> str:
-    """Everything in a page that is written as code."""
+    """Return everything in a page that is written as code."""
     return "\n".join([*FENCE.findall(text), *CODE.findall(FENCE.sub("", text))])
 
 
@@ -138,7 +138,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def first_words(page: str, heading: str) -> set[str]:
-    """Everything in code in the first column of a table."""
+    """Return everything in code in the first column of a table."""
     return {word for row in rows(page, heading) for word in CODE.findall(row[0])}
 
 

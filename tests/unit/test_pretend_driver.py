@@ -43,7 +43,7 @@ class Holder:
         )
 
     def answer(self) -> str:
-        """What the driver said: 0 when it has the memory."""
+        """Return the driver's answer: 0 when it has the memory."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -60,7 +60,7 @@ def gpus(tmp_path: Path) -> Gpus:
 
 @pytest.fixture
 def environment(gpus: Gpus) -> dict[str, str]:
-    """What makes a process see it."""
+    """Return the variables by which a process sees the driver."""
     return {**os.environ, **gpus.environment(build())}
 
 

@@ -17,7 +17,7 @@ def loaded(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> Sett
 
 
 def compiled(settings: Settings, *, loopback_only: bool = False) -> Configuration:
-    """What the gateway would read."""
+    """Return the configuration that the gateway would read."""
     return settings.gateway.compiled(
         state_dir=settings.state_dir,
         request_socket=settings.control_socket.with_name("request.sock"),
@@ -27,7 +27,7 @@ def compiled(settings: Settings, *, loopback_only: bool = False) -> Configuratio
 
 
 def test_the_defaults_are_those_of_a_gateway_without_a_file(tmp_path: Path) -> None:
-    """What apply writes on an untouched box changes nothing."""
+    """The file that apply writes on an untouched box changes nothing."""
     assert compiled(loaded(tmp_path, "")) == Configuration()
 
 

@@ -30,7 +30,7 @@ def values(file: str, key: str, section: str) -> list[str]:
 
 
 def test_the_set_of_files_is_complete() -> None:
-    """What install.sh copies: not one file more or less."""
+    """The set of files is what install.sh copies, not one file more or less."""
     assert sorted(p.name for p in UNITS.iterdir()) == [
         "appliance-apply.service",
         "appliance-boot.service",
@@ -72,7 +72,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def analyze(*arguments: str | Path) -> str:
-    """What systemd-analyze writes to stderr; it must succeed."""
+    """Return what systemd-analyze writes to stderr; it must succeed."""
     command = ["systemd-analyze", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -163,7 +163,7 @@ def test_the_supervisor_comes_back_for_ever() -> None:
 
 
 def test_the_control_socket_outlives_the_supervisor() -> None:
-    """Its directory is not the service's, so that no stop of the service removes it."""
+    """The socket's directory is not the service's, so that no stop of the service removes it."""
     assert values("appliance-supervisor.socket", "SocketMode", "Socket") == ["0660"]
     assert values("appliance-supervisor.socket", "SocketGroup", "Socket") == ["appliance-operators"]
     own = values("appliance-supervisor.service", "RuntimeDirectory", "Service")
@@ -171,7 +171,7 @@ def test_the_control_socket_outlives_the_supervisor() -> None:
 
 
 def test_what_runs_is_remembered_over_the_supervisors_death() -> None:
-    """Its directory in memory stays when it ends or is killed, and goes with the boot."""
+    """The directory in memory outlives the supervisor's end or death, but not the boot."""
     kept = values("appliance-supervisor.service", "RuntimeDirectoryPreserve", "Service")
     assert kept == ["yes"]
 
@@ -181,7 +181,7 @@ SUPERVISOR = "appliance-supervisor.service"
 
 
 def exposure(unit: Path) -> float:
-    """What systemd makes of a service's sandbox: 0 is closed, 10 is open."""
+    """Return systemd's rating of a service's sandbox: 0 is closed, 10 is open."""
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--no-pager", unit],
         capture_output=True,
@@ -249,7 +249,7 @@ def test_jobs_are_queued_for_the_supervisor_alone() -> None:
 
 
 def test_the_gateways_memory_outlives_it() -> None:
-    """What it was told last is there for the next process."""
+    """The last state that the gateway was sent is there for its next process."""
     assert values(GATEWAY, "RuntimeDirectory", "Service") == ["appliance-gateway"]
     assert values(GATEWAY, "RuntimeDirectoryPreserve", "Service") == ["yes"]
 

@@ -21,7 +21,7 @@ async def test_a_day_costs_no_time() -> None:
 
 
 async def test_timers_are_due_in_their_order() -> None:
-    """What is due earlier happens earlier, and what happens then may set timers of its own."""
+    """Timers fire in the order of their due times, and may set further timers."""
     happened: list[str] = []
 
     async def every(seconds: float, name: str) -> None:

@@ -65,4 +65,4 @@ ADMIN_WRITES: Final = frozenset(
         "props",
     }
 )
-"""Those that do so only where the method is not one that reads."""
+"""Admin paths only for methods that write."""

@@ -55,7 +55,7 @@ class BodyChanges:
     model: bytes | None = None
     """JSON text of that name."""
     edits: Edits = field(default_factory=dict)
-    """All changes, that of `model` included."""
+    """Changes of all members, `model` included."""
     others: bool = False
     """Whether anything but `model` changes."""
     fields: Mapping[str, str | None] = field(default_factory=dict)

@@ -87,7 +87,7 @@ class Mounts:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return all paths."""
         return (*self.shown, *self.homes, *self.others)
 
     def entries(self) -> Entries:

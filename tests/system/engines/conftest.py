@@ -37,7 +37,7 @@ def installation() -> Installation:
 
 @pytest.fixture(scope="session")
 def figures() -> Iterator[dict[str, Any]]:
-    """What was measured, by name."""
+    """Return the measured figures, by name."""
     measured: dict[str, Any] = {}
     yield measured
     if FIGURES:

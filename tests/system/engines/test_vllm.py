@@ -64,7 +64,7 @@ def answers_again_s(fleet: Fleet, name: str, *, dead: int) -> float:
 
 
 def test_vllm_serves_under_the_hardened_unit(fleet: Fleet, figures: dict[str, Any]) -> None:
-    """It starts in its sandbox, answers in one piece and, with the same words, as a stream."""
+    """An engine in its sandbox answers in one piece and, with the same words, as a stream."""
     figures["ready_s"] = ready_s(switch(fleet, EAGER))
     figures["ready_cpu_s"] = cpu_s(fleet, EAGER)
     same = {"model": "smollm2", "max_tokens": 24, "temperature": 0, "seed": 1}
@@ -155,7 +155,7 @@ def test_frozen_worker_of_vllm_is_found(fleet: Fleet, figures: dict[str, Any]) -
 
 
 def stall_of(fleet: Fleet) -> Mapping[str, Any] | None:
-    """What the status says of an engine that makes no progress; None: nothing."""
+    """Return the status's sentence on an engine without progress; None: none."""
     rows = [row for row in fleet.status()["profiles"] if row["name"] == EAGER]
     found: Mapping[str, Any] | None = rows[0]["stall"]
     return found

@@ -31,7 +31,7 @@ def fetch_wheels(directory: Path | None = None) -> Path:
 
 
 def sources(wheels: Path) -> dict[str, Path]:
-    """What a box must see so that `install` works in it."""
+    """Return the sources that a box must see so that `install` works in it."""
     return {SOURCE: CHECKOUT, WHEELS: wheels}
 
 

@@ -182,7 +182,7 @@ class Box:
 
     @property
     def stage(self) -> Stage:
-        """Its mounts; raises `RigError` before `setup`."""
+        """Return the box's mounts; raises `RigError` before `setup`."""
         if self._stage is None:
             raise RigError(f"{self.name} is not set up")
         return self._stage
@@ -195,12 +195,12 @@ class Box:
 
     @property
     def layers(self) -> tuple[Path, ...]:
-        """What it changed and what it stands on, highest layer first, without the machine."""
+        """Return the layers of the box without the machine, highest first."""
         return (self.stage.upper, *(self._image.layers if self._image else ()))
 
     @property
     def root(self) -> Path:
-        """Its root directory as this process can reach it, without /run, /tmp and a crash disk."""
+        """Return the box's root as seen from this process, without /run, /tmp and a crash disk."""
         return self.stage.seen(self.stage.root)
 
     @property
@@ -215,7 +215,7 @@ class Box:
 
     @property
     def boot_s(self) -> float:
-        """How long its last boot took, in seconds."""
+        """Return the seconds of the box's last boot."""
         return self._running.boot_s
 
     def console(self) -> str:
@@ -223,7 +223,7 @@ class Box:
         return (self._directory / "console.log").read_text(errors="replace")[-4000:]
 
     def journal(self, *arguments: str) -> str:
-        """Its journal of this boot."""
+        """Return the box's journal of this boot."""
         command = ["journalctl", "--boot", "--no-pager", "--output=short-monotonic"]
         return self.run(*command, *arguments, check=False).stdout
 

@@ -26,7 +26,7 @@ class Slot:
         return [h / self._name for h in HIERARCHIES if (h / "cgroup.procs").exists()]
 
     def argv(self) -> list[str]:
-        """What to put in front of a command that shall run in here."""
+        """Return the words to put in front of a command that shall run in this group."""
         if not self._scoped:
             return []
         scope = ["systemd-run", "--quiet", "--scope", "--collect", "-p", "Delegate=yes"]

@@ -1,4 +1,4 @@
-"""What a fresh box differs in from the machine it is laid over.
+"""Differences of a fresh box from the machine below it.
 
 Everything is written into the upper layer before it is mounted, so that hiding a directory of the
 machine costs one attribute and not a walk through it.

@@ -15,7 +15,7 @@ PROGRAMS: Final = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
 }
-"""What the rig runs, and the Debian package each comes from."""
+"""Programs that the rig runs, each with its Debian package."""
 
 HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -30,7 +30,7 @@ def work_dir() -> Path:
 
 
 def missing() -> str | None:
-    """Why no box can be booted here, as one sentence; None when one can."""
+    """Return why no box can be booted here, as one sentence; None when one can."""
     if os.geteuid() != 0:
         return "booting a box needs root"
     absent = {p: pkg for p, pkg in PROGRAMS.items() if shutil.which(p, path=HOST_PATH) is None}

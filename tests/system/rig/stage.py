@@ -51,7 +51,7 @@ class Stage:
 
     @property
     def upper(self) -> Path:
-        """Everything the box changed."""
+        """Return the directory of all changes that the box made."""
         return self.directory / "upper"
 
     @property

@@ -42,7 +42,7 @@ class Stream:
             yield line.rstrip("\n")
 
     def errors(self) -> str:
-        """What it has written to standard error so far."""
+        """Return the text on standard error so far."""
         self._errors.seek(0)
         return self._errors.read()
 

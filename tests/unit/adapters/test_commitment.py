@@ -27,7 +27,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Commitment:
 
 
 async def test_names_and_hold_come_back(either: Commitment) -> None:
-    """Nothing at first; then what was written, sorted; a hold can be taken back."""
+    """Names and hold are empty at first, then as written, sorted; a hold can be removed."""
     assert either.committed() == ()
     assert either.hold_until() is None
     await either.commit(["genesis", "embedder"])
@@ -75,7 +75,7 @@ def test_damaged_names_commit_nothing(tmp_path: Path, text: bytes) -> None:
 
 @pytest.mark.parametrize("text", [b"soon\n", b"\xff\xfe", b"nan\n", b"12 x\n"])
 def test_damaged_hold_holds(tmp_path: Path, text: bytes) -> None:
-    """Somebody wanted a hold: an unreadable end means none, as at boot."""
+    """An unreadable end of a hold means a hold without an end, as at boot."""
     (tmp_path / "hold").write_bytes(text)
     assert FileCommitment(tmp_path).hold_until() == FOREVER
 
@@ -105,7 +105,7 @@ async def test_no_hold_is_taken_back_without_a_write(tmp_path: Path) -> None:
 
 
 async def test_failed_write_keeps_the_old_names(tmp_path: Path) -> None:
-    """What cannot be written is an error, and a boot still follows the old names."""
+    """A failed write is an error, and a boot still follows the old names."""
     commitment = FileCommitment(tmp_path / "state")
     with pytest.raises(StoreError, match="cannot write"):
         await commitment.commit(["genesis"])

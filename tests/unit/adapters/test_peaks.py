@@ -38,7 +38,7 @@ async def test_what_is_recorded_is_read(peaks: Peaks) -> None:
 
 
 async def test_peaks_of_removed_profiles_go(peaks: Peaks) -> None:
-    """Those of the given profiles stay, and nothing to remove is fine."""
+    """Peaks of the given profiles stay, and an empty directory is fine."""
     await peaks.forget_all_but(["genesis"])
     for name in ("genesis", "aeon", "mini"):
         assert await peaks.record(name, PEAK)

@@ -156,7 +156,7 @@ async def test_a_drain_has_an_end(gateway: Gateway, timeout_s: object) -> None:
 
 
 async def test_a_line_that_does_not_end_ends_the_connection(gateway: Gateway) -> None:
-    """Nobody fills our memory."""
+    """A line without an end cannot fill the supervisor's memory."""
     reader, writer = await asyncio.open_unix_connection(gateway.path)
     writer.write(b"x" * (2 << 20))
     with contextlib.suppress(ConnectionError):
@@ -167,7 +167,7 @@ async def test_a_line_that_does_not_end_ends_the_connection(gateway: Gateway) ->
 
 
 async def test_who_has_handed_over_answers_no_more(gateway: Gateway) -> None:
-    """What it would be told now the process that serves would never learn; a drain goes on."""
+    """A process that has handed over takes no state, which would get lost; drains go on."""
     drain = {"verb": "drain", "names": ["aeon"], "timeout_s": 5}
     draining = asyncio.create_task(gateway.ask(drain))
     while not gateway.traffic.drains:
@@ -187,7 +187,7 @@ async def test_who_has_handed_over_answers_no_more(gateway: Gateway) -> None:
 
 
 async def test_the_socket_stays_when_its_server_ends(tmp_path: Path) -> None:
-    """It is systemd's, and the next process of the gateway answers on it."""
+    """The socket is systemd's, and the next process of the gateway answers on it."""
     path = tmp_path / "gateway.sock"
     async with controlled(path):
         pass  # it unlinks the file itself, which must still be there
@@ -246,7 +246,7 @@ async def test_a_state_is_sent_once_however_often_the_box_is_looked_at(gateway: 
 async def test_a_hold_of_an_unacknowledged_state_is_followed_by_that_state(
     gateway: Gateway,
 ) -> None:
-    """What the gateway goes by after a hold is known only if it was known before."""
+    """The gateway's state after a hold is known only if its state before was known."""
     ours = SocketGateway(gateway.path, repeat_s=60.0)
     ours.route(AEON)
     await ours.hold(["aeon"])
@@ -278,7 +278,7 @@ async def test_a_drain_tells_what_it_cut(gateway: Gateway) -> None:
 
 
 async def test_a_drain_that_is_cancelled_cuts_nobody(gateway: Gateway) -> None:
-    """Whoever goes back to what serves lets its requests be."""
+    """A cancelled drain cuts no request of the profile that goes on serving."""
     drain = asyncio.create_task(SocketGateway(gateway.path).drain(["aeon"], 30.0))
     while not gateway.traffic.drains:
         await asyncio.sleep(0.001)
@@ -299,7 +299,7 @@ async def test_news_on_their_way_do_not_undo_a_hold(gateway: Gateway) -> None:
 
 
 async def test_figures_come_back(gateway: Gateway) -> None:
-    """What was measured, and since when."""
+    """Figures come back, with the time since when they count."""
     gateway.meter.begin("aeon", None)
     stats = await SocketGateway(gateway.path).stats()
     assert stats is not None

@@ -49,7 +49,7 @@ def by_argparse(words: Sequence[str]) -> Arguments | None:
 @example(["switch", "a", "--drain", "3s", "--now"])
 @example(["run", "a", "--json"])
 def test_the_readers_agree(words: list[str]) -> None:
-    """What is read without argparse, argparse reads alike; a mistake is always left to argparse."""
+    """Command lines in the usual form mean the same to argparse; mistakes go to argparse."""
     usual = read_usual(words)
     if usual is not None:
         full = by_argparse(words)

@@ -110,7 +110,7 @@ def test_names_complete_from_the_manifest(box: CliBox) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(box: CliBox, shell: str) -> None:
-    """There is a script for each shell."""
+    """A script exists for each shell."""
     ended = box.run("completion", shell)
     assert ended.status == 0
     assert "appliance" in ended.out
@@ -121,7 +121,7 @@ def test_completion_scripts(box: CliBox, shell: str) -> None:
     ["status", "list", "switch genesis", "start", "stop", "restart", "hold", "cancel", "version"],
 )
 def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
-    """What is asked many times a day loads neither a TOML, a schema nor an event loop library."""
+    """Verbs that are used many times a day load no TOML, schema or event loop library."""
     program = (
         f"import sys; sys.path.append({str(ROOT)!r}); from appliance.cli.main import main; "
         f"main({command.split()!r}); print(*sys.modules, file=sys.stderr)"
@@ -173,7 +173,7 @@ def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
 
 
 def test_argparse_alone_goes_without_translations() -> None:
-    """Whoever imports gettext beside the command line gets the real one."""
+    """A module that imports gettext beside the command line gets the real one."""
     program = (
         "import sys, appliance.cli.argument_parser as g; assert 'gettext' not in sys.modules; "
         "print(g.build_parser().format_usage()); import gettext; print(gettext.__file__)"

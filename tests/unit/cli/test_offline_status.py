@@ -1,4 +1,4 @@
-"""What `systemctl show` says, read without the supervisor."""
+"""Status from `systemctl show`, without the supervisor."""
 
 import pytest
 from hypothesis import given
@@ -78,7 +78,7 @@ def test_a_state_of_a_later_systemd_is_not_serving(state: str) -> None:
 
 @given(st.text())
 def test_any_output_is_read(output: str) -> None:
-    """Nothing that systemctl could print makes the command line fail."""
+    """No output of systemctl makes the command line fail."""
     observed_from(parse_blocks(output))
 
 

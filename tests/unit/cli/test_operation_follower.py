@@ -117,7 +117,7 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
 
 
 async def test_the_end_of_an_operation_can_be_asked_for_afterwards(box: CliBox) -> None:
-    """Whoever lost the conversation gets the same end by the operation's number, once it is over."""
+    """A client that lost the conversation gets the same end by the operation's number later."""
     async with live(box) as it:
         it.outside.backend.cold.add("genesis")
         told = await it.run("switch", "genesis", "--json")
@@ -242,7 +242,7 @@ def _events(path: Path, verb: str, arguments: Mapping[str, object]) -> list[Mapp
 
 
 async def test_only_who_asked_for_a_run_is_given_its_token(box: CliBox) -> None:
-    """Whoever follows the operation, or asks for its end, sees everything but the token."""
+    """A client that follows the operation, or asks for its end, sees everything but the token."""
     async with live(box) as it:
         asked = asyncio.create_task(
             asyncio.to_thread(_events, box.socket, "run", {"command": "sh", "gpus": "all"})

@@ -248,7 +248,7 @@ def test_a_restarted_supervisor_is_followed_again(box: CliBox) -> None:
 
 
 def test_an_operation_that_ended_meanwhile(box: CliBox) -> None:
-    """What a restarted supervisor has on record ends the command as the event would have."""
+    """The record of a restarted supervisor ends the command as the event would have."""
     stories: dict[str, Story] = {"switch": [ACCEPTED, HangUp()], "attach": [RESTORED]}
     with FakeSupervisor(box.socket, stories) as supervisor:
         ended = box.run("switch", "genesis")
@@ -319,7 +319,7 @@ def test_a_supervisor_that_does_not_greet_is_given_up(box: CliBox) -> None:
     "greeting", [{"event": "hello", "filler": "x" * (3 << 20)}, {"event": "nonsense"}]
 )
 def test_noise_on_the_socket_is_no_supervisor(box: CliBox, greeting: Mapping[str, object]) -> None:
-    """Whatever else answers on the socket, the command ends with one sentence."""
+    """Any other answer on the socket ends the command with one sentence."""
     with (
         FakeSupervisor(box.socket, {"cancel": []}, greeting=greeting),
         pytest.raises(UnreachableError),

@@ -85,7 +85,7 @@ def test_render_of_an_unknown_name(box: CliBox) -> None:
 
 
 def test_config_shows_what_is_in_force(box: CliBox) -> None:
-    """What `config show` prints is a settings file with the same meaning."""
+    """Output of `config show` is a settings file with the same meaning."""
     shown = box.run("config", "show")
     table = tomllib.loads(shown.out)
     assert table["profiles_dir"] == str(box.root / "profiles")

@@ -12,6 +12,6 @@ def test_reference_is_current() -> None:
 
 
 def test_a_page_without_a_place_for_the_table_is_refused() -> None:
-    """Nothing that was written by hand is lost."""
+    """A page's text that was written by hand is not lost."""
     with pytest.raises(ValueError, match="no place for the table"):
         page("# Control protocol\n")

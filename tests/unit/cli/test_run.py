@@ -125,7 +125,7 @@ def test_a_claim_that_is_held(box: CliBox) -> None:
     ],
 )
 def test_it_never_came_to_that(box: CliBox, closing: Mapping[str, object], status: int) -> None:
-    """What is refused before anything is touched is told once."""
+    """A refusal before any change is printed once."""
     ended, _ = run(box, [closing], "--", "true")
     assert (ended.status, ended.out) == (status, "")
     assert ended.err == f"{closing['message']}\n"
@@ -156,7 +156,7 @@ def test_usage(box: CliBox, argv: Sequence[str], problem: str) -> None:
 
 
 def test_without_a_supervisor(box: CliBox) -> None:
-    """There is nobody who could make room, nor bring back what served."""
+    """No supervisor means that no process can make room, or restore the models."""
     ended = box.run("run", "--", "true")
     assert ended.status == 69
     assert "supervisor not running" in ended.err
@@ -174,7 +174,7 @@ def test_without_a_supervisor(box: CliBox) -> None:
 def test_the_command_begins_where_ours_ends(
     argv: Sequence[str], gpus: object, command: Sequence[str]
 ) -> None:
-    """Everything after -- is the command's, options too; so is everything after its first word."""
+    """Words after -- are the command's, options too; so are words after its first word."""
     parsed = build_parser(["run"]).parse_args(["run", *argv])
     words = parsed.command
     assert parsed.gpus == gpus
@@ -190,5 +190,5 @@ def test_the_command_begins_where_ours_ends(
     ],
 )
 def test_heading(evicts: Sequence[str], line: str) -> None:
-    """What goes for it, and that it comes back."""
+    """The heading names the profiles that stop, and says that they come back."""
     assert heading(AcceptedEvent(12, "run", ("sh",), tuple(evicts))) == line

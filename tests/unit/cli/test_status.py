@@ -372,7 +372,7 @@ def test_status_reads_systemd_without_supervisor(
 def test_status_without_supervisor_looks_for_units_that_systemd_has_not_loaded(
     box: CliBox,
 ) -> None:
-    """Such a unit is stopped where its file is there, and missing where it is not."""
+    """An unloaded unit is stopped where its file exists, and missing where it does not."""
     box.systemd_says(hold=DEAD, supervisor=DEAD)
     (box.root / "units" / unit_of("aeon")).touch()
     rows = {row["name"]: row for row in json.loads(box.run("status", "--json").out)["profiles"]}
@@ -433,7 +433,7 @@ def test_offline_status_of_an_edited_profile(box: CliBox, tmp_path: Path) -> Non
 
 
 def test_list_and_show_work_without_supervisor(box: CliBox) -> None:
-    """What is installed can be looked at without a supervisor."""
+    """Installed profiles can be read without a supervisor."""
     box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
     listed = box.run("list")
     assert (listed.status, len(listed.out.splitlines())) == (0, 2)

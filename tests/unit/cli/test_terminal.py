@@ -50,7 +50,7 @@ class OnTerminal:
     seen: str = field(default="")
 
     def until(self, pattern: str) -> str:
-        """Everything that was written once `pattern` is in it."""
+        """Return the text written until `pattern` is in it."""
         deadline = time.monotonic() + _PATIENCE_S
         while not re.search(pattern, self.seen):
             assert time.monotonic() < deadline, f"no {pattern!r} in {self.seen!r}"

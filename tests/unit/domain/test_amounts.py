@@ -76,7 +76,7 @@ def test_a_part_is_in_the_unit_of_its_total() -> None:
 
 
 def test_a_change_is_in_the_unit_of_the_larger() -> None:
-    """What is left of 12 GiB is told in GiB, in either direction."""
+    """A rest of 12 GiB is written in GiB, in either direction."""
     assert size_change(12.1 * GIB, 0) == "12.1 → 0.0 GiB"
     assert size_change(5 << 20, 12 * GIB) == "0.0 → 12.0 GiB"
     assert size_change(600 << 20, 1 << 20) == "600 → 1 MiB"

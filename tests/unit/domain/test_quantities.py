@@ -43,7 +43,7 @@ def test_a_size_needs_its_unit(text: str, size: int | None) -> None:
     ],
 )
 def test_a_size_is_written_as_it_is_read(size: int, text: str) -> None:
-    """What a command shows may be put into a file again."""
+    """A size that a command shows may be put into a file again."""
     assert size_text(size) == text
     assert size_bytes(text) == size
 

@@ -1,4 +1,4 @@
-"""What the keys of a profile become on an engine's command line."""
+"""Arguments of an engine's command line, from the keys of a profile."""
 
 import pytest
 

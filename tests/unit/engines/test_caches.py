@@ -46,7 +46,7 @@ def test_compile_caches_are_in_the_cache_directory(engine: str, tmp_path: Path) 
 
 
 def test_sglang_keeps_its_kernels_too(tmp_path: Path) -> None:
-    """What SGLang and DeepGEMM compile is kept beside the rest."""
+    """Kernels that SGLang and DeepGEMM compile are kept beside the rest."""
     environment = invocation("sglang", tmp_path).environment
     own = "/var/cache/appliance-backend/a/sglang"
     assert environment["SGLANG_CACHE_DIR"] == own

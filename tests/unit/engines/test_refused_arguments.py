@@ -1,4 +1,4 @@
-"""What an owner may not add to an engine's arguments and environment."""
+"""Arguments and variables that an owner may not add to an engine's."""
 
 import argparse
 
@@ -194,7 +194,7 @@ def test_no_accepted_spelling_means_a_refused_option(
     end: str,
     low: bool,  # noqa: FBT001  drawn by hypothesis
 ) -> None:
-    """Whatever beginning, value or dotted key argparse takes for a refused option is refused."""
+    """Any beginning, value or dotted key that argparse takes for a refused option is refused."""
     argument = (start[:2] + start[2:].replace("-", "_") if low else start)[:length] + end
     rules = KNOWN_RULES[engine]
     if rules.refusal(argument) is not None or argument in {"-", "--"}:

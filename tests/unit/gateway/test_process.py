@@ -47,7 +47,7 @@ class Engine:
         self.connections = 0
         self.heads: list[bytes] = []
         self.may_end = asyncio.Event()
-        """What a stream that begins now waits for before its end."""
+        """Event for which a stream that begins now waits before its end."""
         self.may_end.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

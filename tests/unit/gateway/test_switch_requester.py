@@ -253,7 +253,7 @@ async def supervisor(path: Path, story: Story) -> AsyncIterator[list[dict[str, o
 async def test_the_end_of_a_switch_is_what_counts(
     tmp_path: Path, story: Story, answer: Answer
 ) -> None:
-    """Whatever a supervisor sends, the requester learns whether the profile serves."""
+    """The requester learns whether the profile serves, whatever the supervisor sends."""
     path = tmp_path / "control.sock"
     async with supervisor(path, story) as asked:
         assert await ask_for_switch(path, "genesis", "gateway (key ana)") == answer

@@ -127,7 +127,7 @@ def test_the_first_apply_installs_everything(box: Box) -> None:
 def test_the_use_case_returns_a_report_and_prints_nothing(
     box: Box, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What became of an apply is in its report; only the command writes to its streams."""
+    """The outcome of an apply is in its report; only the command writes to its streams."""
     box.profile("a")
     report = run_apply(box.settings, ApplyOptions(), manager=box.manager, euid=0)
     assert list(report.plan.catalogue) == ["a"]
@@ -177,7 +177,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(box: Box) -> None:
 
 
 def test_a_running_model_is_not_restarted(box: Box) -> None:
-    """Its unit is updated, and the report says how to make that count."""
+    """The unit of a running model is updated, and the report says how to put that in force."""
     box.profile("a")
     box.apply()
     box.manager.run("a")
@@ -191,7 +191,7 @@ def test_a_running_model_is_not_restarted(box: Box) -> None:
 
 
 def test_a_new_rival_is_no_reason_to_restart(box: Box) -> None:
-    """Who excludes whom, and deadlines, count for a running model without a restart."""
+    """Conflicts and deadlines count for a running model without a restart."""
     box.profile("a")
     box.profile("b", port=9001)
     box.apply()
@@ -301,7 +301,7 @@ def test_an_edited_rule_keeps_every_unit(box: Box) -> None:
 
 
 def test_a_removed_profile_that_runs_keeps_its_unit(box: Box) -> None:
-    """It can still be stopped, it still excludes the others, and the report says so."""
+    """The unit of a removed profile that runs can be stopped, excludes others, and is reported."""
     box.profile("a")
     box.apply()
     box.manager.run("a")
@@ -343,7 +343,7 @@ def test_a_broken_profile_keeps_its_unit_without_a_manifest(box: Box) -> None:
 
 @pytest.mark.parametrize("file", [MANIFEST, GATEWAY_FILE, f"{MANIFEST}.copy", "units/COPY"])
 def test_a_directory_in_the_place_of_a_file_does_not_survive(box: Box, file: str) -> None:
-    """It is moved aside with all that is in it, and the file is written."""
+    """A directory in place of a file is moved aside with its content, and the file is written."""
     box.profile("a")
     box.apply()
     place = box.settings.applied_dir / file.replace("COPY", unit_of("a"))
@@ -425,7 +425,7 @@ def test_discard_replaces_a_hand_edit(box: Box) -> None:
 
 
 def test_adopt_keeps_a_hand_edit_in_the_profile(box: Box) -> None:
-    """It becomes an override, comments stay, and from then on apply renders it."""
+    """A hand edit becomes an override, comments stay, and from then on apply renders it."""
     path = box.profile("a")
     path.chmod(0o640)
     box.apply()
@@ -477,7 +477,7 @@ def test_an_adoption_that_spoils_the_profile_is_taken_back(box: Box) -> None:
 
 
 def test_a_drop_in_is_adopted_and_removed(box: Box) -> None:
-    """What `systemctl edit` made moves into the profile, and its directory goes."""
+    """A drop-in of `systemctl edit` moves into the profile, and its directory is removed."""
     path = box.profile("a")
     box.apply()
     directory = box.settings.unit_dir / f"{unit_of('a')}.d"
@@ -492,7 +492,7 @@ def test_a_drop_in_is_adopted_and_removed(box: Box) -> None:
 
 @pytest.mark.parametrize("option", ["", "adopt", "discard"])
 def test_a_drop_in_for_every_backend_is_the_operators(box: Box, option: str) -> None:
-    """It is mentioned, it stays whatever becomes of hand edits, and it is no failure."""
+    """A drop-in for every backend is mentioned and stays, and is no failure."""
     box.profile("a")
     directory = box.settings.unit_dir / "appliance-backend-.service.d"
     directory.mkdir()

@@ -67,7 +67,7 @@ class Box:
 
     @property
     def told(self) -> Configuration:
-        """What the gateway would read."""
+        """Return the configuration that the gateway would read."""
         return recover_configuration(self.root / "applied").content
 
     def drop_in(self, file: str) -> Path:
@@ -132,7 +132,7 @@ def test_a_limit_alone_is_no_matter_for_systemd(box: Box) -> None:
 
 
 def test_a_dry_run_tells_nobody(box: Box) -> None:
-    """It says what would be, and writes nothing."""
+    """A dry run says what it would do, and writes nothing."""
     box.keys.add(Key(name="phone"), 1.0)
     box.apply("")
     assert box.apply(WIDE, dry_run=True) == Exit.OK
@@ -176,7 +176,7 @@ def test_a_damaged_file_is_written_anew(box: Box) -> None:
 
 
 def test_keys_for_everybody_and_no_key(box: Box) -> None:
-    """It is allowed, and said."""
+    """Keys for all clients without a key are allowed, with a warning."""
     assert box.apply('require_keys = "always"\n') == Exit.OK
     assert "no client can use the gateway" in box.err
 
@@ -219,7 +219,7 @@ def test_files_with_secrets_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_an_engines_key_is_named_and_never_read(box: Box) -> None:
-    """Its path is all that the manifest and the drop-in have; an open file is warned about."""
+    """A key's path alone is in the manifest and the drop-in; an open file gives a warning."""
     key = box.root / "m.key"
     key.write_text("s3cret")
     text = f'{PROFILE}[gateway]\nengine_key_file = "{key}"\n'

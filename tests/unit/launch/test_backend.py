@@ -90,7 +90,7 @@ def test_the_engine_is_announced_when_it_answers(manager: Manager, lease: Path) 
 def test_a_start_that_was_overtaken_gives_its_lock_up(
     lease: Path, admitted: str | None, how: str, status: int
 ) -> None:
-    """Whoever was admitted later may have had the device; 78 is the missing engine behind."""
+    """A start that a later admission overtook ends with 75, not with 78 for a missing engine."""
     if admitted is not None:
         word, name = admitted.split()
         one = LeaseLock("cpu", exclusive=word == "exclusive", directory=str(lease.parent))

@@ -119,7 +119,7 @@ def test_a_hold_keeps_the_models_down_until_it_ends(
 def test_what_is_no_plain_file_neither_hangs_nor_starts_anything(
     machine: Machine, kind: str, file: str, calls: str
 ) -> None:
-    """Nothing starts from a damaged list; a damaged hold still holds."""
+    """A damaged list starts nothing; a damaged hold still holds."""
     (machine.state / "active").write_text("a\n")
     path = machine.state / file
     path.unlink(missing_ok=True)

@@ -101,7 +101,7 @@ def test_its_doors_are_shut(served: Served) -> None:
 
 @needs_engine
 def test_its_log_has_no_prompts(served: Served) -> None:
-    """What people ask does not get into the journal."""
+    """The journal has no prompts."""
     served.get("/v1/chat/completions", question())
     with open(served.log, encoding="utf-8") as log:  # noqa: PTH123
         text = log.read()

@@ -43,7 +43,7 @@ def driver(tmp_path: Path) -> Driver:
 
 
 class Outcome:
-    """How a gate on GPUs ended whose driver answers."""
+    """Outcome of a gate on GPUs whose driver answers."""
 
     def __init__(self, driver: Driver, folder: Path, *arguments: object) -> None:
         result = run_answered(

@@ -36,7 +36,7 @@ NOISE = Message(
     body=[1, JOB, UNIT],
     serial=7,
 )
-"""What may come before an answer."""
+"""Messages that may come before an answer."""
 RESET = Message(message_type=MessageType.METHOD_RETURN, reply_serial=1, serial=6)
 """Answer to ResetFailedUnit."""
 

@@ -1,4 +1,4 @@
-"""What the launch programs may import, and names as everything else sees them."""
+"""Names and imports of the launch programs."""
 
 import sys
 
@@ -20,7 +20,7 @@ def test_names_of_profiles(text: str) -> None:
     "text", ["", "a" * 49, "a\n", ".a", "A", "a/b", "a b", "ä", "٣", "%i", "a@b"]
 )
 def test_no_names_of_profiles(text: str) -> None:
-    """Nothing that a path or a unit name would read as more than a name."""
+    """A name that a path or a unit name would read as more than a name is refused."""
     assert not names.is_profile_name(text)
 
 

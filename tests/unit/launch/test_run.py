@@ -87,7 +87,7 @@ def test_a_request_is_an_object() -> None:
     ],
 )
 def test_the_claim(gpus: object, leases: tuple[str, ...], shown: str | None) -> None:
-    """What is claimed is what is locked, and the only GPUs that the command sees."""
+    """The claimed devices are locked, and are the only GPUs that the command sees."""
     request = Request(document(gpus=gpus, env={"HIP_VISIBLE_DEVICES": "7"}))
     assert request.leases() == leases
     env = request.environment()
@@ -129,7 +129,7 @@ class Box:
         return self.root / "ticket.json"
 
     def admit(self, uid: int = UID, *, token: str = ANSWER, gpus: Sequence[int] = ()) -> None:
-        """What the supervisor does before it starts the unit."""
+        """Issue a ticket, as the supervisor does before it starts the unit."""
         text = run_ticket.encoded(operation=12, uid=uid, gpus=gpus, token=token)
         self.ticket.write_text(text)
         self.ticket.chmod(0o644)
@@ -181,7 +181,7 @@ class Caller:
         raise AssertionError(f"no {event!r} in {self.lines}")
 
     def output(self) -> str:
-        """Everything that the command wrote to its standard output."""
+        """Return the text that the command wrote to its standard output."""
         out, _ = self.process.communicate(timeout=20)
         return out.decode()
 
@@ -282,7 +282,7 @@ def test_how_it_ended(box: Box, argv: Sequence[str], told: Mapping[str, int], te
 
 @needs_root
 def test_a_directory_that_it_may_not_enter(box: Box) -> None:
-    """It is entered as the caller, and he is told why he cannot."""
+    """A directory is entered as the caller, who is told why that failed."""
     (box.root / "closed").mkdir(mode=0o700)
     request = document(cwd=str(box.root / "closed"))
     with box.launcher(), calling(box, request) as caller:
@@ -334,7 +334,7 @@ def test_a_service_is_refused_whatever_its_groups(box: Box) -> None:
 def test_a_hostile_request_is_refused(
     box: Box, request_: object, options: Sequence[str], problem: str
 ) -> None:
-    """Nothing is run for a request that is not right, and the reason is told."""
+    """A malformed request runs nothing, and the reason is told."""
     with box.launcher(connect_s=1.0) as launcher, calling(box, request_, *options) as caller:
         if problem != "too long":
             assert problem in caller.wait_for("refused")["text"]
@@ -345,7 +345,7 @@ def test_a_hostile_request_is_refused(
 
 @needs_root
 def test_a_held_lease_refuses(box: Box) -> None:
-    """It waits a little, tells so, and names who has the claim."""
+    """A command waits a little for a held lease, says so, and names the holder of the claim."""
     box.lease.parent.mkdir()
     box.lease.touch()
     with box.lease.open() as file, box.launcher() as launcher:
@@ -373,7 +373,7 @@ def test_a_held_lease_refuses(box: Box) -> None:
 def test_an_operator_cannot_take_another_operators_slot(
     box: Box, uid: int, changed: Mapping[str, Any], problem: str
 ) -> None:
-    """Who knocks first with what was not admitted is refused; the rightful caller's command runs."""
+    """An operator who was not admitted is refused; the rightful caller's command runs."""
     taken = box.root / "taken"
     with box.launcher() as launcher:
         with calling(box, document("touch", str(taken), **changed), uid=uid) as thief:
@@ -484,7 +484,7 @@ def wait_for_line(caller: Caller, text: str) -> None:
 
 @needs_root
 def test_signals_are_passed_on(box: Box) -> None:
-    """What the caller gets the command gets."""
+    """A signal that the caller receives is passed on to the command."""
     request = document(sys.executable, "-I", "-c", LISTEN)
     with box.launcher(), calling(box, request) as caller:
         wait_for_line(caller, "listening")
@@ -551,7 +551,7 @@ def pids(lease: Path) -> list[int]:
 
 
 def holders(lease: Path) -> int:
-    """How many have it open."""
+    """Return how many processes have the file open."""
     return len(pids(lease)) if lease.exists() else 0
 
 

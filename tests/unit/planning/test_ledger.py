@@ -1,4 +1,4 @@
-"""Who holds what, and what of it becomes a peak."""
+"""Ledger of the holders of memory, and the part of a sample that becomes a peak."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ def test_memory_of_a_profile_over_all_gpus(ledger: Ledger, held: int | None) -> 
     [(("gpu-all",), [0, 1]), (("gpu-1",), [1]), (("gpu-0", "gpu-5"), []), (("cpu",), [])],
 )
 def test_gpus_that_a_profile_uses(devices: tuple[str, ...], indexes: list[int]) -> None:
-    """All of them, or the named ones; none when one of those is missing."""
+    """A profile uses all GPUs or the named ones; none when one of those is missing."""
     gpus = GpuMemory(devices=(device(), device(index=1)))
     assert [d.index for d in used_devices(applied("x", *devices), gpus)] == indexes
 
@@ -171,7 +171,7 @@ def test_another_card_begins_anew() -> None:
 
 
 def test_a_profile_without_fingerprint_has_no_peak() -> None:
-    """What an older release installed is not recorded."""
+    """A profile that an older release installed has no record."""
     assert grow(sample(device(holder(GIB))), None, replace(GENESIS, fingerprint="")) is None
 
 

@@ -1,4 +1,4 @@
-"""What a profile needs on a box: the best source that is known, and how it is spread."""
+"""Need of a profile on a box: the best known source, and its spread over GPUs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -154,7 +154,7 @@ def test_main_memory_has_its_own_source(
 
 
 def test_a_peak_of_vram_alone_leaves_the_ram_to_others() -> None:
-    """What was not seen is as it was declared."""
+    """RAM that was not observed is as declared."""
     need = resolve(with_all(), observed(ram_bytes=None), CARDS)
     assert (need.source, need.ram_source) == (Source.OBSERVED, Source.DECLARED)
 

@@ -92,7 +92,7 @@ def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
     ],
 )
 def test_an_errors_kind_is_its_type(error: ApplianceError, kind: ErrorKind) -> None:
-    """What the client is told follows the type of the error, never its text."""
+    """The client's error kind follows the type of the error, never its text."""
     assert error_kind(error) == kind
 
 
@@ -136,6 +136,6 @@ def test_what_is_no_event(line: bytes) -> None:
     )
 )
 def test_every_object_with_a_name_is_an_event(document: Mapping[str, object]) -> None:
-    """Whatever the fields are, decoding ends with an event that can be sent again."""
+    """Any fields are decoded to an event that can be sent again."""
     event = decode_event(json.dumps(document).encode())
     assert decode_event(encode_event(event)) == event

@@ -149,7 +149,7 @@ def test_each_wrong_field_is_named(verb: Verb, args: Mapping[str, object], words
 
 @given(st.sampled_from(REQUEST_VERBS), st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON))
 def test_every_object_is_a_request_or_a_bad_one(verb: Verb, args: Mapping[str, object]) -> None:
-    """Whatever the arguments are, decoding ends with a request or with `BadRequestError`."""
+    """Any arguments are decoded to a request or to `BadRequestError`."""
     try:
         request = decode_request(verb, args)
     except BadRequestError:
@@ -159,7 +159,7 @@ def test_every_object_is_a_request_or_a_bad_one(verb: Verb, args: Mapping[str, o
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_every_line_is_a_request_or_a_bad_one(line: bytes) -> None:
-    """Whatever bytes come, the handshake ends with a verb or with `BadRequestError`."""
+    """Any bytes end the handshake with a verb or with `BadRequestError`."""
     with contextlib.suppress(BadRequestError):
         document = parse_request(line)
         common_protocol(document)

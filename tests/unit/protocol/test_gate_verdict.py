@@ -28,7 +28,7 @@ def test_what_the_gate_writes_is_what_is_read(tmp_path: Path) -> None:
     "content", ["", "{", "[]", "{}", '{"reason": 1}', "\0", '{"verdict": "refused"}', "[" * 9000]
 )
 def test_a_damaged_verdict_is_none(tmp_path: Path, content: str) -> None:
-    """A file that says nothing sensible is as good as none."""
+    """A damaged file counts as no verdict."""
     (tmp_path / "a.json").write_text(content)
     (tmp_path / "b.json").mkdir()
     (tmp_path / "Not a name.json").write_text('{"reason": "r"}')

@@ -96,7 +96,7 @@ def test_each_fault_of_a_command_is_named(line: bytes, words: str) -> None:
     )
 )
 def test_every_object_is_read_or_refused(document: dict[str, object]) -> None:
-    """Whatever the fields are, decoding ends with a value or a ValueError."""
+    """Any fields are decoded to a value or a ValueError."""
     line = json.dumps(document).encode()
     with contextlib.suppress(ValueError):
         assert decode_command(encode_command(decode_command(line))) == decode_command(line)

@@ -113,13 +113,13 @@ def test_a_value_of_another_type_is_named(changes: dict[str, object], fault: str
 
 @pytest.mark.parametrize("value", [None, [], "x", 1])
 def test_only_an_object_is_a_dataclass(value: object) -> None:
-    """There is no place to name."""
+    """A value that is no object has no place to name."""
     with pytest.raises(JsonValueError, match=r"^is no object$"):
         from_json(Whole, value)
 
 
 def test_an_annotation_without_a_form_is_a_mistake_of_ours() -> None:
-    """It shows at the first use of the class."""
+    """A mistake in an annotation shows at the first use of the class."""
 
     @dataclass
     class Strange:

@@ -7,7 +7,7 @@ from appliance.protocol.run_report import Report, decoded, encoded
 
 @pytest.mark.parametrize("operation", [12, None])
 def test_a_report_survives_its_file(operation: int | None) -> None:
-    """What one side writes is what the other reads."""
+    """A report that one side writes is what the other reads."""
     report = Report(ran=True, text="with status 0", operation=operation, ticket_sha256="ab")
     found = decoded(encoded(report, who="make of user ana", unix_s=1.0))
     assert found is not None

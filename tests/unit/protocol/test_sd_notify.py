@@ -7,7 +7,7 @@ from appliance.protocol.sd_notify import is_load_status, load_status
 
 @pytest.mark.parametrize("details", ["", "4.2 GiB resident, 12 s", "http://: 503", "loading"])
 def test_every_text_that_is_written_is_parsed(details: str) -> None:
-    """Whatever the details are, the text says that the engine loads."""
+    """A text with any details says that the engine loads."""
     assert is_load_status(load_status(details))
 
 

@@ -1,4 +1,4 @@
-"""What the clients of a unix socket may take: places, time, memory."""
+"""Limits of the clients of a unix socket: places, time, memory."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ async def ask(path: Path, line: bytes = b"hello\n") -> bytes:
 
 
 async def test_more_connections_than_places_are_told_so(tmp_path: Path) -> None:
-    """Whoever comes when all places are taken hears it at once, and is served once one is free."""
+    """A client that finds no place is told so at once, and is served once a place is free."""
     path = tmp_path / "socket"
     async with served(path, echo):
         crowd = [await asyncio.open_unix_connection(path) for _ in range(PLACES)]

@@ -1,4 +1,4 @@
-"""What engines say about their load: asked over real HTTP."""
+"""Load of engines, asked over real HTTP."""
 
 import asyncio
 import json
@@ -67,13 +67,13 @@ async def engine(pages: Mapping[str, bytes], kind: str = "llama-server") -> Asyn
 async def test_an_engine_is_asked_in_its_own_words(
     pages: Mapping[str, bytes], kind: str, load: EngineLoad | None
 ) -> None:
-    """Its page of metrics, and llama-server's slots where that says nothing of the cache."""
+    """An engine's page of metrics is read, and llama-server's slots where that lacks the cache."""
     async with engine(pages, kind) as profile:
         assert await HttpBackend().load(profile) == load
 
 
 async def test_an_engine_that_is_away_or_busy_says_nothing() -> None:
-    """Nobody waits longer than two seconds for it."""
+    """A look at an engine that is away or busy takes at most two seconds."""
     async with engine({"/metrics": b""}) as profile:
         async with asyncio.timeout(20):
             assert await HttpBackend().load(profile) is None

@@ -21,7 +21,7 @@ ANA = Requester(uid=1000, pid=7, user="ana")
 
 
 class StrangeProfileError(ApplianceError):
-    """It is not applied."""
+    """Error for a profile that is not applied."""
 
 
 def check(names: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def listed(desk: KeyDesk) -> list[Json]:
 def test_a_key_is_told_once(
     desk: KeyDesk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its text is in the answer, opens the gateway, and is in no list and no log."""
+    """A key's text is in the answer, opens the gateway, and is in no list and no log."""
     caplog.set_level(logging.DEBUG)
     answer = added(desk, "phone", may_switch=True, profiles=["genesis", "genesis"])
     key = text_in(answer.details, "key")
@@ -73,7 +73,7 @@ def test_a_key_is_told_once(
 
 
 def test_a_second_key_of_a_name_says_which_was_there(desk: KeyDesk) -> None:
-    """So that the old one can be taken away by its id."""
+    """The answer names the older key, so that it can be removed by its id."""
     first = added(desk, "phone")
     number = text_in(first.details, "id")
     assert f"{number} remains valid too" in added(desk, "phone").message

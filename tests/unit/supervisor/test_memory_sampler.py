@@ -116,7 +116,7 @@ async def test_a_missing_driver_is_asked_for_rarely() -> None:
 
 
 async def test_a_peak_is_kept_once_it_has_served_for_a_while() -> None:
-    """What the load took counts; the record waits until the first requests are over."""
+    """Memory of the load counts; the record waits until the first requests are over."""
     box = Box()
     box.outside.systemd.behaviour["genesis"].load_s = 12.0
     box.host.gpu_memory = card((unit_of("genesis"), 20 * GIB))
@@ -133,7 +133,7 @@ async def test_a_peak_is_kept_once_it_has_served_for_a_while() -> None:
 
 
 async def test_a_load_that_failed_leaves_no_peak() -> None:
-    """What never served was perhaps not all there."""
+    """A profile that never served was perhaps not loaded whole, and leaves no peak."""
     box = Box()
     box.outside.systemd.behaviour["genesis"].start_result = "exit-code"
     box.host.gpu_memory = card((unit_of("genesis"), 3 * GIB))

@@ -109,7 +109,7 @@ async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
 
 
 async def test_nothing_is_read_for_a_repair_while_everything_committed_serves() -> None:
-    """Such a look is one every 2 s for months."""
+    """A look while all committed profiles serve reads nothing: it occurs every 2 s for months."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     async with supervising(outside):
@@ -119,7 +119,7 @@ async def test_nothing_is_read_for_a_repair_while_everything_committed_serves() 
 
 
 async def test_crashed_committed_profile_is_repaired() -> None:
-    """What systemd gave up on is started again, and each repair waits longer."""
+    """A profile that systemd gave up on is started again, and each repair waits longer."""
     outside = FakeOutside(BOX, "aeon")
     async with supervising(outside):
         outside.systemd.give_up("aeon")
@@ -159,7 +159,7 @@ async def test_rival_started_by_hand_is_not_evicted() -> None:
 
 @pytest.mark.parametrize("lost", ["gives up", "refused"])
 async def test_evicted_profile_is_repaired_when_its_rival_is_lost(lost: str) -> None:
-    """Who starts a rival by hand and loses it by accident gets the committed profile back."""
+    """A person who starts a rival by hand and loses it gets the committed profile back."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].refusal = "held by ana" if lost == "refused" else ""
@@ -188,7 +188,7 @@ async def test_evicted_profile_stays_down_when_its_rival_is_stopped() -> None:
 
 
 async def test_a_switch_without_roll_back_is_not_undone_by_a_repair() -> None:
-    """Nothing is restored, also when the target was refused and what served was evicted in vain."""
+    """A repair restores nothing, also when the target was refused and profiles evicted in vain."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].refusal = "held by ana"
@@ -385,7 +385,7 @@ async def test_a_command_is_never_joined() -> None:
 
 
 async def test_a_command_without_an_operation_is_left_alone() -> None:
-    """What a lost history does not know still has the devices: nothing is started beside it."""
+    """A command of a lost history still has the devices: no profile is started beside it."""
     outside = FakeOutside(BOX, "aeon")
     outside.systemd.start_run()
     outside.systemd.command.run_s = 1e6
@@ -435,7 +435,7 @@ async def test_requests_never_meet_a_model_that_is_not_committed() -> None:
 
 
 async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
-    """It finds an operation half done: its first word to the gateway holds the same requests."""
+    """A new supervisor's first state for the gateway holds the operation's requests."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.systemd.behaviour["genesis"].load_s = 50.0
@@ -452,7 +452,7 @@ async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
 
 
 async def test_a_rehearsal_tells_of_a_full_disk() -> None:
-    """What would be written is tried and given back, but not while another operation has room."""
+    """A rehearsal reserves and releases the room, but not while another operation has room."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     async with supervising(outside) as supervisor:

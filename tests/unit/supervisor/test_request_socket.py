@@ -117,7 +117,7 @@ async def test_the_gateway_switches_on_behalf_of_a_key(
 
 
 async def test_a_profile_that_is_not_on_request_is_refused(tmp_path: Path) -> None:
-    """Whoever took over the gateway cannot choose among the other profiles."""
+    """An intruder in the gateway cannot choose a profile that is not on request."""
     async with supervised(tmp_path) as box:
         answer = await ask_for_switch(box.request, "aeon", "gateway")
         assert isinstance(answer, Failed)
@@ -136,7 +136,7 @@ async def test_every_other_verb_is_refused(tmp_path: Path, verb: Verb) -> None:
 
 @pytest.mark.parametrize("more", [{"drain_s": 0}, {"rollback": False}, {"dry_run": True}])
 async def test_further_arguments_are_refused(tmp_path: Path, more: Mapping[str, object]) -> None:
-    """Nobody's request is cut, and nothing is left undone, because a request asked for it."""
+    """A request with further arguments cuts no other request, and leaves nothing undone."""
     async with supervised(tmp_path) as box:
         refused = await box.ask(box.request, "switch", name="genesis", **more)
         assert (refused["exit"], next(iter(more)) in refused["message"]) == (Exit.PERMISSION, True)

@@ -51,7 +51,7 @@ async def test_damaged_files_are_told_until_they_are_whole() -> None:
 
 @pytest.mark.parametrize("step_s", [-40_000.0, 40_000.0])
 async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
-    """What is seconds old is seconds old after the wall clock has jumped by half a day."""
+    """Ages in seconds stay right after the wall clock has jumped by half a day."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     began_s = outside.clock.monotonic_s()

@@ -29,14 +29,14 @@ def loaded(outside: FakeOutside, queued: int) -> None:
 
 
 async def loads(figures: TrafficFigures, *serving: str) -> Mapping[str, EngineLoad | None]:
-    """What a status is told of the engines, once those that were asked have answered."""
+    """Return the loads that a status has, once the asked engines have answered."""
     shown = (await figures.latest(BOX, serving or SERVING)).loads
     await settle()
     return shown
 
 
 async def test_a_status_does_not_ask_the_gateway() -> None:
-    """It gets what was read last, with its age, also of a gateway that has gone since."""
+    """A status gets the last figures, with their age, also of a gateway that has gone since."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     await figures.turn()
@@ -50,7 +50,7 @@ async def test_a_status_does_not_ask_the_gateway() -> None:
 
 
 async def test_the_first_status_waits_for_the_gateway() -> None:
-    """Nothing has been read yet; nor is anything old shown where the loop has stopped."""
+    """The first status waits for figures, and stale ones of a stopped loop are not shown."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     assert (await figures.latest(BOX, ())).age_s == 0.0
@@ -64,7 +64,7 @@ async def test_the_gateway_is_asked_rarely_while_nobody_looks(
     watched: bool,  # noqa: FBT001
     asked: list[int],
 ) -> None:
-    """It is asked every 2 s for a minute after a status, and else every 12 s."""
+    """The gateway is asked every 2 s for a minute after a status, and else every 12 s."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     await figures.turn()
@@ -94,7 +94,7 @@ async def test_a_reading_for_the_stall_watch_serves_here_too() -> None:
 
 
 async def test_engines_are_asked_once_somebody_looks_and_not_again_at_once() -> None:
-    """Nobody waits for an engine: who looks first sees nothing of it, who looks again does."""
+    """A status waits for no engine: the first one has no loads, the second one has."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     loaded(outside, 1)
@@ -108,7 +108,7 @@ async def test_engines_are_asked_once_somebody_looks_and_not_again_at_once() -> 
 
 
 async def test_an_engine_that_began_to_serve_is_asked() -> None:
-    """Its figures are not on record yet."""
+    """An engine that began to serve has no figures on record yet, and is asked."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     await loads(figures)
@@ -118,7 +118,7 @@ async def test_an_engine_that_began_to_serve_is_asked() -> None:
 
 
 async def test_engines_are_asked_while_they_have_requests() -> None:
-    """Then their figures are there when somebody looks; an idle engine is left alone."""
+    """Engines with requests are asked, so that their figures are ready; an idle engine is not."""
     outside = FakeOutside(BOX)
     outside.serve("aeon")
     figures = figures_of(outside)
@@ -138,7 +138,7 @@ async def test_engines_are_asked_while_they_have_requests() -> None:
 
 
 async def test_figures_of_engines_are_not_shown_for_ever() -> None:
-    """What an engine said half a minute ago tells nothing about now."""
+    """Figures of half a minute ago are not shown."""
     outside = FakeOutside(BOX)
     figures = figures_of(outside)
     loaded(outside, 1)

@@ -22,7 +22,7 @@ def quiet() -> tuple[FakeOutside, UnitMemory]:
 
 
 async def test_a_status_looks_only_after_a_signal() -> None:
-    """What was seen is shown again until anything is signalled, and then at once as it is."""
+    """The last look is shown again until a signal comes, and then the present state at once."""
     outside, memory = quiet()
     for _ in range(2):
         assert (await memory.latest(BOX)).serving() == ("aeon",)
@@ -70,7 +70,7 @@ async def test_the_loop_looks_while_somebody_watches(
     ago_s: float,
     looks: int,
 ) -> None:
-    """Nothing is asked of systemd for nobody; an operation does its own looking."""
+    """The loop asks systemd for nothing without readers; an operation does its own looking."""
     outside, memory = quiet()
     await memory.latest(BOX)
     outside.systemd.now_s += ago_s

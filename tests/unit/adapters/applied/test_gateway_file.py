@@ -73,7 +73,7 @@ def test_whole_seconds_are_seconds() -> None:
     ],
 )
 def test_damage_is_said_with_what_to_do(tmp_path: Path, text: str) -> None:
-    """Nothing is guessed: apply writes the file again."""
+    """A damaged file is not guessed at: apply writes the file again."""
     (tmp_path / GATEWAY_FILE).write_text(text)
     with pytest.raises(StoreError, match="sudo appliance apply"):
         recover_configuration(tmp_path)

@@ -188,7 +188,7 @@ def changed(**changes: object) -> str:
     ],
 )
 def test_a_damaged_manifest_says_what_to_do(content: bytes | str, tmp_path: Path) -> None:
-    """Whatever is wrong with it, the error is ours and names the remedy."""
+    """A damaged manifest gives an error of ours that names the remedy, whatever the damage."""
     raw = content if isinstance(content, bytes) else content.encode()
     (tmp_path / MANIFEST).write_bytes(raw)
     with pytest.raises(StoreError, match=r"is damaged.*sudo appliance apply"):
@@ -210,7 +210,7 @@ def test_an_unreadable_manifest_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["damaged", "empty", "missing", "a directory", "newer"])
 def test_the_last_good_manifest_is_used_and_said_so(tmp_path: Path, damage: str) -> None:
-    """Whatever happened to the manifest, its copy holds until it is whole again."""
+    """A damaged manifest's copy is used until the manifest is whole again."""
     manifest, good = tmp_path / MANIFEST, encode({"a": made("a", "cpu")}, "1")
     copy_of(manifest).write_text(good)
     match damage:

@@ -1,4 +1,4 @@
-"""What an engine could not open: found as its user, in its unit's view, before anything is stopped."""
+"""Access findings: files that an engine could not open, as its user and in its unit's view."""
 
 import os
 import stat

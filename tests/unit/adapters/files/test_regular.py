@@ -71,7 +71,7 @@ def put(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
 
 
 def test_odd_files_are_refused_at_once(tmp_path: Path, put: Callable[[Path], Path]) -> None:
-    """Whatever it is, its reader has an error that says so."""
+    """A path that is no regular file gives its reader an error that says so."""
     path = put(tmp_path / "file")
     with pytest.raises(OddFileError, match=r"is (a|larger than) "):
         read_small_file(path, 4096)
@@ -103,7 +103,7 @@ def test_links_are_followed_only_to_files(tmp_path: Path, kind: str) -> None:
 def test_odd_state_is_reported_as_damaged(
     tmp_path: Path, put: Callable[[Path], Path], read: Callable[[Path], object]
 ) -> None:
-    """What root or the gateway cannot do without is an error that they know to tell."""
+    """A file without which root or the gateway cannot work gives an error that says what to do."""
     with pytest.raises(StoreError):
         read(put(tmp_path / "file"))
 
@@ -125,7 +125,7 @@ def test_odd_state_is_reported_as_damaged(
 def test_odd_state_is_as_good_as_none(
     tmp_path: Path, put: Callable[[Path], Path], read: Callable[[Path], object]
 ) -> None:
-    """What can be done without is done without, at once."""
+    """A file that can be missed counts as missing, at once."""
     assert read(put(tmp_path / "file")) is None
 
 
@@ -189,7 +189,7 @@ async def test_an_odd_database_is_set_aside(
 
 
 def test_an_unchanged_file_is_read_once(tmp_path: Path) -> None:
-    """What was read is kept until the file changes or goes."""
+    """A file's content is kept until the file changes or is removed."""
     path = tmp_path / "file"
     path.write_bytes(b"first")
     file = CachedFile(path, 16)

@@ -106,7 +106,7 @@ def test_an_old_driver_counts_what_it_reserves_as_used(
 
 
 def test_lists_of_every_kind_are_one(box: Box) -> None:
-    """Whoever computes, draws or computes through MPS is listed once, with what is known."""
+    """A process that computes, draws or computes through MPS is listed once, with what is known."""
     device = box.read(
         gpu0_compute=f"1:{GIB}", gpu0_mps="2:?", gpu0_graphics=f"1:{GIB},3:{GIB}"
     ).devices[0]
@@ -202,7 +202,7 @@ def test_a_machine_without_the_library_is_an_answer(
 
 
 def test_an_upgrade_under_the_reader_is_noticed(box: Box) -> None:
-    """What was mapped before an upgrade would go on answering; a fresh process says the truth."""
+    """A child that mapped the library before an upgrade is replaced by a new process."""
     assert box.read().state is GpuState.OK
     before = child_of(box.reader)
     box.gpus.change({"init": 18})

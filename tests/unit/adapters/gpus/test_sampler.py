@@ -1,4 +1,4 @@
-"""What the sampler tells of recorded machines: AMD's cards, and memory that is a NUMA node.
+"""Answers of the sampler on recorded machines: AMD's cards, and memory that is a NUMA node.
 
 The recordings are what ``tail -n +1 FILE…`` prints of the kernel's files, below ``recorded/amd``.
 """
@@ -65,7 +65,7 @@ def read(root: Path, *, with_processes: bool = False) -> list[Device]:
 
 
 def asked(root: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the program answers on a machine whose files are below `root`."""
+    """Return the program's answer on a machine whose files are below `root`."""
     argv = [sys.executable, "-I", str(sampler.__file__), str(root)]
     done = subprocess.run(
         argv,

@@ -220,7 +220,7 @@ def test_no_safetensors_header_does_more_than_refuse(
     ],
 )
 def test_safetensors_headers_that_make_no_sense(tmp_path: Path, header: bytes) -> None:
-    """They are refused, and a model in a format unknown here is no damage."""
+    """Senseless headers are refused, and a model in an unknown format is no damage."""
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     assert unread(path, gguf=False).fault is ModelFileFault.UNREADABLE
@@ -281,7 +281,7 @@ def test_damaged_safetensors(tmp_path: Path, changes: dict[str, int], problem: s
     ],
 )
 def test_an_index_names_files_of_its_directory(tmp_path: Path, index: object) -> None:
-    """Nothing outside is opened, and nonsense is refused."""
+    """An index opens no file outside its directory, and nonsense is refused."""
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert unread(tmp_path, gguf=False).fault is ModelFileFault.UNREADABLE
 

@@ -1,4 +1,4 @@
-"""What a bad profile is told: file, line, key and what to do."""
+"""Faults of a bad profile: file, line, key and remedy."""
 
 import os
 import socket

@@ -101,7 +101,7 @@ def test_each_pair_that_shares_an_address_is_named(tmp_path: Path) -> None:
 
 
 def test_two_shared_profiles_need_two_ports(tmp_path: Path) -> None:
-    """What claims nothing runs beside everything, also beside its like."""
+    """A profile that claims nothing runs beside every other, also beside another such profile."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.toml").write_text(MINIMAL["vllm"] + "shared = true\n")
     assert set(load_profiles(tmp_path).errors) == {"a", "b"}
@@ -195,7 +195,7 @@ def test_every_common_key_arrives() -> None:
 
 @pytest.mark.parametrize("engine", MINIMAL)
 def test_the_shortest_profile_of_an_engine_is_enough(engine: str) -> None:
-    """Everything else has a default: the name is served, on standby, with the usual deadlines."""
+    """A profile's other keys have defaults: name served, on standby, with the usual deadlines."""
     found = profile(MINIMAL[engine])
     assert found.served == found.models == ("x",)
     assert found.mark is Mark.STANDBY
@@ -214,7 +214,7 @@ def test_the_shortest_profile_of_an_engine_is_enough(engine: str) -> None:
     ],
 )
 def test_the_claim_follows_from_gpus_and_shared(keys: str, devices: set[str]) -> None:
-    """All GPUs by default, the CPU for none, nothing when shared."""
+    """A claim is on all GPUs by default, on the CPU without GPUs, and on nothing when shared."""
     assert claim_of(profile(f"{MINIMAL['vllm']}{keys}\n")).devices == devices
 
 

@@ -63,7 +63,7 @@ def either(request: pytest.FixtureRequest, store: SqliteStore) -> Store:
 
 
 async def test_unfinished_operation_is_found_as_it_was(either: Store) -> None:
-    """What a killed process left open comes back equal, with its last phase."""
+    """An operation that a killed process left open comes back equal, with its last phase."""
     begun = await either.begin(OPERATION)
     moved = replace(begun, phase=Phase.LOAD, cause=Cause.CANCELLED, reason="cancelled")
     either.update(moved)
@@ -200,7 +200,7 @@ async def test_newer_file_is_refused(tmp_path: Path) -> None:
 async def test_operation_outlives_the_supervisor_on_a_disk_that_takes_nothing(
     tmp_path: Path,
 ) -> None:
-    """What runs, and what ended, is known to the next process of this boot without any database."""
+    """Open and ended operations are known to the next process of this boot without a database."""
     nowhere, spool = tmp_path / "full" / "state.sqlite", tmp_path / "operation.json"
     first = SqliteStore(nowhere, keep_rows=20, spool=spool)
     await first.open()
@@ -327,7 +327,7 @@ async def test_full_disk_is_no_damaged_database(tmp_path: Path) -> None:
 async def test_operation_that_ended_on_a_full_disk_is_stored_without_another(
     tmp_path: Path,
 ) -> None:
-    """Whatever is asked of the store next brings it into the database, once that takes it."""
+    """Any later request to the store brings the operation into a database that takes it."""
     path = tmp_path / "state.sqlite"
     store = SqliteStore(path, keep_rows=20, spool=tmp_path / "operation.json", retry_after_s=0.0)
     await store.open()

@@ -124,7 +124,7 @@ class Answer:
     headers: dict[str, str]
     body: bytes
     whole: bool
-    """Its end was proper."""
+    """Whether the response had its proper end."""
     interim: list[int]
 
     @property

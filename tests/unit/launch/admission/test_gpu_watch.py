@@ -1,4 +1,4 @@
-"""How the gate looks at GPUs that are slow, dumb, hung or full of remains."""
+"""Gate on GPUs that are slow, silent, hung or full of remains."""
 
 import json
 import os
@@ -223,7 +223,7 @@ def test_a_backend_that_shares_is_no_stranger(gpus: Gpus) -> None:
 
 
 def test_remains_of_a_unit_are_in_the_way() -> None:
-    """What the kernel could not end keeps a rival's start, and a new one of its own unit, waiting."""
+    """Remains that the kernel could not end delay a rival's start, and a new one of their unit."""
     with control_group("appliance-backend-a") as group:
         if group is None:
             pytest.skip("may not make control groups; remains stay unproved")

@@ -1,4 +1,4 @@
-"""What counts as progress of a loading engine."""
+"""Progress of a loading engine."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ def test_each_number_counts_from_its_rate(
 def test_an_engine_that_answers_is_asked_ever_more_rarely(
     elapsed_s: float, expected_s: float, *, answered: bool
 ) -> None:
-    """What is asked costs at most a twentieth of the load, and stays below what is progress."""
+    """Polls cost at most a twentieth of the load, and stay below what counts as progress."""
     assert pause_s(elapsed_s, answered=answered) == pytest.approx(expected_s)
     access_log_line_bytes = 120
     if elapsed_s > 10 and answered:

@@ -1,4 +1,4 @@
-"""What the preflight expects the gate to find once the leaving profiles have ended."""
+"""Prediction of what the gate will find once the leaving profiles have ended."""
 
 from collections.abc import Mapping, Sequence
 
@@ -69,7 +69,7 @@ def test_what_a_gpu_gets_back(
 
 
 def test_a_list_of_another_gpu_shows_what_a_profile_holds() -> None:
-    """Who is listed on one GPU is listed wherever it holds any."""
+    """A profile listed on one GPU is taken as listed wherever it holds memory."""
     one, other = card(0, [old(8)]), card(1, [], nobodys_bytes=4 * GIB)
     box = BoxFacts(ram_total_bytes=GIB, devices=by_index(one, other))
     leaving = Leaving(names={"old"}, running=(OLD, applied("far", "gpu-7")))
@@ -94,7 +94,7 @@ def test_what_main_memory_gets_back(
     groups: Mapping[str, GroupMemory],
     expected: int,
 ) -> None:
-    """What cannot be dropped and 1 GiB; all of it where nobody can tell."""
+    """Main memory gets back what cannot be dropped and 1 GiB; all of it where that is not known."""
     box = BoxFacts(
         ram_total_bytes=32 * GIB,
         ram_available_bytes=None if available is None else available * GIB,

@@ -187,7 +187,7 @@ def test_what_the_driver_reserves_is_no_room() -> None:
 def test_a_need_is_told_with_its_source(
     profile: Applied, level: Level, text: str, source: Source
 ) -> None:
-    """Whoever reads it knows how far to trust it."""
+    """A need is told with its source, so that readers know how far to trust it."""
     found = [f for f in look(profile, EMPTY) if f.source is not None and "VRAM" in f.text]
     assert [(f.level, f.text, f.source) for f in found] == [(level, text, source)]
 
@@ -399,7 +399,7 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize(("problem", "why"), [("MIG divides it", " (MIG divides it)"), ("", "")])
 def test_a_gpu_without_figures_may_be_assumed_free(problem: str, why: str) -> None:
-    """Whoever says so in the profile is told what nobody checks."""
+    """A profile that assumes free memory gets a warning of what was not checked."""
     facts = box(gpu(0), replace(OPAQUE, problem=problem))
     found = look(declared(20, assume_free=True), facts)
     assert refusal(found) == ""
@@ -555,7 +555,7 @@ def test_what_runs_beside_counts_with_its_own_source() -> None:
 
 
 def test_a_start_without_its_unit_and_a_retired_one_are_refused() -> None:
-    """What `apply` and `mark` are for is named."""
+    """A refusal names `apply` for a missing unit, and `mark` for a retired profile."""
     found = findings(
         Kind.START,
         Goal(start=("mini", "other")),

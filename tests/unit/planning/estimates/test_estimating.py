@@ -67,7 +67,7 @@ def profile(text: str) -> Profile:
 
 
 def memory_of(text: str) -> MemoryUse:
-    """How the engine of a profile takes memory."""
+    """Return the memory use that a profile's engine reports."""
     one = profile(text)
     return ENGINES[one.engine].memory(one)
 
@@ -288,12 +288,12 @@ def test_the_cache_of_each_layer(
 def test_a_header_without_sense_has_no_estimate(
     changes: dict[str, Value | None], problem: str
 ) -> None:
-    """What is missing, or cannot be, is named."""
+    """A value that is missing or impossible is named."""
     assert why_not("", gguf(**changes)) == problem
 
 
 def test_an_architecture_that_is_not_known_has_no_estimate() -> None:
-    """It may keep something that no rule counts."""
+    """An unknown architecture may keep something that no rule counts."""
     metadata = {k.replace("llama", "foo"): v for k, v in DIMENSIONS.items()}
     model = Gguf(metadata=metadata | {"general.architecture": "foo"}, tensors=(), file_bytes=1)
     assert why_not("", model) == "architecture foo is not known"
@@ -316,7 +316,7 @@ def test_an_architecture_that_is_not_known_has_no_estimate() -> None:
     )
 )
 def test_no_value_does_more_than_refuse(changes: dict[str, Value]) -> None:
-    """Whatever a header claims, there is an estimate that is not negative, or a phrase."""
+    """Any header gives an estimate that is not negative, or a phrase."""
     model = Gguf(metadata=DIMENSIONS | changes, tensors=TENSORS, file_bytes=1)
     found = estimated(profile(""), "/m", lambda _: Model(main=model))
     assert (found.estimate is None) == bool(found.problem)
@@ -428,7 +428,7 @@ def test_cache_variable_of_the_cpu_build_means_nothing_on_gpus() -> None:
     ],
 )
 def test_a_config_without_sense_has_no_estimate(changes: dict[str, object], problem: str) -> None:
-    """What is missing is named; the size of the files is known all the same."""
+    """A missing value is named; the size of the files is known all the same."""
     assert why_not(VLLM, safetensors(**changes)) == problem
 
 
@@ -454,7 +454,7 @@ def test_drafting_is_said_not_to_be_counted() -> None:
 def test_engines_and_formats_without_an_estimate(
     text: str, model: Gguf | Safetensors, problem: str
 ) -> None:
-    """They say so."""
+    """Engines and formats without an estimate say so."""
     assert why_not(text, model) == problem
 
 
@@ -507,7 +507,7 @@ def test_what_does_not_change_the_need_keeps_the_fingerprint(text: str) -> None:
 
 
 def test_unknown_is_an_error_with_a_phrase() -> None:
-    """It is what every rule raises."""
+    """An unknown value is the error that every rule raises."""
     with pytest.raises(UnknownError, match="names no architecture"):
         GgufFacts(Gguf(metadata={}, tensors=(), file_bytes=0))
 

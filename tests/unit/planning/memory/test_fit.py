@@ -587,7 +587,7 @@ def test_nobody_is_admitted_where_too_little_is_free(
 def test_more_free_memory_never_refuses(
     want: MemoryRequirement, gpus: Sequence[Gpu], available: int, back: tuple[int, int, int]
 ) -> None:
-    """What is admitted stays admitted when memory comes back, anywhere."""
+    """A start that is admitted stays admitted when memory comes back, anywhere."""
     if verdict(want, gpus, host(available=available)) is not None:
         return
     richer = [
@@ -623,5 +623,5 @@ def test_an_empty_box_is_never_just_late(want: MemoryRequirement, gpus: Sequence
     ],
 )
 def test_the_source_has_a_word(want: MemoryRequirement, source: Source) -> None:
-    """Those of the domain: a share above what was seen is the engine's, not the peak's."""
+    """Sources have the domain's words: a share above an observed peak is the engine's."""
     assert source_of(want, devices(Gpu())) == source

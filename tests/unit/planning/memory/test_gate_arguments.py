@@ -29,7 +29,7 @@ def read(words: tuple[str, ...]) -> MemoryRequirement:
 
 
 def fields(requirement: MemoryRequirement) -> dict[str, object]:
-    """Everything that the command line states."""
+    """Return every value that the command line states."""
     left_out = {"own", "rivals", "peak", "strangers"}
     return {n: getattr(requirement, n) for n in requirement.__slots__ if n not in left_out}
 

@@ -133,7 +133,7 @@ def test_what_is_no_such_document_is_as_if_absent(text: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_raise(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """Whatever stands in the file, it is an observation or none, for both readers."""
+    """Any bytes in the file are a peak or none, for both readers."""
     path = tmp_path_factory.getbasetemp() / "needs-fuzz.json"
     path.write_bytes(content)
     assert gate._peak(str(path), FINGERPRINT) is None

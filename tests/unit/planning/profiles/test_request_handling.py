@@ -1,4 +1,4 @@
-"""How requests for a profile are treated: what is set, what is taken out, what is routed."""
+"""Handling of requests for a profile: parameters that are set or removed, and routing."""
 
 import json
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ port = 8022
 
 
 def handled(text: str) -> Handling:
-    """What is installed for a profile."""
+    """Return the handling that is installed for a profile."""
     return handling_of(parse_profile("m", (VLLM + text).encode()))
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with it, a line each."""
+    """Return the problems of a profile, a line each."""
     with pytest.raises(ProfileError) as caught:
         parse_profile("m", (VLLM + text).encode())
     return str(caught.value).splitlines()
@@ -50,7 +50,7 @@ def test_inner_tables_reach_into_objects() -> None:
 
 
 def test_all_of_the_table_arrives() -> None:
-    """What is taken out, who may switch, and where the engine's key is."""
+    """Removed parameters, switch permission and the engine's key all arrive."""
     text = """
 [gateway]
 strip = ["logprobs", "chat_template_kwargs.tools"]
@@ -98,7 +98,7 @@ def test_no_parameter_of_a_client_undoes_thinking_off(body: Mapping[str, object]
 
 
 def test_what_the_owner_sets_stays_set() -> None:
-    """Nothing is taken out that a profile sets on purpose, and nothing twice."""
+    """A parameter that a profile sets on purpose is not removed, and none is removed twice."""
     text = 'thinking = "off"\n[gateway]\nset = { reasoning = { effort = "low" } }\nstrip = ["thinking"]\n'
     found = handled(text).strip_parameters
     assert "reasoning" not in found

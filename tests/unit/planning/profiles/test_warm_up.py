@@ -1,4 +1,4 @@
-"""Which request proves the start of an engine that pools instead of generating."""
+"""Request that proves the start of an engine that pools instead of generating."""
 
 import json
 from pathlib import Path

@@ -102,5 +102,5 @@ def test_no_owner_loses_work_to_one_who_has_more(
     ],
 )
 def test_one_owner_beyond_this_machine(address: str, group: str) -> None:
-    """All addresses of an IPv6 network of /64 are one owner."""
+    """Addresses of one IPv6 network of /64 are one owner."""
     assert group_of(address) == group

@@ -210,7 +210,7 @@ def test_the_end_of_a_long_form_is_missed() -> None:
 
 
 def test_a_value_of_the_same_size_is_changed() -> None:
-    """What differs in its bytes only is no value that may stay."""
+    """A value that differs in its bytes only is changed."""
     body = form(field("prompt", "ab"))
     changed = change_form(KIND, body, model=None, set_={"prompt": "cd"}, strip=())
     assert changed == form(field("prompt", "cd"))

@@ -1,4 +1,4 @@
-"""What the gateway is told about the box, and what is said of its part in an operation."""
+"""State of the box for the gateway, and the texts of its part in an operation."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def box(**units: ObservedUnit) -> Observed:
     ],
 )
 def test_standing_of_a_unit(unit: ObservedUnit, standing: Standing) -> None:
-    """What loads, restarts or has not stopped yet is worth waiting for; the rest is not."""
+    """A unit that loads, restarts or has not stopped yet is worth waiting for; others are not."""
     assert standing_of(unit) is standing
 
 
@@ -75,7 +75,7 @@ def test_standing_of_a_unit(unit: ObservedUnit, standing: Standing) -> None:
 def test_requests_wait_for_what_an_operation_touches(
     operation: Operation | None, held: str, target: str
 ) -> None:
-    """They wait from the hold to the commit, also on the way back, and not for a command."""
+    """Requests wait from the hold to the commit, also on the way back, and not for a command."""
     state = state_of(BOX, box(aeon=UP), ("aeon",), operation)
     assert (" ".join(sorted(state.held)), " ".join(state.target)) == (held, target)
     assert state.standings == {
@@ -93,7 +93,7 @@ def test_a_switch_to_what_serves_holds_nobody(
     started: bool,  # noqa: FBT001
     held: bool,  # noqa: FBT001
 ) -> None:
-    """It is asked one question and committed; what was started is held until it is committed."""
+    """A switch to a serving profile holds no requests; a started one holds them to the commit."""
     goal = Goal(start=("genesis",))
     operation = replace(SWITCH, goal=goal, phase=Phase.WARM_UP)
     names = frozenset({"genesis"} if started else ())
@@ -136,7 +136,7 @@ names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
     )
 )
 def test_a_state_survives_its_journey(state: State) -> None:
-    """What was sent or kept is what is read."""
+    """A state that was sent or stored is read back equal."""
     assert decode_state(encode_state(state)) == state
 
 
@@ -154,7 +154,7 @@ def test_a_state_survives_its_journey(state: State) -> None:
     ],
 )
 def test_what_is_no_state_is_refused(document: object) -> None:
-    """Nothing that is half right is served by."""
+    """A half-right state is refused."""
     with pytest.raises(ValueError, match=r"no |not a valid"):
         decode_state(document)
 

@@ -94,7 +94,7 @@ def test_long_bodies_are_read_as_short_ones(
     ids=lambda value: repr(value[:24]),
 )
 def test_long_bodies_that_two_readers_could_take_differently(body: bytes, message: str) -> None:
-    """They are refused, at the top level for the same reasons as short ones."""
+    """Ambiguous long bodies are refused, at the top level for the same reasons as short ones."""
     with pytest.raises(BodyError, match=message):
         read(PAD + body)
 

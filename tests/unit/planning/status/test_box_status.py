@@ -207,7 +207,7 @@ def test_a_hold_by_hand_is_not_said_to_outlive_a_boot() -> None:
 
 
 def test_a_hung_driver_is_told_and_wrongs_nobody() -> None:
-    """What serves beside a driver that hangs still serves; why nothing else will start is said."""
+    """A profile beside a hung driver still serves; the status says why others cannot start."""
     memory = {"gpu_state": "hung", "gpu_error": "the GPU driver hangs: silent for 5.0 s"}
     document = status({"genesis": UP}, "genesis", memory=memory)
     assert document["verdict"]["exit"] == 0
@@ -219,13 +219,13 @@ def test_a_hung_driver_is_told_and_wrongs_nobody() -> None:
 
 
 def test_memory_is_told_with_its_profile() -> None:
-    """What a profile holds and needs is in its row; unknown is null."""
+    """Memory that a profile holds and needs is in its row; unknown is null."""
     document = status({"genesis": UP}, memory_of={"genesis": {"vram_bytes": 1}})
     assert [row["memory"] for row in document["profiles"]] == [None, None, {"vram_bytes": 1}]
 
 
 def test_an_engine_without_progress_degrades_the_box() -> None:
-    """It serves by systemd's word; its row, the verdict and the exit status say otherwise."""
+    """An engine without progress serves by systemd's state; row, verdict and exit status differ."""
     found = {"genesis": Stall(in_flight=3, quiet_s=95.2)}
     document = status({"genesis": UP}, "genesis", stalls=found)
     row = document["profiles"][2]
@@ -448,7 +448,7 @@ def test_verdict_never_contradicts_the_rows(
     ],
 )
 def test_a_command_in_place_of_models(run: ObservedUnit, row: Mapping[str, object] | None) -> None:
-    """What the launcher says about itself is shown, and since when it runs."""
+    """The launcher's own text is shown, and since when the command runs."""
     assert status({}, run=run)["run"] == row
 
 

@@ -36,7 +36,7 @@ UP = ObservedUnit(active=ActiveState.ACTIVE, sub="running", main_pid=1)
 def test_a_clean_end_that_nobody_asked_for_is_a_crash(
     unit: ObservedUnit, words: str | None
 ) -> None:
-    """What waits for its restart was not stopped: its end is told, and not called a stop."""
+    """A unit that waits for its restart was not stopped: its end is told, and not as a stop."""
     assert unit.ended_cleanly is (words is not None)
     assert unit.engine_ended is (words is not None or unit is STATUS_3)
     if words is not None:

@@ -1,4 +1,4 @@
-"""What engines and the gateway say about themselves, as the status shows it."""
+"""Row of the gateway in the status, with the figures of engines."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_load_by_engine(metrics: str, load: EngineLoad) -> None:
 
 @given(st.text())
 def test_any_page_is_read(metrics: str) -> None:
-    """Nothing that an engine says is an error."""
+    """No page of an engine is an error."""
     load_in(metrics)
     kv_cache_in_slots(metrics)
 
@@ -114,7 +114,7 @@ NOTHING = {
 
 
 def test_row_of_a_gateway_that_does_not_answer() -> None:
-    """What engines say is shown all the same."""
+    """Engines' figures are shown even without an answer of the gateway."""
     loads = {"aeon": EngineLoad(queued=2), "mute": None, "empty": EngineLoad()}
     row = gateway_row(None, loads, age_s=1.04, loads_age_s=2.0)
     engine = {"running": None, "queued": 2, "kv_cache": None}
@@ -133,7 +133,7 @@ def test_row_of_a_gateway_that_does_not_answer() -> None:
 
 
 def test_row_of_a_gateway_of_another_release() -> None:
-    """What it leaves out or says in another way is unknown, and no error."""
+    """A field that another release leaves out or changes is unknown, and no error."""
     stats = {
         "uptime_s": True,
         "profiles": {

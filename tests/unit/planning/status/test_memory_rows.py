@@ -101,7 +101,7 @@ def test_gpus_that_nobody_asked_or_that_cannot_be_read() -> None:
 
 
 def test_row_of_a_profile() -> None:
-    """What a running profile holds, and what it needs with its source."""
+    """A row has the memory that a running profile holds, and its need with the source."""
     peak = ObservedPeak(
         fingerprint=BOX["genesis"].fingerprint, gpus={"GPU-0": 11 * GIB}, ram_bytes=GIB
     )
@@ -116,7 +116,7 @@ def test_row_of_a_profile() -> None:
 
 
 def test_row_of_a_profile_that_does_not_run() -> None:
-    """It holds nothing that is known, and still needs what it declares."""
+    """A profile that does not run holds nothing that is known, and still has its declared need."""
     idle = ledger_of(GpuMemory(), {}, now_unix_s=5.0, now_s=3.0)
     for ledger in (None, idle):
         row = profile_memory(BOX, ledger, {}, 0)["genesis"]

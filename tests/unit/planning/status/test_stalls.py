@@ -47,13 +47,13 @@ def test_no_byte_and_no_cpu_is_a_stall(
 
 @pytest.mark.parametrize(("in_flight", "words"), [(1, "1 request"), (3, "3 requests")])
 def test_words_of_a_stall(in_flight: int, words: str) -> None:
-    """How many wait, and for how long."""
+    """The text has the number of requests that wait, and for how long."""
     told = stall_words(Stall(in_flight=in_flight, quiet_s=95.4))
     assert told == f"no progress: {words} in flight, no byte and no CPU for 95 s"
 
 
 async def test_a_frozen_engine_is_found_and_forgotten() -> None:
-    """What serves is looked at every few seconds; a figure that cannot be read finds nothing."""
+    """Serving profiles are sampled every few seconds; a figure that is missing finds none."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.units.used_s["aeon"] = 4.0

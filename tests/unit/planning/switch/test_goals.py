@@ -1,4 +1,4 @@
-"""What an operation stops, starts, restores and commits, kind by kind."""
+"""Goals of operations: what each kind stops, starts, restores and commits."""
 
 from collections.abc import Mapping
 
@@ -78,7 +78,7 @@ def test_a_switch_evicts_and_replaces_what_is_in_the_way(
     restore: tuple[str, ...],
     commit: tuple[str, ...],
 ) -> None:
-    """What runs beside the target keeps running and stays committed."""
+    """A profile that runs beside the target keeps running and stays committed."""
     found = goal(Kind.SWITCH, *names, committed=("right", "shared"), units=units)
     assert (found.stop, found.start, found.restore) == (evicted, names, restore)
     assert found.commit == commit

@@ -104,13 +104,13 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
 
 
 async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
-    """How each phase ended."""
+    """Return the end of each phase."""
     _outcome, _ended, phases = await run(running)
     return {e.phase: (e.state, e.text) for e in phases if e.state is not PhaseState.STARTED}
 
 
 async def test_phases_tell_what_becomes_of_requests() -> None:
-    """How many wait, how many finished, how many go on."""
+    """Phases tell how many requests wait, finished, and go on."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     phases = await told(transaction(outside, Kind.SWITCH, "genesis"))
@@ -132,7 +132,7 @@ async def test_a_switch_needs_no_gateway() -> None:
 
 
 async def test_requests_are_released_to_what_serves_after_a_roll_back() -> None:
-    """They were held for the new model, and are answered by the old one."""
+    """Requests that were held for the new model are answered by the old one."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.backend.cold.add("genesis")
@@ -142,7 +142,7 @@ async def test_requests_are_released_to_what_serves_after_a_roll_back() -> None:
 
 
 async def test_a_cancel_ends_the_drain() -> None:
-    """Nothing is cut, and what served goes on to."""
+    """A cancel ends the drain without a cut request, and the old model goes on serving."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.gateway.drains.clear()
@@ -192,7 +192,7 @@ async def test_a_rival_that_comes_during_a_drain_is_seen(signalled: bool) -> Non
 
 
 async def test_the_release_tells_what_it_waited_for() -> None:
-    """What the gate left about this start, and about no other, ends the phase."""
+    """The gate's text on this start, and on no other, ends the phase."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.host.admitted |= {"genesis": "12.1 → 0.4 GiB in 2.3 s", "aeon": "of another day"}
@@ -260,7 +260,7 @@ NO_ROOM = "cannot write /var/lib/appliance/active: No space left on device"
 
 @pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.HOLD])
 async def test_a_full_disk_refuses_before_anything_is_stopped(kind: Kind) -> None:
-    """What the commit will need is reserved by the preflight."""
+    """Room for the commit is reserved by the preflight."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.commitment.full = True
@@ -432,7 +432,7 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
 
 
 def test_a_cancel_before_anything_was_touched_refuses() -> None:
-    """What is cancelled during its preflight has nothing to bring back."""
+    """A switch that is cancelled during its preflight has nothing to bring back."""
     operation = transaction(FakeOutside(BOX, "aeon"), Kind.SWITCH, "genesis").operation
     steps = Steps(checked=True, cancelled=True)
     action = next_action(operation, steps, Observed(units={}), BOX, {})
@@ -441,7 +441,7 @@ def test_a_cancel_before_anything_was_touched_refuses() -> None:
 
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noqa: FBT001
-    """Somebody who cancels a repair does not want the profile up; a failure alone stops nothing."""
+    """A person who cancels a repair does not want the profile up; a failure alone stops nothing."""
     repair = transaction(FakeOutside(BOX, "aeon"), Kind.REPAIR, "aeon").operation
     steps = Steps(checked=True, started=frozenset({"aeon"}), cancelled=cancelled)
     observed = Observed(units={"aeon": CRASHED})
@@ -586,7 +586,7 @@ async def test_failed_rollback_says_both_reasons() -> None:
 async def test_preflight_refuses_before_anything_is_stopped(
     facts: ProfileFacts, mark: Mark, text: str
 ) -> None:
-    """Whatever can be known beforehand stops a switch before it touches the old model."""
+    """A reason that is known beforehand stops a switch before it touches the old model."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.host.profile_facts["genesis"] = facts
@@ -652,7 +652,7 @@ async def test_restart_comes_back_with_another_process() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.START, Kind.RESTART])
 async def test_a_crashed_profile_is_started_without_its_pause(kind: Kind) -> None:
-    """What systemd would restart later is started at once, not told to have failed."""
+    """A unit that systemd would restart later is started at once, not taken as failed."""
     outside = FakeOutside(BOX, "aeon")
     outside.serve("aeon")
     outside.systemd.crash("aeon")
@@ -708,7 +708,7 @@ async def test_cancel_turns_a_switch_round() -> None:
 
 
 async def test_rival_started_by_hand_is_adopted() -> None:
-    """Whoever starts another model by hand in mid-switch keeps it; the boot choice stays."""
+    """A model started by hand in mid-switch stays; the boot choice stays."""
     outside = FakeOutside(BOX, "left")
     outside.serve("left")
     running = transaction(outside, Kind.SWITCH, "genesis")

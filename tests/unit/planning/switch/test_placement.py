@@ -87,13 +87,13 @@ def test_model_that_is_not_locked(
 
 
 def test_model_that_is_partly_on_gpus() -> None:
-    """Which part of the file stays in main memory is not known: only a refusal is said."""
+    """The part of the file in main memory is not known: only a refusal is reported."""
     some, none = group(20 * GIB, GIB), group(20 * GIB, 64 << 10)
     assert unlocked(SPLIT, some, model_bytes=18 * GIB) is None
     assert unlocked(SPLIT, none, model_bytes=18 * GIB) is not None
 
 
 def test_memory_that_need_not_be_locked() -> None:
-    """Nothing is said of a profile that does not lock, nor without figures."""
+    """No profile that does not lock, or is without figures, is reported."""
     assert unlocked(ALL, group(GIB, 0), model_bytes=GIB) is None
     assert unlocked(MINI, None, model_bytes=GIB) is None

@@ -1,4 +1,4 @@
-"""Which committed profiles come back by themselves, and when."""
+"""Repair: which committed profiles come back by themselves, and when."""
 
 from dataclasses import replace
 
@@ -223,7 +223,7 @@ def test_what_was_given_up_without_roll_back_is_left(
 def test_a_stop_begins_before_the_process_ends(
     active_exit_s: float, inactive_exit_s: float, main_exit_s: float, stopped_s: float
 ) -> None:
-    """What systemd noted of a unit tells a stop of what served from all other ends."""
+    """The unit's times in systemd tell a stop of a serving model from all other ends."""
     found = stopped_at(
         active_exit_s=active_exit_s,
         inactive_exit_s=inactive_exit_s,

@@ -110,7 +110,7 @@ def test_exactly_what_is_in_the_way_makes_room(gpus: object, evicted: tuple[str,
 
 @pytest.mark.parametrize(("gpus", "indexes"), [("all", None), ((1, 0), {0, 1}), ((), set())])
 def test_indexes_of_a_claim(gpus: object, indexes: set[int] | None) -> None:
-    """What a claim on GPUs was made from can be read from it; all of them need no number."""
+    """A claim on GPUs has their indexes; a claim on all of them needs no number."""
     assert gpu_indexes(claim_on(gpus)) == indexes  # type: ignore[arg-type]
 
 
@@ -152,7 +152,7 @@ BACK = Steps(held=True, drained=True)
 def test_the_next_step(
     phase: Phase, steps: Steps, seen: Observed, report: RunReport | None, action: Action
 ) -> None:
-    """What follows from what is there, on the way to the command and through it."""
+    """The state of the command's unit decides the next step, up to the command and through it."""
     assert next_action(operation(phase=phase), steps, seen, BOX, {}, report=report) == action
 
 
@@ -169,7 +169,7 @@ def test_the_next_step(
     ],
 )  # fmt: skip
 def test_the_way_back(cause: Cause, steps: Steps, seen: Observed, action: Action) -> None:
-    """Nothing comes back before the command is gone; its end is no failure."""
+    """No profile comes back before the command is gone; the command's end is no failure."""
     reason = OVER if cause is Cause.COMMAND_ENDED else CANCELLED
     going_back = operation(phase=Phase.STOP, cause=cause, reason=reason)
     assert next_action(going_back, steps, seen, BOX, {}) == action
@@ -237,7 +237,7 @@ BUSY = replace(
 def test_preflight(
     gpus: object, run: ObservedUnit, box: BoxFacts, expected: list[tuple[Level, str]]
 ) -> None:
-    """What is missing refuses; what others hold is told, since its caller may live with it."""
+    """A missing unit or GPU refuses; memory of others warns, since the caller may accept it."""
     goal = operation(claim=claim_on(gpus)).goal  # type: ignore[arg-type]
     found = command_findings(Kind.RUN, goal, observed(run), box)
     assert [(f.level, f.text) for f in found] == expected
@@ -375,7 +375,7 @@ async def test_cancel_ends_the_command() -> None:
 
 
 async def test_a_killed_launcher_brings_the_model_back() -> None:
-    """Whatever ends the launcher, what served serves again."""
+    """The old model serves again, whatever ends the launcher."""
     outside = FakeOutside(BOX)
     outside.serve("genesis")
     running = transaction(outside)

@@ -75,7 +75,7 @@ def installed_systemd() -> int:
 
 
 def analyze(*arguments: str | Path) -> str:
-    """What systemd-analyze writes to stderr; it must succeed."""
+    """Return what systemd-analyze writes to stderr; it must succeed."""
     command = [str(ANALYZE), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -169,7 +169,7 @@ def test_what_no_profile_can_say_is_refused(old: str, new: str, sentence: str) -
     ],
 )
 def test_a_drop_in_is_an_edit_of_its_unit(text: str, expected: Adoption) -> None:
-    """What `systemctl edit` writes is adopted like a change of the file."""
+    """A file of `systemctl edit` is adopted like a change of the unit's file."""
     assert adoption(TEXT, drop_in(TEXT, text)) == expected
 
 

@@ -8,11 +8,11 @@ from appliance.planning.units.identity import Identity, identity_of, own_user
 from tests.fakes.unit_specs import made
 
 STRICT_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}\Z")
-"""What systemd takes for the name of a dynamic user (user-util.c, valid_user_group_name)."""
+"""Pattern of a dynamic user's name in systemd (user-util.c, valid_user_group_name)."""
 
 
 def test_a_user_that_is_named_exists_beforehand() -> None:
-    """It is used as it is, with the engines' group, and with the devices' groups for a GPU."""
+    """A named user is used as it is, with the engines' group, and the devices' groups for a GPU."""
     assert identity_of(made("a", user="ana", gpus="all")) == Identity(
         user="ana", dynamic=False, group="appliance-backend", further_groups=("render", "video")
     )

@@ -215,7 +215,7 @@ COMMANDS = st.lists(
 
 @given(COMMANDS)
 def test_an_accepted_command_is_one_plain_command(value: str) -> None:
-    """Whatever is accepted has a plain program without privileges, and no second command."""
+    """An accepted command has a plain program without privileges, and no second command."""
     if COMMAND.accepts(value.strip()):
         first, *others = words_of(value.strip())
         assert first.lstrip("-@:").startswith("/")

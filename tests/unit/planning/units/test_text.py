@@ -110,7 +110,7 @@ def test_our_own_reader_agrees_with_systemd(words: list[str]) -> None:
     ],
 )
 def test_arguments_are_quoted_only_where_needed(argument: str, written: str) -> None:
-    """What a person reads in the unit is as plain as systemd allows."""
+    """Arguments are as plain in the unit as systemd allows."""
     assert command_line([argument]) == written
 
 
@@ -123,7 +123,7 @@ def test_what_no_unit_file_can_hold_is_refused(argument: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("A-B", "x"), ("1A", "x"), ("", "x"), ("A", "\x01")])
 def test_variables_that_systemd_would_ignore_are_refused(name: str, value: str) -> None:
-    """Such an assignment is dropped by systemd with a log line that nobody reads."""
+    """An assignment that systemd would drop, with a log line alone, is refused."""
     with pytest.raises(ProfileError):
         environment_word(name, value)
 
