@@ -145,7 +145,7 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
 
 
 def test_a_request_needs_nothing_that_shows_its_answer() -> None:
-    """What shows an operation is imported while the supervisor works on it already."""
+    """The display of an operation is imported while the supervisor works on it already."""
     program = "import sys, appliance.cli.verbs.operate; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -172,7 +172,7 @@ def test_a_request_is_counted_for_its_profile_and_its_key() -> None:
 
 
 def test_a_request_that_is_sent_at_once_waits_for_nothing() -> None:
-    """Such a request is in flight from its beginning, with a wait of no length."""
+    """A request sent at once is in flight from its beginning, with a wait of no length."""
     clock = Clock()
     meter = Meter(clock)
     one = meter.begin_sent("aeon", None)
