@@ -103,7 +103,9 @@ class HoldQueue:
         try:
             while self._entries:
                 due_s = min(min(e.comment_s, e.end_s) for e in self._entries.values())
-                await asyncio.wait({changed}, timeout=max(0.0, due_s - loop.time()))
+                # Requests that are added during this wait are due after it.
+                wait_s = min(due_s - loop.time(), self._limits.quiet_s, self._limits.wait_s)
+                await asyncio.wait({changed}, timeout=max(0.0, wait_s))
                 if changed.done():
                     changed = self._router.changed()
                     self._reroute_all()

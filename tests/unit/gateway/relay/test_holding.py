@@ -136,11 +136,12 @@ async def test_errors_after_the_head(said: bytes, message: str) -> None:
 
 
 async def test_others_get_no_comments() -> None:
-    """A held request for no stream gets nothing early: an error can still be an error."""
+    """A held request for no stream gets nothing early; a stream held behind it gets comments."""
     async with rigged(answering()) as rig:
         rig.tell(Standing.STARTING)
-        caller = await asked(rig, post())
-        await asyncio.sleep(0.3)
+        caller, stream = await asked(rig, post()), await asked(rig, post(STREAM))
+        for _ in range(3):
+            await stream.reader.readuntil(b"\n\n\r\n")
         rig.tell(Standing.DOWN)
         assert (await caller.answer()).status == 503
 
