@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tests.fakes.loopback import delivered
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
@@ -53,6 +55,10 @@ class Talk:
             self.writer.write(piece)
             await self.writer.drain()
             await asyncio.sleep(0)
+
+    async def delivered(self) -> None:
+        """Wait until the relay has read everything that was said, or has hung up."""
+        await delivered(self.writer)
 
     def reset(self) -> None:
         """Break the connection so that the other side gets an error, not an end."""

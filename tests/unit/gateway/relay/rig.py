@@ -15,6 +15,8 @@ from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.origin_policy import OriginPolicy
 from tests.fakes.engine_server import EngineServer, Script
+from tests.fakes.loopback import delivered
+from tests.waiting import settle
 
 QUICK = Limits(
     head_s=0.3, body_s=0.3, idle_s=5.0, stuck_s=0.5, wait_s=2.0, quiet_s=0.1, comment_every_s=0.1
@@ -144,10 +146,16 @@ class Caller:
         self._left = b""
 
     async def send(self, *pieces: bytes) -> None:
+        """Send pieces; the relay has read each before the next, and acted on the last."""
         for piece in pieces:
             self.writer.write(piece)
-            await self.writer.drain()
-            await asyncio.sleep(0.002)
+            await delivered(self.writer)
+        await settle()
+
+    async def begun(self) -> bytes:
+        """Wait for the next response's head, which `answer` returns all the same."""
+        self._left += await self.reader.readuntil(b"\r\n\r\n")
+        return self._left
 
     async def answer(self, *, head_only: bool = False) -> Answer:
         """Read the next response."""

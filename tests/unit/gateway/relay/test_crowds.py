@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from appliance.gateway.downstream.listeners import Listeners
 from tests.fakes.engine_server import Talk, answering, chunk, sized
 from tests.unit.gateway.downstream.test_listeners import Shelf, free_port
 from tests.unit.gateway.relay.rig import QUICK, get, post, rigged
+from tests.waiting import settle, until
 
 CROWDED = replace(QUICK, connections=4, head_s=5.0, body_s=5.0)
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\n"
@@ -27,13 +27,6 @@ async def never(talk: Talk) -> None:
     await talk.reader.read()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.001)
-
-
 @pytest.mark.parametrize("said", [b"", b"GET /", HEAD + b"1", get("/health")])
 async def test_newcomers_when_every_connection_is_taken(said: bytes) -> None:
     """Idle and slow connections make room for a newcomer, the oldest of them first."""
@@ -41,7 +34,9 @@ async def test_newcomers_when_every_connection_is_taken(said: bytes) -> None:
         crowd = [await rig.connect() for _ in range(4)]
         for one in crowd:
             await one.send(said)
-        await asyncio.sleep(0.02)
+            if said.endswith(b"\r\n\r\n"):
+                assert (await one.answer()).status == 200
+        await until(lambda: len(rig.relay._clients) == 4)
         for _ in range(3):
             assert (await rig.ask(post())).status == 200
         assert len(rig.relay._clients) <= 4
@@ -56,17 +51,19 @@ async def test_newcomers_when_everybody_waits_for_an_answer() -> None:
         crowd = [await rig.connect() for _ in range(4)]
         for one in crowd:
             await one.send(post())
+        await until(lambda: rig.relay.in_flight(["genesis"]) == 4)
         newcomer = await rig.connect()
         assert (await newcomer.answer()).error["code"] == "too_many_connections"
     async with rigged(never, limits=CROWDED) as rig:
         crowd = [await rig.connect() for _ in range(4)]
         for one in crowd:
             await one.send(post(headers=KEY))
+        await until(lambda: rig.relay.in_flight(["genesis"]) == 4)
         newcomer = await rig.connect()
         await newcomer.send(post())
         answer = await crowd[-1].answer()
         assert (answer.status, answer.error["code"]) == (503, "too_many_connections")
-        assert rig.relay.in_flight(["genesis"]) == 4
+        await until(lambda: rig.relay.in_flight(["genesis"]) == 4)
 
 
 async def test_refused_newcomers_are_not_kept() -> None:
@@ -75,9 +72,10 @@ async def test_refused_newcomers_are_not_kept() -> None:
         crowd = [await rig.connect() for _ in range(16)]
         for one in crowd:
             await one.send(post())
-        for _ in range(30):
-            await rig.connect()
-        await asyncio.sleep(0.05)
+        await until(lambda: rig.relay.in_flight(["genesis"]) == 16)
+        newcomers = [await rig.connect() for _ in range(30)]
+        for one in newcomers:
+            await one.send(b"")
         assert len(rig.relay._clients) <= 18
         assert rig.relay.in_flight(["genesis"]) == 16
 
@@ -105,6 +103,7 @@ async def test_bodies_that_the_engine_has_not_taken() -> None:
     async with rigged(never, limits=limits) as rig:
         first = await rig.connect()
         await first.send(large)
+        await until(lambda: rig.relay.in_flight(["genesis"]) == 1)
         refused = await rig.ask(large)
         assert (refused.status, refused.error["code"]) == (503, "busy")
         assert rig.relay.in_flight(["genesis"]) == 1
@@ -137,7 +136,7 @@ async def test_bodies_below_the_least_rate() -> None:
         for _ in range(12):
             await slow.send(b"1")
             await steady.send(bytes(300))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # real time: the rate of a client
         told = await slow.answer()
         assert (told.status, told.error["code"]) == (408, "too_slow")
         assert (await steady.answer()).status == 200
@@ -152,7 +151,7 @@ async def test_bodies_that_do_not_end() -> None:
         answer = asyncio.ensure_future(caller.answer())
         while not answer.done():
             caller.writer.write(chunk(bytes(500)))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # real time: the rate of a client
         assert (await answer).error["code"] == "too_slow"
 
 
@@ -182,6 +181,7 @@ async def test_the_queue_when_one_owner_fills_it() -> None:
         crowd = [await rig.connect() for _ in range(3)]
         for one in crowd:
             await one.send(post(headers=KEY))
+        await until(lambda: len(rig.relay.hold_queue) == 3)
         newcomer = await rig.connect()
         await newcomer.send(post())
         assert (await crowd[-1].answer()).error["code"] == "queue_full"
@@ -271,12 +271,11 @@ async def test_newcomers_behind_a_crowd_of_newcomers() -> None:
     with ExitStack() as stack:
         for _ in range(64):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        for _ in range(8):
-            await asyncio.sleep(0)
+        await settle(8)
         assert met > 32
         await until(lambda: met == 64)
     listeners.close()
-    await asyncio.sleep(0.05)
+    await settle()
 
 
 async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:
@@ -285,7 +284,7 @@ async def test_requests_ahead_of_their_turn_are_few_in_each_turn() -> None:
         taken: list[int] = []
         for number in range(30):
             rig.relay.defer(partial(taken.append, number))
-        await asyncio.sleep(0)
+        await settle(1)
         assert len(taken) == 4
         await until(lambda: len(taken) == 30)
         assert taken == list(range(30))

@@ -9,6 +9,7 @@ import pytest
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import CHUNKED, EVENTS, EngineServer, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import get, post, rigged
+from tests.waiting import until
 
 EVENT = b'data: {"n":1}\n\n'
 
@@ -61,7 +62,7 @@ async def test_in_a_stream_of_events(path: str, error: str, part: bytes, *, rese
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(EVENTS, chunk(EVENT), part)
-        await asyncio.sleep(0.02)
+        await talk.delivered()
         if reset:
             talk.reset()
 
@@ -109,9 +110,9 @@ async def test_in_another_body(said: bytes, version: bytes, *, reset: bool) -> N
         await talk.request()
         head, end, rest = said.partition(b"\r\n\r\n")
         await talk.say(head + end)
-        await asyncio.sleep(0.02)
+        await talk.delivered()
         await talk.say(rest)
-        await asyncio.sleep(0.02)
+        await talk.delivered()
         if reset:
             talk.reset()
 
@@ -130,7 +131,7 @@ async def test_a_body_that_only_a_reset_can_end_badly() -> None:
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(b"HTTP/1.1 200 OK\r\n\r\n", b"abc")
-        await asyncio.sleep(0.02)
+        await talk.delivered()
         talk.reset()
 
     async with rigged(script) as rig:
@@ -156,10 +157,11 @@ async def test_kept_connections_that_were_closed() -> None:
     async with rigged(script) as rig:
         caller = await rig.connect()
         bodies = []
-        for _ in range(4):
+        for number in range(1, 5):
             await caller.send(post())
             bodies.append((await caller.answer()).body)
-            await asyncio.sleep(0.02)
+            if number % 2 == 0:  # the engine closes this connection after its response
+                await until(lambda: not rig.relay.upstreams["genesis"].pool._all)
         assert bodies == [b"1", b"2", b"3", b"4"]
         assert sum(seen.sent - 1 for seen in rig.watcher.seen) == 2
 
@@ -201,12 +203,15 @@ async def test_engines_that_say_too_much() -> None:
 
 async def test_engines_that_speak_unasked() -> None:
     """A connection on which bytes came without a request is not used again."""
+    spoke = asyncio.Event()
 
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(sized(b"1"))
-        await asyncio.sleep(0.02)
+        await talk.delivered()
         await talk.say(sized(b"unasked"))
+        await talk.delivered()
+        spoke.set()
         await talk.request()
         await talk.say(sized(b"2"))
 
@@ -215,7 +220,8 @@ async def test_engines_that_speak_unasked() -> None:
         for _ in range(2):
             await caller.send(post())
             assert (await caller.answer()).body == b"1"
-            await asyncio.sleep(0.1)
+            await spoke.wait()
+            spoke.clear()
 
 
 async def test_connections_that_are_about_to_close() -> None:
@@ -249,11 +255,9 @@ async def test_an_engine_that_comes_back() -> None:
         await rig.engine.close()
         caller, other = await rig.connect(), await rig.connect()
         await caller.send(post())
-        await asyncio.sleep(0.05)
         rig.tell(Standing.STARTING)
         await other.send(post())
-        await asyncio.sleep(0.2)
-        assert len(rig.relay.hold_queue) == 2
+        await until(lambda: len(rig.relay.hold_queue) == 2)
         again = EngineServer(answering(sized(b"2")))
         again.port = port
         async with again:
@@ -269,6 +273,6 @@ async def test_hanging_up_before_a_connection() -> None:
         caller = await rig.connect()
         await caller.send(get("/health"))
         await caller.close()
-        await asyncio.sleep(0.3)
-        assert rig.relay.in_flight(["genesis"]) == 0
+        await until(lambda: rig.watcher.seen and rig.watcher.seen[0].end)
         assert rig.watcher.seen[0].end == (0, b"")
+        assert rig.relay.in_flight(["genesis"]) == 0

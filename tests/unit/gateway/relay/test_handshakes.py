@@ -15,7 +15,8 @@ from appliance.gateway.downstream.peers import UNKNOWN_OWNER
 from tests.fakes.certificates import self_signed
 from tests.fakes.engine_server import answering, sized
 from tests.unit.gateway.relay.rig import QUICK, Caller, Rig, post, rigged
-from tests.unit.gateway.relay.test_crowds import KEY, until
+from tests.unit.gateway.relay.test_crowds import KEY
+from tests.waiting import until
 
 FEW = replace(QUICK, connections=8, head_s=5.0, body_s=5.0, idle_s=5.0)
 CLIENT_HELLO_START = b"\x16\x03\x01\x02\x00\x01"

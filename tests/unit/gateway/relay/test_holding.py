@@ -10,6 +10,7 @@ from appliance.domain.gateway import Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from tests.fakes.engine_server import CHUNKED, EVENTS, LAST, Talk, answering, chunk, sized
 from tests.unit.gateway.relay.rig import QUICK, Answer, Caller, Rig, get, post, rigged
+from tests.waiting import settle, until
 
 STREAM = {"model": "genesis", "stream": True}
 EVENT = b"data: 1\n\n"
@@ -20,9 +21,7 @@ async def asked(rig: Rig, request: bytes) -> Caller:
     caller = await rig.connect()
     before = len(rig.relay.hold_queue)
     await caller.send(request)
-    async with asyncio.timeout(10):
-        while len(rig.relay.hold_queue) == before:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(rig.relay.hold_queue) > before)
     return caller
 
 
@@ -94,7 +93,7 @@ async def test_streams_that_begin_before_their_answer(*, old: bool) -> None:
         rig.tell(Standing.STARTING)
         request = post(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0") if old else post(STREAM)
         caller = await asked(rig, request)
-        await asyncio.sleep(0.15)
+        await caller.begun()
         rig.tell(Standing.SERVING)
         answer = await caller.answer()
         assert answer.whole
@@ -127,7 +126,7 @@ async def test_errors_after_the_head(said: bytes, message: str) -> None:
         for _ in range(2):
             rig.tell(Standing.STARTING)
             caller = await asked(rig, post(STREAM))
-            await asyncio.sleep(0.15)
+            await caller.begun()
             rig.tell(Standing.SERVING)
             answer = await caller.answer()
             assert (answer.status, answer.whole) == (200, True)
@@ -175,10 +174,9 @@ async def test_too_many_wait() -> None:
         assert (answer.status, answer.error["code"]) == (503, "queue_full")
         assert int(answer.headers["retry-after"]) > 0
         await first.close()
-        await asyncio.sleep(0.05)
-        assert len(rig.relay.hold_queue) == 1
+        await until(lambda: len(rig.relay.hold_queue) == 1)
         await late.send(post())
-        await asyncio.sleep(0.05)
+        await until(lambda: len(rig.relay.hold_queue) == 2)
         rig.tell(Standing.SERVING)
         assert (await late.answer()).status == 200
         assert len(rig.engine.heard) == 2
@@ -194,7 +192,7 @@ async def test_wishes() -> None:
         rig.tell(Standing.DOWN)
         caller = await asked(rig, post())
         rig.tell(Standing.DOWN, held=["genesis"])
-        await asyncio.sleep(0.02)
+        await settle()
         rig.tell(Standing.SERVING)
         assert (await caller.answer()).status == 200
         assert set(wished) == {"genesis"}
@@ -216,7 +214,7 @@ async def test_changes_while_somebody_looks() -> None:
         rig.table.adopt(catalogue)
         rig.tell(Standing.DOWN)
         caller = await asked(rig, post())
-        await asyncio.sleep(0.02)
+        await settle()
         rig.table.request_switch = lambda _profile, _key: rig.tell(Standing.SERVING)
         rig.table.adopt(catalogue)
         assert (await caller.answer()).status == 200
@@ -237,10 +235,10 @@ async def test_drains_that_finish(*, streaming: bool) -> None:
         callers = [await rig.connect() for _ in range(3)]
         for caller in callers:
             await caller.send(post())
-        await asyncio.sleep(0.05)
+        await until(lambda: [seen.sent for seen in rig.watcher.seen] == [1] * 3)
         assert rig.relay.in_flight(["genesis"]) == 3
         draining = asyncio.create_task(rig.relay.drain(["genesis", "other"], 5))
-        await asyncio.sleep(0.05)
+        await settle()
         assert not draining.done()
         go_on.set()
         assert await draining == (3, 0)
@@ -260,7 +258,8 @@ async def test_drains_that_cut() -> None:
         silent, streaming, audio = [await rig.connect() for _ in range(3)]
         for caller, path in ((silent, "/silent"), (streaming, "/events"), (audio, "/audio")):
             await caller.send(get(path))
-        await asyncio.sleep(0.05)
+        await streaming.begun()
+        await until(lambda: [len(seen.sizes) for seen in rig.watcher.seen] == [0, 1, 1])
         assert await rig.relay.drain(["genesis"], 0.1) == (0, 3)
         answer = await silent.answer()
         assert (answer.status, answer.error["code"]) == (503, "switching")
@@ -275,18 +274,22 @@ async def test_drains_that_cut() -> None:
 
 async def test_drains_that_are_given_up() -> None:
     """A cancelled drain cuts no request."""
+    go_on = asyncio.Event()
 
     async def script(talk: Talk) -> None:
         await talk.request()
-        await asyncio.sleep(0.2)
+        await go_on.wait()
         await talk.say(sized(b"{}"))
 
     async with rigged(script) as rig:
         caller = await rig.connect()
         await caller.send(post())
+        await until(lambda: rig.relay.in_flight(["genesis"]))
         draining = asyncio.create_task(rig.relay.drain(["genesis"], 5))
-        await asyncio.sleep(0.05)
+        await settle()
         draining.cancel()
+        await settle()
+        go_on.set()
         assert (await caller.answer()).status == 200
 
 
@@ -301,7 +304,7 @@ async def test_the_end() -> None:
     async with rigged(script) as rig:
         idle, streaming = await rig.connect(), await rig.connect()
         await streaming.send(post())
-        await asyncio.sleep(0.05)
+        await until(lambda: rig.watcher.seen and rig.watcher.seen[0].sizes)
         rig.tell(Standing.STARTING)
         waiting = await asked(rig, post())
         stopping = asyncio.create_task(rig.relay.stop(0.2))
@@ -316,17 +319,22 @@ async def test_the_end() -> None:
 
 async def test_the_end_in_peace() -> None:
     """A stop lets requests finish; each response is the last one on its connection."""
+    go_on = asyncio.Event()
 
     async def script(talk: Talk) -> None:
         await talk.request()
-        await asyncio.sleep(0.2)
+        await go_on.wait()
         await talk.say(sized(b"{}"))
 
     async with rigged(script) as rig:
         caller = await rig.connect()
         await caller.send(post())
-        await asyncio.sleep(0.05)
-        assert await rig.relay.stop(5) == (1, 0)
+        await until(lambda: rig.relay.in_flight(["genesis"]))
+        stopping = asyncio.create_task(rig.relay.stop(5))
+        await settle()
+        assert not stopping.done()
+        go_on.set()
+        assert await stopping == (1, 0)
         answer = await caller.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert await caller.ended()

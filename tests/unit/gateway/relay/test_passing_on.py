@@ -23,6 +23,7 @@ from tests.fakes.engine_server import (
     sized,
 )
 from tests.unit.gateway.relay.rig import get, post, rigged
+from tests.waiting import settle
 
 
 def serving(name: str) -> State:
@@ -304,7 +305,7 @@ async def test_engines_with_a_worker_for_each_connection() -> None:
         async with worker:
             while True:
                 await talk.request()
-                await asyncio.sleep(0.02)
+                await settle()
                 await talk.say(sized(b"{}"))
 
     async with rigged(script) as rig:
@@ -345,9 +346,9 @@ async def test_parts_of_chunks() -> None:
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(CHUNKED, b"3\r\na")
-        await asyncio.sleep(0.05)
+        await talk.delivered()
         await talk.say(b"bc\r\n", b"%x\r\n" % len(big), big[:150_000])
-        await asyncio.sleep(0.05)
+        await talk.delivered()
         await talk.say(big[150_000:], b"\r\n" + LAST)
 
     async with rigged(script) as rig:

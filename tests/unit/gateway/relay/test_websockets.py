@@ -6,6 +6,7 @@ import os
 from appliance.domain.gateway import Standing
 from tests.fakes.engine_server import Talk, answering, sized
 from tests.unit.gateway.relay.rig import QUICK, get, rigged
+from tests.waiting import settle, until
 
 OFFER = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"
 AGREED = (
@@ -90,7 +91,7 @@ async def test_held() -> None:
         rig.tell(Standing.STARTING)
         caller = await rig.connect()
         await caller.send(get("/", headers=OFFER))
-        await asyncio.sleep(0.05)
+        await until(lambda: len(rig.relay.hold_queue) == 1)
         assert rig.engine.talks == []
         rig.tell(Standing.SERVING)
         assert await caller.reader.readexactly(len(AGREED)) == AGREED
@@ -112,14 +113,15 @@ async def test_engine_that_does_not_read() -> None:
     async def script(talk: Talk) -> None:
         await talk.request()
         await talk.say(AGREED)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async with rigged(script, limits=QUICK) as rig:
         caller = await rig.connect()
         await caller.send(get("/", headers=OFFER))
         await caller.reader.readexactly(len(AGREED))
         caller.writer.write(bytes(50_000_000))
-        await asyncio.sleep(0.3)
         (engine,) = rig.relay.upstreams["genesis"].pool._all
         assert engine._transport is not None
+        await until(engine._transport.get_write_buffer_size)
+        await settle(100)
         assert engine._transport.get_write_buffer_size() < 1 << 20
