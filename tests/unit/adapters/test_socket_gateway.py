@@ -19,6 +19,7 @@ from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway import GatewayAnswer, GatewayCommand, encode_state, verb_of
 from appliance.protocol.gateway_server import GatewayServer
 from tests.unit.gateway_states import AEON, BOX, GENESIS
+from tests.waiting import settle, until
 
 Answer = dict[str, object]
 
@@ -118,7 +119,7 @@ async def telling(gateway: SocketGateway) -> AsyncIterator[None]:
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(table: RoutingTable, state: State) -> None:
+async def until_taken(table: RoutingTable, state: State) -> None:
     async with asyncio.timeout(5):
         while table.state != state:
             await table.changed()
@@ -170,8 +171,7 @@ async def test_who_has_handed_over_answers_no_more(gateway: Gateway) -> None:
     """A process that has handed over takes no state, which would get lost; drains go on."""
     drain = {"verb": "drain", "names": ["aeon"], "timeout_s": 5}
     draining = asyncio.create_task(gateway.ask(drain))
-    while not gateway.traffic.drains:
-        await asyncio.sleep(0.001)
+    await until(lambda: gateway.traffic.drains)
     reader, writer = await asyncio.open_unix_connection(gateway.path)
     writer.write(b'{"verb": "stats"}\n')
     assert await reader.readline()
@@ -201,9 +201,9 @@ async def test_the_gateway_learns_what_serves(gateway: Gateway) -> None:
     ours = SocketGateway(gateway.path)
     async with telling(ours):
         ours.route(AEON)
-        await until(gateway.table, AEON)
+        await until_taken(gateway.table, AEON)
         ours.route(GENESIS)
-        await until(gateway.table, GENESIS)
+        await until_taken(gateway.table, GENESIS)
 
 
 async def test_a_gateway_that_comes_late_is_told(tmp_path: Path) -> None:
@@ -212,14 +212,13 @@ async def test_a_gateway_that_comes_late_is_told(tmp_path: Path) -> None:
     ours = SocketGateway(path, repeat_s=0.0)
     async with telling(ours):
         ours.route(AEON)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settle()
         async with controlled(path) as gateway:
             ours.route(AEON)
-            await until(gateway.table, AEON)
+            await until_taken(gateway.table, AEON)
         async with controlled(path) as gateway:
             ours.route(AEON)
-            await until(gateway.table, AEON)
+            await until_taken(gateway.table, AEON)
 
 
 async def test_a_state_is_sent_once_however_often_the_box_is_looked_at(gateway: Gateway) -> None:
@@ -235,7 +234,7 @@ async def test_a_state_is_sent_once_however_often_the_box_is_looked_at(gateway: 
                 await ours.release(GENESIS)
             for _ in range(4):
                 ours.route(state)
-                await until(gateway.table, state)
+                await until_taken(gateway.table, state)
                 if state == held:
                     ours.route(stopped)  # requests of a held profile wait whatever its unit does
                 await ours.stats()  # time for a repetition to arrive
@@ -251,7 +250,7 @@ async def test_a_hold_of_an_unacknowledged_state_is_followed_by_that_state(
     ours.route(AEON)
     await ours.hold(["aeon"])
     async with telling(ours):
-        await until(gateway.table, replace(AEON, held=frozenset({"aeon"})))
+        await until_taken(gateway.table, replace(AEON, held=frozenset({"aeon"})))
 
 
 async def test_an_operation_holds_drains_and_releases(gateway: Gateway) -> None:
@@ -280,8 +279,7 @@ async def test_a_drain_tells_what_it_cut(gateway: Gateway) -> None:
 async def test_a_drain_that_is_cancelled_cuts_nobody(gateway: Gateway) -> None:
     """A cancelled drain cuts no request of the profile that goes on serving."""
     drain = asyncio.create_task(SocketGateway(gateway.path).drain(["aeon"], 30.0))
-    while not gateway.traffic.drains:
-        await asyncio.sleep(0.001)
+    await until(lambda: gateway.traffic.drains)
     drain.cancel()
     async with asyncio.timeout(5):
         await gateway.traffic.cancelled.wait()
@@ -293,7 +291,7 @@ async def test_news_on_their_way_do_not_undo_a_hold(gateway: Gateway) -> None:
     ours.route(AEON)
     await ours.hold(["aeon"])
     async with telling(ours):
-        await asyncio.sleep(0.05)
+        await until(lambda: gateway.verbs == ["hold", "route"])
         assert gateway.table.state.held == {"aeon"}
         assert gateway.table.state.standing("aeon") is Standing.SERVING
 
@@ -312,14 +310,10 @@ async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptu
     gateway.fault = OSError("damaged")
     async with telling(ours):
         ours.reload()
-        async with asyncio.timeout(5):
-            while not gateway.reloads:
-                await asyncio.sleep(0.001)
+        await until(lambda: gateway.reloads)
         gateway.fault = None
         ours.route(AEON)
-        async with asyncio.timeout(5):
-            while gateway.reloads < 2:
-                await asyncio.sleep(0.001)
+        await until(lambda: gateway.reloads >= 2)
     assert "keys and profiles stay as they were" in caplog.text
     assert "reload: not read: damaged" in caplog.text
 

@@ -24,6 +24,7 @@ from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
 from tests.unit.gateway_states import routed
+from tests.waiting import until
 
 ON_REQUEST = Handling(on_request=True)
 PROFILES = catalogue(
@@ -133,9 +134,7 @@ async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_
     outside = FakeOutside(PROFILES, "aeon")
     async with willing(engines, outside, tmp_path) as (box, supervisor):
         await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until="forever"))
-        async with asyncio.timeout(5):
-            while outside.store.ended == [] or box.table.state.held:
-                await asyncio.sleep(0.001)
+        await until(lambda: outside.store.ended and not box.table.state.held)
         statuses = [(await box.ask(name))[0] for name in ("genesis", "aeon")]
     assert statuses == [404, 503]
     assert len(outside.store.rows) == 1

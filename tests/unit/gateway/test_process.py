@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -21,6 +22,7 @@ from appliance.domain.gateway import Configuration, Key, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.protocol.gateway import encode_state
 from tests.fakes.unit_specs import made
+from tests.waiting import settle, until
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = f"""
@@ -39,10 +41,9 @@ BODY = b'{"model":"m","stream":true}'
 
 
 class Engine:
-    """Engine that streams an event each 50 ms, as many as a test wants."""
+    """Engine that streams ten events, and ends when a test wants."""
 
-    def __init__(self, events: int) -> None:
-        self.events = events
+    def __init__(self) -> None:
         self.port = 0
         self.connections = 0
         self.heads: list[bytes] = []
@@ -69,12 +70,11 @@ class Engine:
         may_end = self.may_end
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
         writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
-        for number in range(self.events):
+        for number in range(10):
             writer.write(
                 b"%x\r\n%s\r\n" % (len(b"data: %d\n\n" % number), b"data: %d\n\n" % number)
             )
             await writer.drain()
-            await asyncio.sleep(0.05)
         await may_end.wait()
         writer.write(b"0\r\n\r\n")
         await writer.drain()
@@ -114,7 +114,7 @@ class Systemd:
         (self.root / "applied" / MANIFEST).write_text(encode({"m": applied}, "1"))
         (self.root / "run" / "state.json").write_text(json.dumps(encode_state(state)))
 
-    async def start(self) -> asyncio.subprocess.Process:
+    async def start(self, journal: IO[bytes] | None = None) -> asyncio.subprocess.Process:
         """Start the service; return when it is ready."""
         passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in (self.front, self.door, *self.kept)]
         process = await asyncio.create_subprocess_exec(
@@ -122,6 +122,7 @@ class Systemd:
             "-c",
             PROGRAM,
             pass_fds=passed,
+            stderr=journal,
             env={
                 "GIVEN": " ".join(map(str, passed)),
                 "LISTEN_FDS": str(len(passed)),
@@ -144,7 +145,22 @@ class Systemd:
                 for message in self.heard():
                     if any(f"{k}={v}".startswith(line) for k, v in message.items()):
                         return message
-                await asyncio.sleep(0.02)
+                await self._spoken_to()
+
+    async def _spoken_to(self) -> None:
+        """Wait for a notice."""
+        spoken_to, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(self.ear, spoken_to.set)
+        try:
+            await spoken_to.wait()
+        finally:
+            loop.remove_reader(self.ear)
+
+    async def keys_read(self) -> None:
+        """Wait until the process has read its keys once more: it reads them before each notice."""
+        list(self.heard())
+        for _ in range(2):
+            await self.told("WATCHDOG=1")
 
     def heard(self) -> Iterator[dict[str, str]]:
         """Return the notices since the last call; sockets are kept."""
@@ -182,15 +198,14 @@ def listening(address: str, port: int = 0) -> socket.socket:
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    """An engine that streams for half a second."""
-    found = Engine(10)
+    """An engine that streams."""
+    found = Engine()
     server = await asyncio.start_server(found.serve, "127.0.0.1")
     found.port = server.sockets[0].getsockname()[1]
     yield found
     server.close()
-    async with asyncio.timeout(5):
-        while found.connections:
-            await asyncio.sleep(0.01)
+    found.may_end.set()
+    await until(lambda: not found.connections)
 
 
 @pytest.fixture
@@ -266,7 +281,7 @@ async def test_a_stop_cuts_what_takes_too_long_and_says_so(
     systemd: Systemd, engine: Engine
 ) -> None:
     """A stop gives a stream a few seconds, and then an error event."""
-    engine.events = 200
+    engine.may_end.clear()
     systemd.profile(engine)
     process = await systemd.start()
     asking = asyncio.ensure_future(asked(systemd.port))
@@ -285,7 +300,7 @@ async def test_newcomers_wait_for_the_next_process(systemd: Systemd, engine: Eng
     process.kill()
     await ended(process)
     asking = asyncio.ensure_future(asked(systemd.port))
-    await asyncio.sleep(0.1)
+    await settle()
     assert not asking.done()
     process = await systemd.start()
     assert events(await asking) == WHOLE
@@ -308,7 +323,7 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     assert events(await asked(systemd.port)) == WHOLE
     assert process.returncode is None
     assert systemd.front_of(new)
-    assert not systemd.front_of(process.pid)
+    await until(lambda: not systemd.front_of(process.pid))
     long_may_end.set()
     assert events(await long) == WHOLE
     assert await ended(process) == 0
@@ -343,10 +358,11 @@ async def test_a_process_that_does_not_come_up_changes_nothing(
 ) -> None:
     """The old process goes on, and a later SIGHUP starts another."""
     systemd.profile(engine)
-    process = await systemd.start()
+    with (systemd.root / "journal").open("wb") as journal:
+        process = await systemd.start(journal)
     (systemd.root / "applied" / GATEWAY_FILE).write_text("{")
     process.send_signal(signal.SIGHUP)
-    await asyncio.sleep(1.0)
+    await until(lambda: "the hand-over failed" in (systemd.root / "journal").read_text())
     assert events(await asked(systemd.port)) == WHOLE
     systemd.configure(systemd.configuration)
     process.send_signal(signal.SIGHUP)
@@ -358,7 +374,7 @@ async def test_a_process_that_does_not_come_up_changes_nothing(
 
 async def test_a_draining_process_can_be_told_to_end(systemd: Systemd, engine: Engine) -> None:
     """A stop after a reload cuts what the old process still has, with an error."""
-    engine.events = 400
+    engine.may_end.clear()
     systemd.profile(engine)
     process = await systemd.start()
     long = asyncio.ensure_future(asked(systemd.port))
@@ -382,7 +398,7 @@ async def test_an_address_beyond_needs_a_key(tmp_path: Path, engine: Engine) -> 
     with contextlib.suppress(ConnectionError):
         assert await asked(systemd.port, address=address) == b""
     text, _ = FileKeys(tmp_path / "state").add(Key(name="phone"), 1.0)
-    await asyncio.sleep(1.5)
+    await systemd.keys_read()
     assert b"401" in (await asked(systemd.port, address=address)).split(b"\r\n")[0]
     right = f"Authorization: Bearer {text}\r\n".encode()
     assert events(await asked(systemd.port, right, address=address)) == WHOLE
@@ -404,7 +420,7 @@ async def test_pages_from_elsewhere_need_a_key(systemd: Systemd, engine: Engine)
     page = b"Origin: https://evil.example\r\n"
     assert b"origin_refused" in await asked(systemd.port, page)
     text, _ = FileKeys(systemd.root / "state").add(Key(name="phone"), 1.0)
-    await asyncio.sleep(1.5)
+    await systemd.keys_read()
     key = f"Authorization: Bearer {text}\r\n".encode()
     assert events(await asked(systemd.port, page + key)) == WHOLE
     assert events(await asked(systemd.port, b"Origin: http://localhost:3000\r\n")) == WHOLE

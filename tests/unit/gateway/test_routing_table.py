@@ -1,6 +1,5 @@
 """Routing table of the gateway."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.unit.gateway_states import (
     WILLING,
     routed,
 )
+from tests.waiting import settle
 
 
 def name_of(found: Routed | Refusal) -> str:
@@ -97,7 +97,7 @@ async def test_a_change_wakes_everybody_who_waits() -> None:
     table = RoutingTable(BOX)
     futures = [table.changed() for _ in range(3)]
     futures[0].cancel()
-    await asyncio.sleep(0)
+    await settle(1)
     table.take(AEON)
     assert [future.cancelled() or future.done() for future in futures] == [True] * 3
     again = table.changed()

@@ -22,6 +22,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway_server import GatewayServer
 from tests.unit.gateway_states import routed
+from tests.waiting import settle, until
 
 
 class Engine:
@@ -82,6 +83,8 @@ class Box:
     supervisor: SocketGateway
     engines: dict[str, Engine]
     port: int
+    begun: int = 0
+    """Responses whose head has come: that of a held stream comes with its first comment."""
 
     async def ask(self, model: str | None, *, streams: bool = False) -> tuple[int, bytes]:
         """Send one request; return status and body."""
@@ -92,7 +95,9 @@ class Box:
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (len(body), body.encode())
         )
-        head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.begun += 1
+        rest = await reader.read()
         writer.close()
         await writer.wait_closed()
         return int(head.split()[1]), rest
@@ -153,9 +158,8 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
         server.close()
         await relay.stop(0.0)
         await ended(telling)
-        for _ in range(10):
-            # asyncio loses a connection that it accepts while its server is closed.
-            await asyncio.sleep(0)
+        # asyncio loses a connection that it accepts while its server is closed.
+        await settle(10)
         await ended(answering)
         await control.close()
 
@@ -163,12 +167,6 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
 async def ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def until_waiting(box: Box, count: int) -> None:
-    async with asyncio.timeout(5):
-        while box.meter.waiting() != count:
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -179,9 +177,9 @@ async def test_held_requests_are_answered_by_what_is_committed(box: Box, streams
     assert await box.supervisor.hold(["aeon", "genesis"]) == ""
     box.supervisor.route(replace(serves("aeon"), held=frozenset(box.engines), target=("genesis",)))
     asking = [asyncio.create_task(box.ask(None, streams=streams)) for _ in range(4)]
-    await until_waiting(box, 4)
+    await until(lambda: box.meter.waiting() == 4)
     assert await box.supervisor.drain(["aeon"], 1.0) == "no requests in flight"
-    await asyncio.sleep(0.1 if streams else 0.0)
+    await until(lambda: box.begun == 1 + 4 * streams)
     assert await box.supervisor.release(serves("genesis")) == "4 requests go on"
     for status, body in await asyncio.gather(*asking):
         assert status == 200
@@ -195,12 +193,10 @@ async def test_a_drain_waits_for_streams(box: Box) -> None:
     box.supervisor.route(serves("aeon"))
     box.engines["aeon"].go.clear()
     asking = asyncio.create_task(box.ask("aeon", streams=True))
-    async with asyncio.timeout(5):
-        while not (box.meter.document()["profiles"] and box.figures("aeon")["in_flight"]):
-            await asyncio.sleep(0.001)
+    await until(lambda: box.meter.document()["profiles"] and box.figures("aeon")["in_flight"])
     await box.supervisor.hold(["aeon"])
     draining = asyncio.create_task(box.supervisor.drain(["aeon"], 5.0))
-    await asyncio.sleep(0.05)
+    await settle()
     assert not draining.done()
     box.engines["aeon"].go.set()
     assert await draining == "1 finished"
@@ -212,9 +208,7 @@ async def test_a_drain_cuts_at_its_deadline_with_an_error(box: Box) -> None:
     box.supervisor.route(serves("aeon"))
     box.engines["aeon"].go.clear()
     asking = asyncio.create_task(box.ask("aeon", streams=True))
-    async with asyncio.timeout(5):
-        while not (box.meter.document()["profiles"] and box.figures("aeon")["in_flight"]):
-            await asyncio.sleep(0.001)
+    await until(lambda: box.meter.document()["profiles"] and box.figures("aeon")["in_flight"])
     assert await box.supervisor.drain(["aeon"], 0.05) == "1 cut after 0.05 s"
     _status, body = await asking
     assert b'"error"' in body
@@ -227,7 +221,7 @@ async def test_a_roll_back_releases_to_what_served(box: Box) -> None:
     box.supervisor.route(serves("aeon"))
     await box.supervisor.hold(["aeon", "genesis"])
     asking = [asyncio.create_task(box.ask(model)) for model in (None, "genesis")]
-    await until_waiting(box, 2)
+    await until(lambda: box.meter.waiting() == 2)
     await box.supervisor.release(serves("aeon"))
     (status, body), (refused, why) = await asyncio.gather(*asking)
     assert (status, refused) == (200, 404)

@@ -16,6 +16,7 @@ from appliance.gateway.downstream.listeners import (
     bind_listener,
     listen_address_of,
 )
+from tests.waiting import settle
 
 LOOPBACK = "lo"
 
@@ -146,7 +147,7 @@ async def test_a_missing_interface_is_no_fault(caplog: pytest.LogCaptureFixture)
     configuration = Configuration(port=port, interfaces=("nowhere0",))
     async with listening(configuration) as (found, _):
         following = asyncio.ensure_future(found.follow())
-        await asyncio.sleep(0.1)
+        await settle()
         assert not following.done()
         following.cancel()
         assert [p.ip for p in found.addresses] == ["127.0.0.1"]
@@ -166,7 +167,7 @@ async def test_a_closed_listener_leaves_the_socket_to_others() -> None:
         async with listening(Configuration(port=port), ours.dup()):
             pass
         asking = asyncio.ensure_future(told("127.0.0.1", port))
-        await asyncio.sleep(0.05)
+        await settle()
         assert not asking.done()
         async with listening(Configuration(port=port), ours.dup()):
             assert await asking
