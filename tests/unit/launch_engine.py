@@ -36,7 +36,7 @@ def main() -> None:
     end = time.monotonic() + flags.work_s
     while time.monotonic() < end:
         pass
-    time.sleep(flags.after_s)
+    time.sleep(flags.after_s)  # real time: an engine that takes long to listen
     _serve(flags)
 
 
@@ -58,7 +58,7 @@ def _hang() -> None:
 
     def beat() -> None:
         while True:
-            time.sleep(0.1)
+            time.sleep(0.1)  # real time: a heartbeat
             os.eventfd_write(counter, 1)
             os.eventfd_read(counter)
             heart.getsockname()

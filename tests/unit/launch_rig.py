@@ -108,7 +108,7 @@ def eventually(condition: Callable[[], bool], *, within_s: float = PATIENCE_S) -
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.01)
+        time.sleep(0.01)  # real time: the one poll of tests that are not asynchronous
     return True
 
 

@@ -27,7 +27,7 @@ def connected(path: str) -> socket.socket:
             connection.close()
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
+            time.sleep(0.01)  # real time: no event tells that a program listens
         else:
             return connection
 

@@ -103,13 +103,14 @@ def test_a_rival_is_named_in_the_refusal(box: Box) -> None:
     assert f"<3>a refused: {reason}" in result.stderr
 
 
-def test_a_rival_that_lets_go_is_waited_for(box: Box) -> None:
+def test_a_rival_that_lets_go_is_waited_for(box: Box, manager: Manager) -> None:
     """A lock that is dropped within the grace does not end in a refusal."""
     box.lease.parent.mkdir()
     with box.lease.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with started(box.gate(*LEASE, deadline_s=10)) as gate:
-            time.sleep(0.3)
+        argv = box.gate(*LEASE, deadline_s=10)
+        with started(argv, environment=manager.environment) as gate:
+            manager.wait_for("STATUS=waiting for cpu: ")
             assert gate.poll() is None
             fcntl.flock(file, fcntl.LOCK_UN)
             assert gate.wait(timeout=9) == 0
@@ -180,11 +181,11 @@ def test_waiting_shows_and_keeps_the_start_alive(box: Box, manager: Manager) -> 
     assert len(manager.messages) <= 8  # a few a second
 
 
-def test_a_stop_while_waiting_leaves_no_refusal(box: Box) -> None:
+def test_a_stop_while_waiting_leaves_no_refusal(box: Box, manager: Manager) -> None:
     """SIGTERM ends a waiting gate at once and says nothing about the profile."""
     argv = box.gate("--ram-bytes", available_bytes(), deadline_s=30)
-    with started(argv) as gate:
-        time.sleep(0.3)
+    with started(argv, environment=manager.environment) as gate:
+        manager.wait_for("STATUS=waiting for memory: ")
         gate.terminate()
         assert gate.wait(timeout=20) != 0
     assert not box.refusal.exists()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pretend.building import build
 from tests.pretend.gpus import Gpus
-from tests.unit.launch_rig import eventually, program, run, run_answered, started
+from tests.unit.launch_rig import Manager, eventually, program, run, run_answered, started
 
 TOTAL = 24 << 30
 EMPTY = {"count": 2, "*.total": TOTAL}
@@ -124,12 +124,15 @@ def test_what_the_gate_makes_of_the_gpus(
         assert word in outcome.text
 
 
-def test_memory_that_comes_back_late_is_waited_for(driver: Driver, tmp_path: Path) -> None:
+def test_memory_that_comes_back_late_is_waited_for(
+    driver: Driver, manager: Manager, tmp_path: Path
+) -> None:
     """The gate admits soon after the release, long before its deadline."""
     driver.set(gpu0_free=GIB)
     argv = gate(tmp_path, "--gpus", "0", "--vram-bytes", 20 * GIB, deadline_s=20)
-    with started(argv, environment=driver.environment) as waiting:
-        time.sleep(0.6)
+    environment = driver.environment | manager.environment
+    with started(argv, environment=environment) as waiting:
+        manager.wait_for("STATUS=waiting for memory: ")
         assert waiting.poll() is None
         released = time.monotonic()
         driver.set()
@@ -148,12 +151,15 @@ def test_a_driver_that_hangs_cannot_outlive_the_deadline(driver: Driver, tmp_pat
     assert time.monotonic() - began < 15
 
 
-def test_a_driver_that_is_just_being_loaded_is_waited_for(driver: Driver, tmp_path: Path) -> None:
+def test_a_driver_that_is_just_being_loaded_is_waited_for(
+    driver: Driver, manager: Manager, tmp_path: Path
+) -> None:
     """A driver that appears within seconds does not end in a refusal."""
     driver.set(init=9)
     argv = gate(tmp_path, "--gpus", "0", deadline_s=20)
-    with started(argv, environment=driver.environment) as waiting:
-        time.sleep(0.5)
+    environment = driver.environment | manager.environment
+    with started(argv, environment=environment) as waiting:
+        manager.wait_for("the NVIDIA driver is not loaded")
         driver.set()
         assert waiting.wait(timeout=15) == 0
 
