@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_a_day_costs_no_time() -> None:
     """The clock jumps to the next timer when nothing is ready."""
     used_s, began_s = time.process_time(), asyncio.get_running_loop().time()
-    await asyncio.sleep(86_400)
+    await advance(86_400)
     assert asyncio.get_running_loop().time() - began_s == pytest.approx(86_400)
     assert time.process_time() - used_s < 1
 
@@ -26,7 +26,7 @@ async def test_timers_are_due_in_their_order() -> None:
 
     async def every(seconds: float, name: str) -> None:
         while True:
-            await asyncio.sleep(seconds)
+            await advance(seconds)
             happened.append(name)
 
     tasks = [asyncio.create_task(every(2.0, "two")), asyncio.create_task(every(3.0, "three"))]
