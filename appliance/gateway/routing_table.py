@@ -1,4 +1,4 @@
-"""Routing table: the relay's `Router`, by the state that the supervisor last sent.
+"""Routing table of requests, by the state that the supervisor last sent.
 
 That state is kept in a file, so that a gateway that is restarted goes on as it was, also while no
 supervisor runs. Before the first state ever, every request waits: after a boot the supervisor
@@ -62,6 +62,11 @@ class RoutingTable:
         self._changes: set[asyncio.Future[None]] = set()
         self.request_switch = request_switch
         self.ready: dict[str | None, Routed] = {}
+        """Profile by model name, for requests without a key that may go to it at once.
+
+        It has what `route` and `readiness` would return, for some of the names that were asked for
+        since the last change: one look-up for two calls.
+        """
         self._open = _open_profiles(self._catalogue, self._state)
 
     @property
@@ -76,6 +81,12 @@ class RoutingTable:
     # --- calls for a request -------------------------------------------------------------
 
     def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
+        """Return the profile for a request. It may be held or down: `readiness` tells.
+
+        Args:
+            model: Name that the client asks for; None: the request names none.
+            key: Key of the request; None: a request from this machine, without a key.
+        """
         routed = self._directory.resolve(model, self._state, key)
         if (
             key is None
@@ -87,6 +98,11 @@ class RoutingTable:
         return routed
 
     def readiness(self, name: str, key: Key | None) -> bool | Refusal:
+        """Tell whether a request to a profile may go now; False: the request waits for a change.
+
+        Asks for a switch, where that is allowed and needed. A request that waits is routed again
+        after the change: another profile may then be the default.
+        """
         if name in self._open:
             return True
         profile = self._catalogue.get(name)
@@ -103,15 +119,18 @@ class RoutingTable:
         return False
 
     def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done at the next change of any route or readiness."""
         future = asyncio.get_running_loop().create_future()
         self._changes.add(future)
         future.add_done_callback(self._changes.discard)
         return future
 
     def models(self, key: Key | None) -> bytes:
+        """Return the body of ``GET /v1/models``."""
         return encode_model_list(self._directory, self._state, key)
 
     def model(self, name: str, key: Key | None) -> bytes | Refusal:
+        """Return the body of ``GET /v1/models/NAME``."""
         return encode_model(name, self._directory, self._state, key)
 
     # --- changes ---------------------------------------------------------------------

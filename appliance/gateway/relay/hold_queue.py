@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from appliance.domain.gateway import Limits, Refusal
-from appliance.gateway.relay.protocols import Router
+from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.fair_share import Share, ShareUse, choose_evictions
 from appliance.planning.routing.refusals import QUEUE_FULL, WAIT_TOO_LONG
 
@@ -36,7 +36,7 @@ class _Entry:
 class HoldQueue:
     """Queue of requests that wait for a profile."""
 
-    def __init__(self, router: Router, limits: Limits) -> None:
+    def __init__(self, router: RoutingTable, limits: Limits) -> None:
         self._router = router
         self._limits = limits
         self._entries: dict[Exchange, _Entry] = {}

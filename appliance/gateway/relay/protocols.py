@@ -1,55 +1,11 @@
-"""Protocols of the rest of the gateway that the relay uses: routes, keys, observation."""
+"""Protocols of the rest of the gateway that the relay uses: keys and observation."""
 
-import asyncio
-from collections.abc import Mapping
 from typing import Final, Protocol
 
-from appliance.domain.gateway import Key, Refusal, Routed
+from appliance.domain.gateway import Key
 
 REROUTED: Final = 307
 """Status of an observation that ends because the request now waits for another profile."""
-
-
-class Router(Protocol):
-    """Router of requests, by the present state."""
-
-    @property
-    def ready(self) -> Mapping[str | None, Routed]:
-        """Profile by model name, for requests without a key that may go to it at once.
-
-        It has what `route` and `readiness` would return, for some of the names that were asked for
-        since the last change: one look-up for two calls.
-        """
-        ...
-
-    def route(self, model: str | None, key: Key | None) -> Routed | Refusal:
-        """Return the profile for a request. It may be held or down: `readiness` tells.
-
-        Args:
-            model: Name that the client asks for; None: the request names none.
-            key: Key of the request; None: a request from this machine, without a key.
-        """
-        ...
-
-    def readiness(self, name: str, key: Key | None) -> bool | Refusal:
-        """Tell whether a request to a profile may go now; False: the request waits for a change.
-
-        Asks for a switch, where that is allowed and needed. A request that waits is routed again
-        after the change: `default` may then be another profile.
-        """
-        ...
-
-    def changed(self) -> asyncio.Future[None]:
-        """Return a future that is done at the next change of any route or readiness."""
-        ...
-
-    def models(self, key: Key | None) -> bytes:
-        """Return the body of ``GET /v1/models``."""
-        ...
-
-    def model(self, name: str, key: Key | None) -> bytes | Refusal:
-        """Return the body of ``GET /v1/models/NAME``."""
-        ...
 
 
 class Observation(Protocol):

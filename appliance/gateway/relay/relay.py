@@ -16,8 +16,9 @@ from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.relay.capacity import Capacity, CountedConnection
 from appliance.gateway.relay.hold_queue import HoldQueue
-from appliance.gateway.relay.protocols import KeyChecker, Observer, Router
+from appliance.gateway.relay.protocols import KeyChecker, Observer
 from appliance.gateway.relay.scan_queue import ScanQueue
+from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream.engine_connection import UpstreamRequest
 from appliance.gateway.upstream.pool import Upstream
 from appliance.planning.routing import refusals
@@ -46,7 +47,7 @@ class Relay:
     def __init__(
         self,
         *,
-        router: Router,
+        router: RoutingTable,
         observer: Observer,
         key_checker: KeyChecker,
         limits: Limits | None = None,
