@@ -57,7 +57,7 @@ MISSING = {
 
 ABOUT_A_BOX = (
     "An **address** need not be there yet",
-    "a process that is gone and not yet cleaned up",
+    "a process that has ended and is not yet cleaned up",
     "ended ones that the disk would not take yet",
     "more RAM than the box has, or than will be available",
     "null: not yet",
