@@ -1,4 +1,4 @@
-"""What has been delivered between two sockets: what tests rest on must be true first."""
+"""Loopback of the tests: facts on delivery between two sockets that other tests rely on."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""How tests wait: for events and conditions, and in real time only with a reason."""
+"""Waits of tests: for events and conditions, and in real time only with a reason."""
 
 import ast
 import asyncio
@@ -81,7 +81,7 @@ async def test_what_is_ready_runs_while_a_test_settles() -> None:
 
 
 async def test_a_condition_of_one_pass_is_seen() -> None:
-    """What a task does and undoes is not missed; what does not come is a TimeoutError."""
+    """A condition that a task sets and clears again is seen; one that never holds is a TimeoutError."""
     passes: list[int] = []
 
     async def count() -> None:
