@@ -9,6 +9,7 @@ from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
+from appliance.planning.status.profile_verdict import profile_exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ def _once(places: Places, arguments: Arguments, out: Terminal, *, indent: int | 
 def _one(
     document: StatusDocument, arguments: Arguments, out: Terminal, *, indent: int | None
 ) -> int:
-    from appliance.planning.status.document import profile_exit  # noqa: PLC0415 - for a name only
-
     row = row_of(document, arguments.name)
     if arguments.json:
         out.document(row, indent=indent)

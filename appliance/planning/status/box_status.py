@@ -11,7 +11,6 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.status.document import (
-    ENDED_BADLY,
     GatewayRow,
     HoldRow,
     ProfileRow,
@@ -22,6 +21,7 @@ from appliance.planning.status.document import (
     SupervisorRow,
 )
 from appliance.planning.status.outcome_text import end_text, rival_end_text, stop_text
+from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.status.verdict import verdict_of
 from appliance.planning.switch.goals import in_the_way
@@ -226,7 +226,7 @@ def _note(
 ) -> str | None:
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
-    if state in ENDED_BADLY:
+    if ended_badly(state):
         return refusal or end_text(unit)
     if state == "stopped" and missed:
         return missed

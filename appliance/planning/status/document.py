@@ -5,9 +5,7 @@ making dataclasses would be half of the time that takes.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypedDict
-
-from appliance.protocol.control import Exit
+from typing import Literal, TypedDict
 
 ProfileState = Literal[
     "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
@@ -148,17 +146,3 @@ class StatusDocument(TypedDict):
     gateway: GatewayRow | None
     profiles: list[ProfileRow]
     verdict: Verdict
-
-
-ENDED_BADLY: Final = frozenset[ProfileState]({"failed", "restarting", "refused"})
-"""States of a profile that was meant to run and could not."""
-
-
-def profile_exit(row: ProfileRow) -> int:
-    """Return the exit status of ``status NAME``."""
-    if row["state"] == "serving":
-        # The field is absent in the document of an older supervisor.
-        return Exit.FAILED if row.get("stall") else Exit.OK
-    if row["state"] in ENDED_BADLY or row["committed"]:
-        return Exit.FAILED
-    return Exit.NOTHING_SERVING

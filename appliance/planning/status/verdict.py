@@ -19,7 +19,6 @@ from appliance.domain.memory import GpuState
 from appliance.domain.names import RUN_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.document import (
-    ENDED_BADLY,
     HoldRow,
     ProfileRow,
     ProfileState,
@@ -27,6 +26,7 @@ from appliance.planning.status.document import (
     SupervisorRow,
     Verdict,
 )
+from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.switch.goals import in_the_way
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
@@ -116,7 +116,7 @@ def _why_missing(row: ProfileRow, rivals: Sequence[ProfileRow]) -> str:
     name, note = row["name"], row["note"]
     if rivals and not note and all(rival["state"] != "serving" for rival in rivals):
         note = f"{rivals[0]['name']} is {rivals[0]['state']} in its place"
-    if row["state"] in ENDED_BADLY:
+    if ended_badly(row["state"]):
         return f"{name} is committed but {row['state']} ({note}): appliance logs {name}"
     if row["state"] == "stopped":
         reason = f" ({note})" if note else ""

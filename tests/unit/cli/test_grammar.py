@@ -56,7 +56,20 @@ STATUS: Mapping[str, object] = {
     "operation": None,
     "last_operation": None,
     "memory": None,
-    "profiles": [],
+    "profiles": [
+        {
+            "name": "genesis",
+            "mark": "live",
+            "description": "",
+            "engine": "vllm",
+            "endpoint": "127.0.0.1:8022",
+            "state": "serving",
+            "committed": True,
+            "uptime_s": 5.0,
+            "status_text": "",
+            "note": None,
+        }
+    ],
     "verdict": {"state": "nothing", "exit": 3, "why": []},
 }
 
@@ -118,7 +131,18 @@ def test_completion_scripts(box: CliBox, shell: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["status", "list", "switch genesis", "start", "stop", "restart", "hold", "cancel", "version"],
+    [
+        "status",
+        "status genesis",
+        "list",
+        "switch genesis",
+        "start",
+        "stop",
+        "restart",
+        "hold",
+        "cancel",
+        "version",
+    ],
 )
 def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     """Verbs that are used many times a day load no TOML, schema or event loop library."""

@@ -16,7 +16,8 @@ from appliance.planning.status.box_status import (
     endpoint_of,
     profile_state,
 )
-from appliance.planning.status.document import StatusDocument, SupervisorRow, profile_exit
+from appliance.planning.status.document import StatusDocument, SupervisorRow
+from appliance.planning.status.profile_verdict import profile_exit
 from appliance.planning.status.stalls import Stall
 from appliance.protocol.control import Exit
 from tests.fakes.profiles import applied, catalogue

@@ -1,0 +1,31 @@
+"""Verdict on one profile: whether it ended badly, and the exit status of ``status NAME``.
+
+A module of its own because the command imports it: making the document's types would take 8 ms more.
+"""
+
+from __future__ import annotations
+
+from appliance.protocol.control import Exit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from appliance.planning.status.document import ProfileRow, ProfileState
+
+_BAD_STATES: Final[tuple[ProfileState, ...]] = ("failed", "restarting", "refused")
+
+
+def ended_badly(state: ProfileState) -> bool:
+    """Tell whether a profile in this state was meant to run and could not."""
+    return state in _BAD_STATES
+
+
+def profile_exit(row: ProfileRow) -> int:
+    """Return the exit status of ``status NAME``."""
+    if row["state"] == "serving":
+        # The field is absent in the document of an older supervisor.
+        return Exit.FAILED if row.get("stall") else Exit.OK
+    if ended_badly(row["state"]) or row["committed"]:
+        return Exit.FAILED
+    return Exit.NOTHING_SERVING
