@@ -26,12 +26,11 @@ from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
 from appliance.planning.routing import url_paths
-from appliance.planning.routing.body_changes import compile_changes
+from appliance.planning.routing.body_changes import LONG_BYTES, compile_changes
 from appliance.planning.routing.form_body import parse_form
 from appliance.planning.routing.json_scanner import BodyError
 from appliance.planning.routing.model_names import ModelDirectory
 from appliance.planning.routing.origin_policy import OriginPolicy
-from appliance.planning.routing.splicing import LONG_BYTES
 from appliance.planning.status.log_excerpt import excerpt
 from appliance.protocol.control_events import decode_event
 from appliance.protocol.control_requests import (

@@ -6,10 +6,10 @@ from typing import Final
 
 from appliance.domain.gateway import Api, Refusal
 from appliance.gateway.http.request_head import RequestHead
+from appliance.planning.routing.body_changes import LONG_BYTES
 from appliance.planning.routing.form_body import FormBody, parse_form, parse_form_in_steps
 from appliance.planning.routing.json_body import BodyError, JsonBody, parse_json_in_steps
 from appliance.planning.routing.refusals import bad_request
-from appliance.planning.routing.splicing import LONG_BYTES
 
 _OTHER: Final = Api.OTHER
 """Member by name: looking one up in its Enum is slow in Python 3.11."""

@@ -22,11 +22,11 @@ from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
 from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
 from appliance.gateway.upstream.pool import Upstream
+from appliance.planning.routing.body_changes import LONG_BYTES, Pieces
 from appliance.planning.routing.form_body import FormBody
 from appliance.planning.routing.json_body import BodyError, JsonBody
 from appliance.planning.routing.json_scanner import scan_plain_object
 from appliance.planning.routing.refusals import ENGINE_FAILED, ENGINE_UNREACHABLE
-from appliance.planning.routing.splicing import LONG_BYTES, Pieces
 
 if TYPE_CHECKING:
     from appliance.gateway.downstream.client_connection import ClientConnection

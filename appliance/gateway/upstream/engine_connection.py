@@ -17,7 +17,7 @@ from appliance.domain.gateway import Refusal
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import Framing, ResponseHead
 from appliance.gateway.http.response_parser import ResponseParser
-from appliance.planning.routing.splicing import Pieces
+from appliance.planning.routing.body_changes import Pieces
 
 if TYPE_CHECKING:
     from appliance.gateway.upstream.pool import Pool

@@ -1,15 +1,21 @@
-"""Changes that a profile makes to request bodies, compiled for splicing.
+"""Changes that a profile makes to request bodies: compiled once, and spliced into each body.
 
 Keys are taken out first, then set, the shorter ones first. Dots in a key reach into objects, so a
-name that has a dot in it cannot be changed.
+name that has a dot in it cannot be changed. Splicing does not copy the rest of a long body.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 _Path = tuple[str, ...]
+LONG_BYTES: Final = 16 << 10
+"""Longest body that is scanned in one go, which takes 0.4 ms, and copied to be changed: a copy of
+64 MiB takes 40 ms, and the memory of another request. Longer bodies are scanned by `long_json`."""
+
+Cut = tuple[int, int, bytes]
+"""Cut of a body: start, end, and the bytes that replace what lies between."""
 
 
 class _Removed:
@@ -156,3 +162,41 @@ def _form_text(value: object) -> str | None:
     if value is _REMOVED:
         return None
     return value if isinstance(value, str) else _text(value)
+
+
+class Pieces:
+    """Long body after its changes: pieces of the original, and the new bytes between them."""
+
+    __slots__ = ("_size", "buffers")
+
+    def __init__(self, buffers: list[bytes | memoryview]) -> None:
+        self.buffers = buffers
+        """Buffers to be sent one after the other."""
+        self._size = sum(map(len, buffers))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __radd__(self, before: bytes) -> bytes:
+        """Return a copy in one piece, after other bytes."""
+        return before + bytes(self)
+
+    def __bytes__(self) -> bytes:
+        """Return a copy in one piece."""
+        return b"".join(self.buffers)
+
+
+def splice(body: bytes, cuts: Iterable[Cut]) -> bytes | Pieces:
+    """Return the body with cuts applied, which must not overlap; without cuts the same object."""
+    ordered = sorted(cuts)
+    if not ordered:
+        return body
+    long = len(body) > LONG_BYTES
+    whole = memoryview(body) if long else body
+    pieces: list[bytes | memoryview] = []
+    at = 0
+    for start, end, new in ordered:
+        pieces += (whole[at:start], new)
+        at = end
+    pieces.append(whole[at:])
+    return Pieces(pieces) if long else b"".join(pieces)

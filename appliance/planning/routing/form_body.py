@@ -9,10 +9,9 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from appliance.planning.routing.body_changes import BodyChanges
+from appliance.planning.routing.body_changes import BodyChanges, Cut, Pieces, splice
 from appliance.planning.routing.json_scanner import BodyError
 from appliance.planning.routing.long_json import run_steps
-from appliance.planning.routing.splicing import Cut, Pieces, splice
 
 _MOST_PARTS: Final = 1000
 _LONGEST_HEAD: Final = 8 << 10

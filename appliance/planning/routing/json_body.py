@@ -3,7 +3,15 @@
 from collections.abc import Generator
 from typing import Final
 
-from appliance.planning.routing.body_changes import BodyChanges, Edit, Edits
+from appliance.planning.routing.body_changes import (
+    LONG_BYTES,
+    BodyChanges,
+    Cut,
+    Edit,
+    Edits,
+    Pieces,
+    splice,
+)
 from appliance.planning.routing.json_scanner import (
     BodyError,
     Member,
@@ -14,7 +22,6 @@ from appliance.planning.routing.json_scanner import (
     scan_plain_object,
 )
 from appliance.planning.routing.long_json import LongJsonScanner
-from appliance.planning.routing.splicing import LONG_BYTES, Cut, Pieces, splice
 
 __all__ = ["BodyError", "JsonBody", "parse_json_in_steps"]
 

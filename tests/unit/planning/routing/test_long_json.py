@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.planning.routing.body_changes import compile_changes
+from appliance.planning.routing.body_changes import LONG_BYTES, Pieces, compile_changes
 from appliance.planning.routing.json_body import BodyError, parse_json_in_steps
 from appliance.planning.routing.json_scanner import scan_object
 from appliance.planning.routing.long_json import LongJsonScanner
-from appliance.planning.routing.splicing import LONG_BYTES, Pieces
 from tests.fakes.body_parsing import change_json, parse_json
 
 PAD = b" " * LONG_BYTES
