@@ -14,7 +14,7 @@ from appliance.protocol.control_events import (
     EndedEvent,
     ErrorEvent,
 )
-from appliance.protocol.json_fields import number_in
+from appliance.protocol.json_values import number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
 from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_events import ClosingEvent, ResultEvent
-from appliance.protocol.json_fields import object_in, objects_in, text_in, texts_in
+from appliance.protocol.json_values import object_in, objects_in, text_in, texts_in
 
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 

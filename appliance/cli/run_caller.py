@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from appliance.cli.failures import CliError
 from appliance.domain.paths import RUN_DIR
-from appliance.protocol.json_fields import Json
+from appliance.protocol.json_values import Json
 
 SOCKET: Final = f"{RUN_DIR}/socket"
 _STDIO: Final = (0, 1, 2)

@@ -8,7 +8,7 @@ from appliance.cli.terminal import Style, Terminal
 from appliance.cli.traffic_lines import no_gateway, traffic
 from appliance.domain.amounts import age, duration, size, size_of_total
 from appliance.planning.wording import joined
-from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
+from appliance.protocol.json_values import Json, number_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

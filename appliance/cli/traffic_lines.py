@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appliance.protocol.json_fields import Json, number_in, object_in, objects_in, text_in
+from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, ErrorKind, Exit
-from appliance.protocol.json_fields import (
+from appliance.protocol.json_values import (
     Json,
+    encode_json,
     number_in,
     object_in,
     parse_object,
     text_in,
     texts_in,
 )
-from appliance.protocol.json_text import encode_json
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False

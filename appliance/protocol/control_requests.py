@@ -12,8 +12,7 @@ from __future__ import annotations
 from appliance import __version__
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS, PROTOCOL_MAX, PROTOCOL_MIN
-from appliance.protocol.json_fields import Json, parse_object
-from appliance.protocol.json_text import encode_json
+from appliance.protocol.json_values import Json, encode_json, parse_object
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False

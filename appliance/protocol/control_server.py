@@ -34,7 +34,7 @@ from appliance.protocol.control_requests import (
     parse_request,
     verb_of,
 )
-from appliance.protocol.json_fields import Json
+from appliance.protocol.json_values import Json
 from appliance.protocol.unix_server import Bounds, Peer, peer_of, serve_unix, until_left
 
 _log = logging.getLogger(__name__)

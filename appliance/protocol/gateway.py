@@ -26,8 +26,7 @@ from typing import Any, Final
 
 from appliance.domain.gateway import Standing, State
 from appliance.domain.names import is_profile_name
-from appliance.protocol.json_fields import Json, object_in, parse_object
-from appliance.protocol.json_text import encode_json
+from appliance.protocol.json_values import Json, encode_json, object_in, parse_object
 from appliance.protocol.record import Record
 
 MAX_COMMAND_BYTES: Final = 256 << 10

@@ -17,14 +17,14 @@ import hmac
 import json
 
 from appliance.domain.paths import SUPERVISOR_RUNTIME_DIR
-from appliance.protocol.json_fields import parse_object
+from appliance.protocol.json_values import parse_object
 from appliance.protocol.run_request import BadRequest, gpus_of, text_of, whole_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from appliance.protocol.json_fields import Json
+    from appliance.protocol.json_values import Json
 
 FILE = f"{SUPERVISOR_RUNTIME_DIR}/run-ticket.json"
 MAX_BYTES = 16 << 10

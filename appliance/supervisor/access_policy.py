@@ -25,7 +25,7 @@ from appliance.protocol.control_requests import (
     decode_on_request,
     decode_request,
 )
-from appliance.protocol.json_fields import Json
+from appliance.protocol.json_values import Json
 from appliance.protocol.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)

@@ -20,7 +20,7 @@ from appliance.protocol.control_requests import (
     ListKeysRequest,
     RemoveKeyRequest,
 )
-from appliance.protocol.json_fields import Json
+from appliance.protocol.json_values import Json
 from appliance.supervisor.access_policy import Requester
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, Final
 
 from appliance.adapters.model_files.bounded import BoundedFile, HeaderError
-from appliance.protocol.json_fields import parse_object
+from appliance.protocol.json_values import parse_object
 
 _LENGTH: Final = Struct("<Q")
 _LARGEST_JSON_BYTES: Final = 16 << 20

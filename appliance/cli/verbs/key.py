@@ -18,7 +18,7 @@ from appliance.protocol.control_requests import (
     ListKeysRequest,
     RemoveKeyRequest,
 )
-from appliance.protocol.json_fields import Json, number_in, objects_in, text_in, texts_in
+from appliance.protocol.json_values import Json, number_in, objects_in, text_in, texts_in
 
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
 

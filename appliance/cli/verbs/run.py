@@ -18,7 +18,7 @@ from appliance.protocol.control import Exit
 from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_events import PhaseEvent
 from appliance.protocol.control_requests import CancelRequest, RunRequest
-from appliance.protocol.json_fields import number_in, text_in
+from appliance.protocol.json_values import number_in, text_in
 
 _KNOCK_S: Final = 0.02
 """Pause between two attempts to connect to the launcher."""

@@ -23,7 +23,7 @@ from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument
 from appliance.protocol.control import Exit
-from appliance.protocol.json_fields import number_in, objects_in, text_in
+from appliance.protocol.json_values import number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
 """Largest unit or profile in bytes."""

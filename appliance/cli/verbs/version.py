@@ -8,7 +8,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit
 from appliance.protocol.control_client import ask
 from appliance.protocol.control_requests import StatusRequest
-from appliance.protocol.json_fields import object_in, text_in
+from appliance.protocol.json_values import object_in, text_in
 
 
 def run(arguments: Arguments, streams: Streams) -> int:

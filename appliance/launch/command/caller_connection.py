@@ -19,7 +19,7 @@ from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.kernel.text_files import PROC, read
 from appliance.domain.names import is_service
 from appliance.launch.program import WARNING, say
-from appliance.protocol.json_fields import parse_object
+from appliance.protocol.json_values import parse_object
 from appliance.protocol.run_request import BadRequest, Request
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from appliance.gateway.keys import KeyRing
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import ResultEvent
 from appliance.protocol.control_requests import KeyRequest, decode_request
-from appliance.protocol.json_fields import Json, text_in
+from appliance.protocol.json_values import Json, text_in
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
 

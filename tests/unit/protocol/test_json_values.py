@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.protocol.control import Exit
-from appliance.protocol.json_text import decode_json, encode_json
+from appliance.protocol.json_values import decode_json, encode_json
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(
