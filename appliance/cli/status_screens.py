@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 from appliance.cli.terminal import Style, Terminal
-from appliance.cli.traffic_lines import no_gateway, traffic
 from appliance.domain.amounts import age, duration, size, size_of_total
 from appliance.planning.wording import joined
-from appliance.protocol.json_values import Json, number_in, objects_in, text_in, texts_in
+from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     vram = _vram_lines(document)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
-        if row["state"] not in _SHORT and (said := traffic(document, row["name"])):
+        if row["state"] not in _SHORT and (said := _traffic(document, row["name"])):
             terminal.line(f"{_INDENT}{said}")
         for line in vram.pop(row["name"], ()):
             terminal.line(f"{_INDENT}{line}")
@@ -71,7 +70,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
         *_run(document, now),
         *_operations(document),
         *_unread(document),
-        *no_gateway(document),
+        *_no_gateway(document),
         *_why(document, terminal),
     ]
     if closing and rows:
@@ -276,3 +275,50 @@ def _shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
     unattributed = number_in(gpu, "unattributed_bytes") or 0
     if unattributed >= _WORTH_SAYING_BYTES:
         yield f"unattributed {unattributed / _GIB:.1f}"
+
+
+def _traffic(document: StatusDocument, name: str) -> str:
+    """Return the line of profile `name`; empty: no traffic."""
+    rows = objects_in(_gateway_row(document), "profiles")
+    row = next((r for r in rows if text_in(r, "name") == name), {})
+    parts = [_request_part(row), *_speed_parts(row), *_engine_parts(object_in(row, "engine"))]
+    said = " · ".join(part for part in parts if part)
+    return f"traffic {said}" if said else ""
+
+
+def _no_gateway(document: StatusDocument) -> Iterable[str]:
+    """Return the line that the gateway is down: backends still answer on their own ports."""
+    if (
+        document["supervisor"]["state"] == "up"
+        and text_in(_gateway_row(document), "state") == "down"
+    ):
+        yield "no gateway: sudo systemctl start appliance-gateway.socket"
+
+
+def _gateway_row(document: Json | StatusDocument) -> Json:
+    """Return the gateway's row; empty in the document of an older supervisor."""
+    return object_in(document, "gateway")
+
+
+def _request_part(row: Json) -> str:
+    total, under_way, waiting, errors = (
+        int(number_in(row, key) or 0) for key in ("requests", "in_flight", "queued", "errors")
+    )
+    if not total:
+        return ""
+    now = f"{under_way} in flight" + (f", {waiting} waiting" if waiting else "")
+    return f"{now}, {total} so far" + (f", {errors} failed" if errors else "")
+
+
+def _speed_parts(row: Json) -> Iterable[str]:
+    if speed := number_in(row, "tok_s"):
+        yield f"{speed:.1f} tok/s"
+    if first := number_in(object_in(row, "ttft_ms"), "p50"):
+        yield f"TTFT {first / 1000:.2f} s"
+
+
+def _engine_parts(engine: Json) -> Iterable[str]:
+    if queued := number_in(engine, "queued"):
+        yield f"{queued:.0f} queued in the engine"
+    if cache := number_in(engine, "kv_cache"):
+        yield f"KV cache {cache * 100:.0f} %"
