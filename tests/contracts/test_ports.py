@@ -18,8 +18,9 @@ port                    adapter               contract
 
 import asyncio
 import json
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,17 +46,13 @@ from appliance.ports import Backend, Clock, Gateway, Host, Profiles, RunTickets
 from appliance.protocol import gate_verdict
 from appliance.protocol.gateway_server import GatewayServer
 from appliance.protocol.run_ticket import Ticket
-from tests.contracts.units_contract import check_units
-from tests.fakes.outside import (
-    FakeBackend,
-    FakeClock,
-    FakeGateway,
-    FakeHost,
-    FakeRunTickets,
-    FakeUnits,
-)
+from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
+from tests.fakes.clock import FakeClock
+from tests.fakes.ports import FakeBackend, FakeGateway, FakeHost, FakeRunTickets
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.systemd import FakeSystemd
+from tests.fakes.unit_processes import UnitProcesses
+from tests.fakes.units import FakeUnits
 from tests.unit.gateway_states import BOX
 
 either = pytest.mark.parametrize("real", [True, False], ids=["adapter", "fake"])
@@ -249,8 +246,9 @@ async def test_a_gateway_that_is_away_is_done_without(tmp_path: Path, *, real: b
 @either
 async def test_a_machine_is_read(tmp_path: Path, *, real: bool) -> None:
     """Memory adds up, the gate's last words are found, and what is not there is unknown."""
-    fake = FakeHost(FakeSystemd(catalogue(GENESIS, AEON)))
-    fake.systemd.refusals["aeon"] = "memory is not back"
+    processes = UnitProcesses(FakeSystemd(catalogue(GENESIS, AEON)))
+    fake = FakeHost(processes)
+    processes.refusals["aeon"] = "memory is not back"
     fake.admitted["genesis"] = "2.0 → 1.0 GiB in 1.0 s"
     fake.installed["aeon"] = None
     for name, verdict, reason in (
@@ -278,7 +276,30 @@ async def test_a_machine_is_read(tmp_path: Path, *, real: bool) -> None:
 # --- units -----------------------------------------------------------------------------------
 
 
-async def test_units_of_the_fake() -> None:
+class FakeHands:
+    """Acts of people and accidents on the units of a fake systemd."""
+
+    def __init__(self, units: FakeUnits) -> None:
+        self._units = units
+
+    async def kill(self, name: str, number: int) -> None:
+        killed = 0 if number == signal.SIGTERM else number
+        self._units.systemd.main_exited(name, signal=killed)
+        self._units.version += 1
+
+    async def start_alone(self, name: str) -> None:
+        self._units.systemd.start(name, alone=True)
+        self._units.version += 1
+
+
+@pytest.mark.parametrize("check", CASES, ids=[check.__name__ for check in CASES])
+async def test_units_of_the_fake(check: Callable[[Case], Awaitable[None]]) -> None:
     """The fake systemd keeps the contract that a booted one keeps (tests/system)."""
-    units = FakeUnits(FakeSystemd(catalogue(GENESIS, AEON)))
-    await check_units(units, "genesis", "aeon")
+    systemd = FakeSystemd(catalogue(applied(ONE, "cpu"), applied(RIVAL, "cpu")))
+    processes = UnitProcesses(systemd)
+    for behaviour in processes.behaviour.values():
+        behaviour.gate_s = 0.2
+    units = FakeUnits(systemd)
+    case = Case(units, FakeHands(units))
+    await check(case)
+    await case.clean_up()

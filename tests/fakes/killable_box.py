@@ -1,18 +1,18 @@
-"""A real supervisor on a `World`, in virtual time; it may be killed before any of its effects.
+"""A real supervisor on a `FakeMachine`, in virtual time; it may be killed before any of its effects.
 
-The ports below are those of `tests.fakes.outside` on a world instead of a `FakeSystemd`. Each effect may
-be the last one, and is judged against the look that it follows from. Time passes in `World.advance`
-alone, and a supervisor that waits goes on only when `wake` is called.
+The ports are those of `tests.fakes.ports` and `tests.fakes.units`, but each effect may be the last one,
+and is judged against the look that it follows from. Time passes in `FakeMachine.advance` alone, and a
+supervisor that waits goes on only when `wake` is called.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import ApplianceError, UnitError
 from appliance.domain.gateway import State
-from appliance.domain.observed import Observed, RunReport
+from appliance.domain.observed import Observed
 from appliance.domain.operations import (
     Cause,
     Finished,
@@ -28,10 +28,11 @@ from appliance.settings import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
+from tests.fakes.clock import FakeClock
 from tests.fakes.gpu_readings import by_index, card
-from tests.fakes.outside import (
+from tests.fakes.machine import A_HOLD, FakeMachine
+from tests.fakes.ports import (
     FakeBackend,
-    FakeClock,
     FakeCommitment,
     FakeGateway,
     FakeHost,
@@ -40,11 +41,9 @@ from tests.fakes.outside import (
     FakeStore,
 )
 from tests.fakes.profiles import FakeProfiles
-from tests.fakes.systemd import FakeSystemd
-from tests.fakes.world import World
+from tests.fakes.units import FakeUnits
 
 LOOK_EVERY_S: Final = 10.0
-A_HOLD: Final = "a hold"
 _TURN: Final = 3
 """Rounds of the loop in which a supervisor gets from a look to what follows from it, or not quite."""
 _MOST_ROUNDS: Final = 50
@@ -55,24 +54,24 @@ class KilledError(Exception):
     """The supervisor dies here."""
 
 
-class WorldLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is the world's."""
+class MachineLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is the machine's."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, machine: FakeMachine) -> None:
         super().__init__()
-        self._world = world
+        self._machine = machine
 
     def time(self) -> float:
-        return self._world.now_s
+        return self._machine.now_s
 
 
-class WorldChange:
+class MachineChange:
     """Change since this was taken, the passing of time included."""
 
-    def __init__(self, units: "WorldUnits") -> None:
+    def __init__(self, units: "JudgedUnits") -> None:
         self._units = units
-        self._before = units.world.observed()
-        self._taken_s = units.world.now_s
+        self._before = units.systemd.observed()
+        self._taken_s = units.machine.now_s
         self._woken: asyncio.Future[None]
         self.is_of_operation = False
         """A running operation waits, and not the supervisor itself."""
@@ -89,58 +88,42 @@ class WorldChange:
 
     def wake(self) -> bool:
         """End the wait if anything is new."""
-        is_due = self._units.world.now_s > self._taken_s or self.has_happened()
+        is_due = self._units.machine.now_s > self._taken_s or self.has_happened()
         if is_due and not self._woken.done():
             self._woken.set_result(None)
         return is_due
 
     def has_happened(self) -> bool:
-        return self._units.world.observed() != self._before
+        return self._units.systemd.observed() != self._before
 
 
-class WorldUnits:
+class JudgedUnits(FakeUnits):
     """The port `Units`."""
 
     def __init__(self, box: "KillableBox") -> None:
+        super().__init__(box.machine.systemd)
         self.box = box
-        self.world = box.world
-        self.awaited: list[WorldChange] = []
+        self.machine = box.machine
+        self.awaited: list[MachineChange] = []
         """Changes for which the supervisor, and its running operation, wait."""
-        self.seen: dict[object, Observed] = {}
-        """The last look of each task."""
-        self.latest = self.world.observed()
-        self._questions = 0
 
-    @property
-    def signals(self) -> int:
-        self._questions += 1  # the world may have changed since the last question
-        return self._questions
+    def change(self) -> MachineChange:
+        return MachineChange(self)
 
     def look(self) -> Observed:
         """Return the observation that the present task uses: its last look, or its starter's."""
         return self.seen.get(asyncio.current_task(), self.latest)
 
-    @property
-    def boot_id(self) -> str:
-        return f"boot-{self.world.boot}"
-
-    def change(self) -> WorldChange:
-        return WorldChange(self)
-
-    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
-        seen = self.latest = self.seen[asyncio.current_task()] = self.world.observed()
+    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:
+        seen = self.latest = self.seen[asyncio.current_task()] = self.systemd.observed(
+            names, full=full
+        )
         await asyncio.sleep(0)  # what is looked at may change before anything follows from it
         return seen
 
-    async def control_group(self, name: str) -> str:  # noqa: ARG002
-        return ""
-
-    async def cpu_s(self, name: str) -> float | None:  # noqa: ARG002
-        return None
-
     async def start(self, name: str) -> None:
         seen, running = self.look(), self.box.running
-        if rivals := [r for r in self.world.rivals[name] if not seen.unit(r).idle]:
+        if rivals := [r for r in self.systemd.rivals[name] if not seen.unit(r).idle]:
             self.box.faults.append(f"{name} was started beside {rivals}")
         if seen.going_down:
             self.box.faults.append(f"{name} was started during a shutdown")
@@ -150,55 +133,42 @@ class WorldUnits:
             if unasked or running._steps.started:
                 self.box.faults.append(f"{name} was started during a hold")
         self.box.effect(f"start {name}")
-        self.world.reset_failed(name)
-        self.world.start(name)
+        self.systemd.reset_failed(name)
+        self.systemd.start(name)
 
     async def stop(self, name: str) -> None:
         serves = self.look().unit(name).serving
         if serves and name not in self.box.gateway.held:
             self.box.faults.append(f"{name} was stopped under its requests")
         self.box.effect(f"stop {name}")
-        self.world.stop(name, self.box.operation_name)
+        self.systemd.stop(name, self.box.operation_name)
 
     async def start_run(self) -> None:
         running = self.box.running
         claim = Claim(devices=frozenset(running.operation.goal.claim)) if running else NOTHING
         seen = self.look()
-        if any(not seen.unit(n).idle for n in in_the_way_of(claim, self.world.catalogue)):
+        if any(not seen.unit(n).idle for n in in_the_way_of(claim, self.systemd.catalogue)):
             self.box.faults.append("a command was begun beside a rival")
         self.box.effect("start the command")
-        self.world.start_run(claim)
+        self.machine.processes.command.claim = claim
+        await super().start_run()
 
     async def stop_run(self) -> None:
         self.box.effect("stop the command")
-        self.world.stop_run()
+        await super().stop_run()
 
     async def start_hold(self) -> None:
         self.box.effect("hold")
-        self.world.start_hold(A_HOLD)
+        self.machine.start_hold(A_HOLD)
+        await self.hold_started()
 
     async def stop_hold(self) -> None:
         self.box.effect()
         self.box.forgive_hold()
-        self.world.hold_active = False
+        await super().stop_hold()
 
 
-class WorldHost(FakeHost):
-    """The port `Host`, with the gate and the command's launcher of a world."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(FakeSystemd(world.catalogue))
-        self._world = world
-        self.box_facts = BoxFacts(ram_total_bytes=1 << 40, devices=by_index(card(0), card(1)))
-
-    async def refusals(self) -> Mapping[str, str]:
-        return dict(self._world.refusals)
-
-    async def run_report(self) -> RunReport | None:
-        return self._world.command.report
-
-
-class WorldGateway(FakeGateway):
+class JudgedGateway(FakeGateway):
     """The port `Gateway`: knows whose requests wait."""
 
     def __init__(self, box: "KillableBox") -> None:
@@ -222,8 +192,8 @@ class WorldGateway(FakeGateway):
         return None
 
 
-class WorldCommitment(FakeCommitment):
-    """The port `Commitment`: tells the world what a hold that ends has left stopped."""
+class JudgedCommitment(FakeCommitment):
+    """The port `Commitment`: tells the machine what a hold that ends has left stopped."""
 
     def __init__(self, box: "KillableBox", *names: str) -> None:
         super().__init__(*names)
@@ -243,8 +213,8 @@ class WorldCommitment(FakeCommitment):
             self._box.hold_was_ended()
 
 
-class WorldStore(FakeStore):
-    """The port `Store`: judges each end, and tells the world which stops it accounts for."""
+class JudgedStore(FakeStore):
+    """The port `Store`: judges each end, and tells the machine which stops it accounts for."""
 
     def __init__(self, box: "KillableBox") -> None:
         super().__init__()
@@ -273,19 +243,20 @@ class WorldStore(FakeStore):
 
 
 class KillableBox:
-    """A supervisor and its world. What it is asked, and time, come from the test."""
+    """A supervisor and its machine. What it is asked, and time, come from the test."""
 
-    def __init__(self, world: World, *committed: str) -> None:
-        self.world = world
-        self.loop = WorldLoop(world)
-        self.units = WorldUnits(self)
-        self.gateway = WorldGateway(self)
+    def __init__(self, machine: FakeMachine, *committed: str) -> None:
+        self.machine = machine
+        self.loop = MachineLoop(machine)
+        self.units = JudgedUnits(self)
+        self.gateway = JudgedGateway(self)
         self.backend = FakeBackend()
-        self.commitment = WorldCommitment(self, *committed)
-        self.store = WorldStore(self)
+        self.commitment = JudgedCommitment(self, *committed)
+        self.store = JudgedStore(self)
         self.peaks, self.tickets = FakePeaks(), FakeRunTickets()
-        self.clock = FakeClock(world)
-        self.host = WorldHost(world)
+        self.clock = FakeClock(machine.systemd)
+        self.host = FakeHost(machine.processes)
+        self.host.box_facts = BoxFacts(ram_total_bytes=1 << 40, devices=by_index(card(0), card(1)))
         self.fuse = -1
         """Effects until it dies; negative: it lives."""
         self.touched: list[str] = []
@@ -301,7 +272,7 @@ class KillableBox:
         """End the process as SIGKILL would, and begin another one, which knows the disk alone."""
         self._bury()
         self._supervisor = Supervisor(
-            FakeProfiles(self.world.catalogue),
+            FakeProfiles(self.machine.catalogue),
             units=self.units,
             memory=UnitMemory(self.units, self.clock),
             backend=self.backend,
@@ -381,7 +352,7 @@ class KillableBox:
         """Roll the running operation back, as long as that is possible."""
         self._supervisor.cancel()
 
-    # --- what the world is told ------------------------------------------------------
+    # --- what the machine is told ------------------------------------------------------
 
     @property
     def running(self) -> Transaction | None:
@@ -402,16 +373,16 @@ class KillableBox:
 
     def forgive_hold(self) -> None:
         """Let profiles that a hold stopped come back once its time has passed."""
-        if has_run_out(self.commitment.until, self.world.now_s):
-            why_idle = self.world.why_idle
-            for name in [n for n, why in why_idle.items() if why == A_HOLD]:
-                del why_idle[name]
+        if has_run_out(self.commitment.until, self.machine.now_s):
+            for unit in self.machine.systemd.units.values():
+                if unit.stop_cause == A_HOLD:
+                    unit.stop_cause = ""
 
     def hold_was_ended(self) -> None:
         """Excuse idle units after a request ended a hold, which asks for no more than that."""
-        for name, unit in self.world.observed().units.items():
+        for name, unit in self.machine.systemd.observed().units.items():
             if unit.idle:
-                self.world.why_idle[name] = "a hold that was ended"
+                self.machine.systemd.units[name].stop_cause = "a hold that was ended"
 
     def judge(self, finished: Finished) -> None:
         """Judge the stopped profiles: only requests that were not undone may leave one stopped."""
@@ -422,10 +393,10 @@ class KillableBox:
         went_back = outcome is Outcome.ROLLED_BACK or (
             outcome is Outcome.DONE and operation.ran and operation.rollback
         )
-        for name, why in list(self.world.why_idle.items()):
+        for name, unit in self.machine.systemd.units.items():
             restored = went_back and name in operation.goal.restore
-            if why == f"operation {operation.id}" and (unasked or restored):
-                del self.world.why_idle[name]
+            if unit.stop_cause == f"operation {operation.id}" and (unasked or restored):
+                unit.stop_cause = ""
 
 
 async def _rounds(count: int) -> None:

@@ -36,9 +36,9 @@ from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.service_manager import FakeManager
+from tests.fakes.supervisor_ports import FakePorts
 
 __all__ = [
     "FOREVER",
@@ -51,7 +51,7 @@ __all__ = [
     "EngineLoad",
     "Estimate",
     "FakeManager",
-    "FakeOutside",
+    "FakePorts",
     "Finished",
     "Goal",
     "GpuMemory",
@@ -143,7 +143,7 @@ def phase_of(supervisor: Supervisor) -> Phase | None:
 class Supervised:
     """Supervisor on a box in virtual time, with the services of its process."""
 
-    outside: FakeOutside
+    fakes: FakePorts
     profiles: FakeProfiles
     supervisor: AskedSupervisor
     stalls: StallWatch
@@ -158,27 +158,27 @@ class Supervised:
 
 @asynccontextmanager
 async def supervised(
-    outside: FakeOutside, profiles: FakeProfiles, keys: Path = Path("/nonexistent")
+    fakes: FakePorts, profiles: FakeProfiles, keys: Path = Path("/nonexistent")
 ) -> AsyncIterator[Supervised]:
-    """Run a supervisor on `outside`; time passes only in `FakeUnits.drive`.
+    """Run a supervisor on `fakes`; time passes only in `FakeUnits.drive`.
 
     Args:
-        outside: The box.
+        fakes: The box.
         profiles: What is applied.
         keys: Directory for inference keys.
     """
-    outside.units.is_driven = True
-    supervisor = outside.supervisor_as(AskedSupervisor, profiles, settings=Settings())
-    ledger = outside.memory_sampler(supervisor.last_look)
-    stalls = outside.stall_watch(supervisor.last_look)
-    status = outside.status(
+    fakes.units.is_driven = True
+    supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=Settings())
+    ledger = fakes.memory_sampler(supervisor.last_look)
+    stalls = fakes.stall_watch(supervisor.last_look)
+    status = fakes.status(
         supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls
     )
     server = ControlVerbs(
-        supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=outside.clock.unix_s
+        supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=fakes.clock.unix_s
     )
     box = Supervised(
-        outside=outside,
+        fakes=fakes,
         profiles=profiles,
         supervisor=supervisor,
         stalls=stalls,

@@ -6,6 +6,7 @@ Unless a state says otherwise aeon is committed and serves.
 from dataclasses import replace
 from typing import Final
 
+from tests.fakes.systemd import RUN
 from tests.pins.appliance_code import (
     FOREVER,
     ActiveState,
@@ -40,8 +41,8 @@ async def _(box: StatusBox) -> None:
 async def _(box: StatusBox) -> None:
     await box.ask(Kind.STOP)
     await box.until()
-    box.outside.commitment.names = ()
-    box.outside.store.ended.clear()
+    box.fakes.commitment.names = ()
+    box.fakes.store.ended.clear()
 
 
 @state("serving beside a shared one")
@@ -53,19 +54,19 @@ async def _(box: StatusBox) -> None:
 
 @state("started by hand")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.start("genesis", by_hand=True)
+    box.fakes.systemd.start("genesis")
     await box.drive(5)
 
 
 @state("loading by hand")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.start("genesis", by_hand=True)
+    box.fakes.systemd.start("genesis")
     await box.drive(1)
 
 
 @state("stopped by hand")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.stop("aeon")
+    box.fakes.systemd.stop("aeon")
     await box.drive(5)
 
 
@@ -76,7 +77,7 @@ async def _(box: StatusBox) -> None:
 
 @state("stopping")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.stop("aeon")
+    box.fakes.systemd.stop("aeon")
 
 
 @state("stopped by the appliance")
@@ -88,7 +89,7 @@ async def _(box: StatusBox) -> None:
 
 @state("committed, not applied")
 async def _(box: StatusBox) -> None:
-    box.outside.commitment.names = ("gone", "mini")
+    box.fakes.commitment.names = ("gone", "mini")
 
 
 @state("without its unit")
@@ -108,7 +109,7 @@ async def _(box: StatusBox) -> None:
 
 @state("unit edited since")
 async def _(box: StatusBox) -> None:
-    unit = box.outside.systemd.slots["aeon"].unit
+    unit = box.fakes.systemd.observed().unit("aeon")
     box.give("aeon", replace(unit, needs_reload=True))
 
 
@@ -120,7 +121,7 @@ async def _(box: StatusBox) -> None:
 
 @state("long since")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.now_s += 3 * 86_400 + 4000
+    box.fakes.systemd.now_s += 3 * 86_400 + 4000
 
 
 # --- what ended badly ---------------------------------------------------------------------
@@ -128,12 +129,12 @@ async def _(box: StatusBox) -> None:
 
 @state("crashed")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.crash("aeon", status=3)
+    box.fakes.processes.crash("aeon", status=3)
 
 
 @state("ended by itself")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.crash("aeon", status=0)
+    box.fakes.processes.crash("aeon", status=0)
 
 
 @state("waits for its next start")
@@ -159,19 +160,19 @@ for _result in (
 
 @state("refused by the gate")
 async def _(box: StatusBox) -> None:
-    outside = box.outside
-    outside.systemd.behaviour["aeon"].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
-    outside.systemd.stop("aeon")
+    fakes = box.fakes
+    fakes.processes.behaviour["aeon"].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
+    fakes.systemd.stop("aeon")
     await box.drive(5)
-    outside.systemd.start("aeon", by_hand=True)
+    fakes.systemd.start("aeon")
     await box.drive(2)
 
 
 @state("evicted in vain")
 async def _(box: StatusBox) -> None:
-    outside = box.outside
-    outside.systemd.behaviour["genesis"].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
-    outside.systemd.start("genesis", by_hand=True)
+    fakes = box.fakes
+    fakes.processes.behaviour["genesis"].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
+    fakes.systemd.start("genesis")
     await box.drive(3)
 
 
@@ -183,8 +184,8 @@ async def _(box: StatusBox) -> None:
 
 @state("repaired")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.give_up("aeon")
-    box.outside.units.version += 1
+    box.fakes.systemd.start_limit_hit("aeon")
+    box.fakes.units.version += 1
     await box.drive(60)
 
 
@@ -193,67 +194,67 @@ async def _(box: StatusBox) -> None:
 
 @state("switching, preflight")
 async def _(box: StatusBox) -> None:
-    box.outside.host.files_answer.clear()
+    box.fakes.host.files_answer.clear()
     await box.ask(Kind.SWITCH, "genesis")
 
 
 @state("switching, drain")
 async def _(box: StatusBox) -> None:
-    box.outside.gateway.drains.clear()
+    box.fakes.gateway.drains.clear()
     await box.ask(Kind.SWITCH, "genesis", drain_s=20.0)
 
 
 @state("switching, stop")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.behaviour["aeon"].stop_s = 30.0
+    box.fakes.processes.behaviour["aeon"].stop_s = 30.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.drive(4)
 
 
 @state("switching, release")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.behaviour["aeon"].stop_s = 0.0
+    box.fakes.processes.behaviour["aeon"].stop_s = 0.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.until(Phase.RELEASE, Phase.START, Phase.LOAD)
     waits = ObservedUnit(active=ActiveState.ACTIVATING, sub="condition", has_job=True)
     box.give("genesis", replace(waits, status_text="waiting for 2.1 GiB on GPU 0"))
-    box.outside.systemd.slots["genesis"].due_s = float("inf")
+    box.fakes.systemd.units["genesis"].due_s = float("inf")
     await box.drive(3)
 
 
 @state("switching, load")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.behaviour["genesis"].load_s = 60.0
+    box.fakes.processes.behaviour["genesis"].load_s = 60.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.drive(20)
 
 
 @state("switching, warm-up")
 async def _(box: StatusBox) -> None:
-    box.outside.backend.hangs.add("genesis")
+    box.fakes.backend.hangs.add("genesis")
     await box.ask(Kind.SWITCH, "genesis")
     await box.until(Phase.WARM_UP)
 
 
 @state("switching, commit")
 async def _(box: StatusBox) -> None:
-    box.outside.commitment.takes.clear()
+    box.fakes.commitment.takes.clear()
     await box.ask(Kind.SWITCH, "genesis")
     await box.until(Phase.COMMIT)
 
 
 @state("switching, rolling back")
 async def _(box: StatusBox) -> None:
-    box.outside.backend.cold.add("genesis")
-    box.outside.systemd.behaviour["aeon"].load_s = 30.0
+    box.fakes.backend.cold.add("genesis")
+    box.fakes.processes.behaviour["aeon"].load_s = 30.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.drive(12)
 
 
 @state("switching without a gateway")
 async def _(box: StatusBox) -> None:
-    box.outside.gateway.away = True
-    box.outside.systemd.behaviour["genesis"].load_s = 60.0
+    box.fakes.gateway.away = True
+    box.fakes.processes.behaviour["genesis"].load_s = 60.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.drive(5)
 
@@ -267,38 +268,38 @@ async def _(box: StatusBox) -> None:
 
 @state("rolled back")
 async def _(box: StatusBox) -> None:
-    box.outside.backend.cold.add("genesis")
+    box.fakes.backend.cold.add("genesis")
     await box.ask(Kind.SWITCH, "genesis")
     await box.until()
 
 
 @state("rolled back in vain")
 async def _(box: StatusBox) -> None:
-    box.outside.backend.cold |= {"genesis", "aeon"}
+    box.fakes.backend.cold |= {"genesis", "aeon"}
     await box.ask(Kind.SWITCH, "genesis")
     await box.until()
 
 
 @state("disk full")
 async def _(box: StatusBox) -> None:
-    box.outside.commitment.full = True
+    box.fakes.commitment.full = True
     await box.ask(Kind.SWITCH, "genesis")
     await box.until()
 
 
 @state("disk fails at the commit")
 async def _(box: StatusBox) -> None:
-    box.outside.commitment.failing = True
+    box.fakes.commitment.failing = True
     await box.ask(Kind.SWITCH, "genesis")
     await box.until()
 
 
 @state("switch, undone by hand")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.behaviour["genesis"].load_s = 60.0
+    box.fakes.processes.behaviour["genesis"].load_s = 60.0
     await box.ask(Kind.SWITCH, "genesis")
     await box.drive(5)
-    box.outside.systemd.start("aeon", by_hand=True)
+    box.fakes.systemd.start("aeon")
     await box.until()
 
 
@@ -310,26 +311,26 @@ def _operation(box: StatusBox, kind: Kind, *names: str, **more: object) -> Opera
         goal=Goal(start=names),
         boot_id="boot-0",
         requested_by="ana",
-        began_unix_s=box.outside.clock.unix_s() - 50,
+        began_unix_s=box.fakes.clock.unix_s() - 50,
     )
     return replace(operation, **more)  # type: ignore[arg-type]
 
 
 @state("cut by a reboot")
 async def _(box: StatusBox) -> None:
-    box.outside.store.ended.append(
+    box.fakes.store.ended.append(
         Finished(
             operation=_operation(box, Kind.SWITCH, "genesis", phase=Phase.LOAD),
             outcome=Outcome.INTERRUPTED,
             message="cut in load by a reboot",
-            finished_unix_s=box.outside.clock.unix_s() - 9,
+            finished_unix_s=box.fakes.clock.unix_s() - 9,
         )
     )
 
 
 @state("restarted in vain")
 async def _(box: StatusBox) -> None:
-    box.outside.backend.cold.add("aeon")
+    box.fakes.backend.cold.add("aeon")
     await box.ask(Kind.RESTART, "aeon")
     await box.until()
 
@@ -345,20 +346,20 @@ async def _(box: StatusBox) -> None:
 
 @state("held for a time")
 async def _(box: StatusBox) -> None:
-    await box.ask(Kind.HOLD, hold_until=box.outside.clock.unix_s() + 7200)
+    await box.ask(Kind.HOLD, hold_until=box.fakes.clock.unix_s() + 7200)
     await box.until()
     await box.drive(60)
 
 
 @state("held by hand")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.start_hold()
+    box.fakes.systemd.start_hold()
     await box.drive(2)
 
 
 @state("hold over")
 async def _(box: StatusBox) -> None:
-    await box.ask(Kind.HOLD, hold_until=box.outside.clock.unix_s() + 30)
+    await box.ask(Kind.HOLD, hold_until=box.fakes.clock.unix_s() + 30)
     await box.until()
     await box.drive(120)
 
@@ -367,27 +368,27 @@ _CLAIM: Final = "all"
 
 
 async def _begin_run(box: StatusBox) -> None:
-    claim = box.outside.systemd.command.claim
+    claim = box.fakes.processes.command.claim
     await box.ask(Kind.RUN, command="python3", claim=claim)
 
 
 @state("a command waits")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.command.wait_s = 60
+    box.fakes.processes.command.wait_s = 60
     await _begin_run(box)
     await box.drive(10)
 
 
 @state("a command runs")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.command.run_s = 900
+    box.fakes.processes.command.run_s = 900
     await _begin_run(box)
     await box.drive(100)
 
 
 @state("a command ends")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.command.stop_s = 60
+    box.fakes.processes.command.stop_s = 60
     await _begin_run(box)
     await box.drive(30)
 
@@ -400,13 +401,12 @@ async def _(box: StatusBox) -> None:
 
 @state("a command was not begun")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.command.problem = "the memory has not come back"
+    box.fakes.processes.command.problem = "the memory has not come back"
     await _begin_run(box)
     await box.until()
 
 
 @state("a command of no operation")
 async def _(box: StatusBox) -> None:
-    box.outside.systemd.command.unit = ObservedUnit(
-        active=ActiveState.ACTIVE, sub="running", main_pid=77
-    )
+    runs = ObservedUnit(active=ActiveState.ACTIVE, sub="running", main_pid=77)
+    box.fakes.systemd.report(RUN, runs)

@@ -44,7 +44,7 @@ def _gpus(*devices: DeviceMemory, state_: GpuState = GpuState.OK, reason: str = 
 
 
 def _read_gpus(box: StatusBox, memory: GpuMemory) -> None:
-    box.outside.host.gpu_memory = memory
+    box.fakes.host.gpu_memory = memory
 
 
 # --- memory -------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def _owners(box: StatusBox) -> tuple[Holder, Holder]:
 async def _(box: StatusBox) -> None:
     one, two = _owners(box)
     _read_gpus(box, _gpus(_device(0, one, used_gib=13.75), _device(1, two, used_gib=13.5)))
-    box.outside.host.groups["aeon"] = GroupMemory(
+    box.fakes.host.groups["aeon"] = GroupMemory(
         resident_bytes=6 * GIB, locked_bytes=GIB, pinned_bytes=5 * GIB, pids=(41, 42)
     )
     await box.drive(30)
@@ -72,7 +72,7 @@ async def _(box: StatusBox) -> None:
 @state("peaks")
 async def _(box: StatusBox) -> None:
     _read_gpus(box, _gpus(_device(0), _device(1)))
-    kept = box.outside.peaks.kept
+    kept = box.fakes.peaks.kept
     kept["aeon"] = ObservedPeak(
         fingerprint="fingerprint of aeon",
         gpus={"GPU-0": 14 * GIB, "GPU-1": 13 * GIB},
@@ -128,8 +128,8 @@ async def _(box: StatusBox) -> None:
 async def _(box: StatusBox) -> None:
     _read_gpus(box, _gpus(_device(0), _device(1)))
     await box.supervised.document()
-    box.outside.host.driver_answers.clear()
-    box.outside.systemd.now_s += 100
+    box.fakes.host.driver_answers.clear()
+    box.fakes.systemd.now_s += 100
     box.is_slow = True
 
 
@@ -154,22 +154,22 @@ _FIGURES: Final = {
 
 @state("traffic")
 async def _(box: StatusBox) -> None:
-    box.outside.gateway.figures = {"aeon": dict(_FIGURES), "gone": {"requests": 1}}
-    box.outside.backend.loads["aeon"] = EngineLoad(running=3, queued=2, kv_cache=0.25)
+    box.fakes.gateway.figures = {"aeon": dict(_FIGURES), "gone": {"requests": 1}}
+    box.fakes.backend.loads["aeon"] = EngineLoad(running=3, queued=2, kv_cache=0.25)
     await box.supervised.document()  # engines are asked once somebody looks
 
 
 @state("gateway away")
 async def _(box: StatusBox) -> None:
-    box.outside.gateway.away = True
+    box.fakes.gateway.away = True
 
 
 @state("stalled")
 async def _(box: StatusBox) -> None:
-    outside = box.outside
-    outside.gateway.figures = {"aeon": {"requests": 5, "in_flight": 3, "quiet_s": 130.0}}
+    fakes = box.fakes
+    fakes.gateway.figures = {"aeon": {"requests": 5, "in_flight": 3, "quiet_s": 130.0}}
     for _look in range(14):
-        outside.units.used_s["aeon"] = 7.0
+        fakes.units.used_s["aeon"] = 7.0
         await box.supervised.stalls.turn()
         await box.drive(10)
 

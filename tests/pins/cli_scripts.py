@@ -34,11 +34,11 @@ def _script(name: str, *steps: Step, committed: tuple[str, ...] = ("aeon",)) -> 
 
 def _cold(*names: str) -> Step:
     """Return a step after which these engines do not answer their first request."""
-    return lambda session: session.outside.backend.cold.update(names)
+    return lambda session: session.fakes.backend.cold.update(names)
 
 
 def _warm(session: CliSession) -> None:
-    session.outside.backend.cold.clear()
+    session.fakes.backend.cold.clear()
 
 
 def _standing_in(phase: Phase | None, *, until_asked: bool = False) -> Step:
@@ -69,22 +69,22 @@ def _no_systemd(session: CliSession) -> None:
 
 def _gives(name: str, unit: ObservedUnit) -> Step:
     def give(session: CliSession) -> None:
-        session.outside.systemd.slots[name].unit = unit
+        session.fakes.systemd.report(name, unit)
 
     return give
 
 
 def _disk_full(session: CliSession) -> None:
-    session.outside.commitment.full = True
+    session.fakes.commitment.full = True
 
 
 def _no_gateway(session: CliSession) -> None:
-    session.outside.gateway.away = True
+    session.fakes.gateway.away = True
 
 
 def _refused(name: str) -> Step:
     def refuse(session: CliSession) -> None:
-        session.outside.systemd.behaviour[name].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
+        session.fakes.processes.behaviour[name].refusal = "GPU 0 has 3.0 GiB free, needs 14.5 GiB"
 
     return refuse
 
@@ -184,7 +184,7 @@ _script(
     "stop",
     "start",
     "stop --now",
-    lambda session: setattr(session.outside.systemd.behaviour["aeon"], "stops_badly", True),
+    lambda session: setattr(session.fakes.processes.behaviour["aeon"], "stops_badly", True),
     "start",
     "stop aeon",
 )
@@ -257,7 +257,7 @@ def _ending(**how: int) -> Step:
 
 
 def _never_begun(session: CliSession) -> None:
-    session.outside.systemd.command.problem = "gpu-0 is held by process 4121 (python3)"
+    session.fakes.processes.command.problem = "gpu-0 is held by process 4121 (python3)"
 
 
 _script(

@@ -22,7 +22,7 @@ from tests.fakes.profiles import FakeProfiles
 from tests.pins.appliance_code import (
     VERSION,
     Applied,
-    FakeOutside,
+    FakePorts,
     Output,
     Phase,
     Supervised,
@@ -55,8 +55,8 @@ class CliSession:
         """Phase in which virtual time stops; None: it does not."""
         self.goes_on_when_asked = False
         """Virtual time stops there only until a client has asked for the running operation."""
-        self.outside = FakeOutside(profiles, *committed)
-        self.outside.serve(*committed)
+        self.fakes = FakePorts(profiles, *committed)
+        self.fakes.serve(*committed)
         self.profiles = FakeProfiles(profiles)
         self._key_ids: list[str] = []
         self._loop = FrozenLoop()
@@ -104,7 +104,7 @@ class CliSession:
         listener.listen()
         listener.settimeout(0)
         with listener:
-            async with supervised(self.outside, self.profiles, state) as self._box:
+            async with supervised(self.fakes, self.profiles, state) as self._box:
                 tasks = [
                     asyncio.create_task(self._box.server.serve(listener)),
                     asyncio.create_task(self._flow()),
@@ -118,7 +118,7 @@ class CliSession:
 
     async def _flow(self) -> None:
         """Let virtual time pass while an operation runs."""
-        units = self.outside.units
+        units = self.fakes.units
         while True:
             if self._rests():
                 await asyncio.to_thread(threading.Event().wait, 0.002)

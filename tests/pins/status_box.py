@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.pins.appliance_code import (
     Applied,
     Estimate,
@@ -43,9 +43,9 @@ class StatusBox:
     """A reading is not answered within the time that the status waits for it."""
 
     @property
-    def outside(self) -> FakeOutside:
+    def fakes(self) -> FakePorts:
         """Units, files, GPUs and gateway of the box."""
-        return self.supervised.outside
+        return self.supervised.fakes
 
     @property
     def supervisor(self) -> Supervisor:
@@ -59,7 +59,7 @@ class StatusBox:
 
     def give(self, name: str, unit: ObservedUnit) -> None:
         """Make systemd report `unit` for the profile `name`."""
-        self.outside.systemd.slots[name].unit = unit
+        self.fakes.systemd.report(name, unit)
 
     async def ask(self, kind: Kind, *names: str, **more: object) -> None:
         """Begin an operation."""
@@ -68,7 +68,7 @@ class StatusBox:
 
     async def drive(self, seconds: float) -> None:
         """Let virtual time pass."""
-        units = self.outside.units
+        units = self.fakes.units
         end_s = units.systemd.now_s + seconds
         while units.systemd.now_s < end_s:
             units.drive(min(units.systemd.now_s + _STEP_S, end_s))

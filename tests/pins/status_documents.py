@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.fakes.profiles import FakeProfiles
 from tests.pins import box_states, box_states_of_readings
-from tests.pins.appliance_code import VERSION, FakeOutside, screen, supervised
+from tests.pins.appliance_code import VERSION, FakePorts, screen, supervised
 from tests.pins.frozen_time import FrozenLoop, settle, utc
 from tests.pins.normalisation import RAM_DISK, normal, normal_document, told_by
 from tests.pins.pin_files import file_name
@@ -47,10 +47,10 @@ async def _pin(state: State, loop: FrozenLoop) -> tuple[str, str]:
     """Return the screen and the document."""
     with tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
         root = Path(folder)
-        outside = FakeOutside(catalogue_in(root), *state.committed)
-        outside.serve(*state.committed)
-        profiles = FakeProfiles(outside.systemd.catalogue)
-        async with supervised(outside, profiles) as running:
+        fakes = FakePorts(catalogue_in(root), *state.committed)
+        fakes.serve(*state.committed)
+        profiles = FakeProfiles(fakes.systemd.catalogue)
+        async with supervised(fakes, profiles) as running:
             await settle()
             box = StatusBox(supervised=running, root=root)
             await state.arrange(box)
@@ -60,6 +60,6 @@ async def _pin(state: State, loop: FrozenLoop) -> tuple[str, str]:
             if box.is_slow:
                 loop.now_s += _LONG_S
             document = normal_document(await asked, VERSION)
-            face = screen(document, outside.clock.unix_s())
+            face = screen(document, fakes.clock.unix_s())
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
         return normal(face, root, {}), normal(text, root, {})

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from appliance.domain.operations import FOREVER, Finished, HoldUntil, Kind, Outcome
-from tests.fakes.cards import NEVER, Cards
+from tests.fakes.clock import NEVER
+from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.killable_box import KillableBox
+from tests.fakes.machine import FakeMachine
 from tests.fakes.profiles import applied, catalogue
-from tests.fakes.unit_lives import Life
-from tests.fakes.world import World
 
 BOX: Final = catalogue(
     applied("both", "gpu-all"),
@@ -37,9 +37,9 @@ class Box(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(BOX, {}, Cards(16, 2))
-        self.box = KillableBox(self.world, "both", "shared")
-        self.world.power_up(("both", "shared"), hold=False)
+        self.machine = FakeMachine(BOX, {}, FakeGpus(16, 2))
+        self.box = KillableBox(self.machine, "both", "shared")
+        self.machine.power_up(("both", "shared"), hold=False)
         self.rest()
 
     def rest(self) -> None:
@@ -47,15 +47,14 @@ class Box(RuleBasedStateMachine):
         for _ in range(2000):
             if self.box.turn():
                 continue
-            if self.box.operation is None and self.world.next_due_s() == NEVER:
+            if self.box.operation is None and self.machine.next_due_s() == NEVER:
                 return
-            self.world.advance(self.world.now_s + LOOK_AGAIN_S)
+            self.machine.advance(self.machine.now_s + LOOK_AGAIN_S)
         raise AssertionError(f"it never ends: {self.box.operation}")
 
     def state(self) -> tuple[list[str], tuple[str, ...], HoldUntil]:
         """Return the serving profiles, and the names that a boot follows."""
-        serving = [name for name, unit in self.world.units.items() if unit.life is Life.SERVING]
-        return sorted(serving), self.box.commitment.names, self.box.commitment.until
+        return sorted(self.machine.serving()), self.box.commitment.names, self.box.commitment.until
 
     @rule(
         kind=st.sampled_from([Kind.SWITCH, Kind.SWITCH, Kind.START, Kind.RESTART, Kind.HOLD]),
@@ -101,7 +100,7 @@ class Box(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(BOX)))
     def start_by_hand(self, name: str) -> None:
         """Start a profile by hand, which is not committed."""
-        self.world.start(name)
+        self.machine.systemd.start(name)
         self.rest()
 
     def teardown(self) -> None:

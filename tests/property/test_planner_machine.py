@@ -20,11 +20,14 @@ from appliance.domain.claims import Claim
 from appliance.domain.errors import UnitError
 from appliance.domain.observed import RunReport
 from appliance.domain.operations import FOREVER, Kind
-from tests.fakes.cards import NEVER, Cards
+from tests.fakes.clock import NEVER
+from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.killable_box import LOOK_EVERY_S, KillableBox
+from tests.fakes.machine import FakeMachine
 from tests.fakes.profiles import applied, catalogue
-from tests.fakes.unit_lives import Life
-from tests.fakes.world import Broken, World
+from tests.fakes.systemd import RUN
+from tests.fakes.systemd_unit import UnitState
+from tests.fakes.unit_processes import BrokenRule
 
 BOX: Final = catalogue(
     applied("both", "gpu-all"),
@@ -35,7 +38,7 @@ BOX: Final = catalogue(
 )
 NEEDS: Final = {"both": {0: 13, 1: 13}, "other": {0: 15, 1: 9}, "left": {0: 12}, "right": {1: 12}}
 """GiB, by GPU: no two owners fit at once."""
-CARD_GIB: Final = 16
+GPU_GIB: Final = 16
 
 LOOK_AGAIN_S: Final = 1.0
 NAMES: Final = st.sampled_from(sorted(BOX))
@@ -52,14 +55,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine 'Supervisor._live' was
 class Box(RuleBasedStateMachine):
     """A box whose owner, engines, driver and power supply are all unreliable."""
 
-    broken: Broken = Broken.NOTHING
+    broken: BrokenRule = BrokenRule.NOTHING
     needs: Mapping[str, Mapping[int, int]] = NEEDS
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(BOX, self.needs, Cards(CARD_GIB, 2), self.broken)
-        self.box = KillableBox(self.world, "both", "shared")
-        self.world.power_up(("both", "shared"), hold=False)
+        self.machine = FakeMachine(BOX, self.needs, FakeGpus(GPU_GIB, 2), self.broken)
+        self.box = KillableBox(self.machine, "both", "shared")
+        self.machine.power_up(("both", "shared"), hold=False)
         self.wait(60.0)
 
     # --- the supervisor --------------------------------------------------------------
@@ -68,7 +71,7 @@ class Box(RuleBasedStateMachine):
     def work(self, count: int) -> None:
         for _ in range(count):
             if not self.box.turn():
-                self.world.advance(self.world.now_s + LOOK_AGAIN_S)
+                self.machine.advance(self.machine.now_s + LOOK_AGAIN_S)
 
     @rule(rounds=st.integers(1, 6))
     def stop_between_look_and_act(self, rounds: int) -> None:
@@ -97,7 +100,7 @@ class Box(RuleBasedStateMachine):
 
     @rule(for_s=st.sampled_from([None, 30.0]))
     def hold(self, for_s: float | None) -> None:
-        until = FOREVER if for_s is None else self.world.now_s + for_s
+        until = FOREVER if for_s is None else self.machine.now_s + for_s
         self.box.submit(Kind.HOLD, (), hold_until=until)
 
     @rule(device=st.sampled_from(["gpu-all", "gpu-0", "cpu"]), rollback=st.booleans())
@@ -107,8 +110,12 @@ class Box(RuleBasedStateMachine):
 
     @rule(killed=st.booleans())
     def end_the_command(self, killed: bool) -> None:  # noqa: FBT001
-        if self.world.command.life is Life.SERVING:
-            self.world.end_run(None if killed else RunReport(ran=True, text="with status 0"))
+        if self.machine.systemd.units[RUN].state is not UnitState.RUNNING:
+            return
+        if killed:
+            self.machine.processes.kill_command()
+        else:
+            self.machine.processes.end_command(RunReport(ran=True, text="with status 0"))
 
     @rule()
     def cancel(self) -> None:
@@ -119,42 +126,48 @@ class Box(RuleBasedStateMachine):
     @rule(name=NAMES, alone=st.booleans())
     def start_by_hand(self, name: str, alone: bool) -> None:  # noqa: FBT001
         with contextlib.suppress(UnitError):
-            self.world.start(name, alone=alone)
+            self.machine.systemd.start(name, alone=alone)
 
     @rule(name=NAMES)
     def stop_by_hand(self, name: str) -> None:
-        self.world.stop(name, "by hand")
+        self.machine.systemd.stop(name)
 
     @rule(active=st.booleans())
     def hold_by_hand(self, active: bool) -> None:  # noqa: FBT001
         with contextlib.suppress(UnitError):
             if active:
-                self.world.start_hold("a hold by hand")
-            self.world.hold_active = active
+                self.machine.start_hold("a hold by hand")
+            else:
+                self.machine.systemd.stop_hold()
 
     @rule(index=st.sampled_from([0, 1]), amount=st.sampled_from([0, 2, 16]))
     def use_a_gpu(self, index: int, amount: int) -> None:
-        self.world.cards.grab(index, amount)
+        self.machine.gpus.grab(index, amount)
 
     # --- machines --------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 61.0]))
     def wait(self, seconds: float) -> None:
-        end_s = self.world.now_s + seconds
-        while self.world.advance(end_s):
+        end_s = self.machine.now_s + seconds
+        while self.machine.advance(end_s):
             pass
 
     @rule(which=st.integers(0, 3), for_good=st.booleans(), again=st.booleans())
     def crash(self, which: int, for_good: bool, again: bool) -> None:  # noqa: FBT001
         """One that runs crashes: once, or until systemd gives up; its next loads may crash too."""
-        for name in self.world.owners()[which:][:1]:
-            self.world.behaviour[name].crashes_loading |= again
-            (self.world.crash_for_good if for_good else self.world.crash)(name)
+        processes = self.machine.processes
+        for name in processes.holders()[which:][:1]:
+            if again:
+                processes.behaviour[name].start_result = "exit-code"
+            if for_good and self.machine.systemd.units[name].state is UnitState.RUNNING:
+                self.machine.systemd.start_limit_hit(name)
+            else:
+                processes.crash(name)
 
     @rule(name=NAMES, crashes=st.booleans(), cold=st.booleans(), badly=st.booleans())
     def bend_engine(self, name: str, crashes: bool, cold: bool, badly: bool) -> None:  # noqa: FBT001
-        self.world.behaviour[name].crashes_loading = crashes
-        self.world.behaviour[name].stops_badly = badly
+        self.machine.processes.behaviour[name].start_result = "exit-code" if crashes else "success"
+        self.machine.processes.behaviour[name].stops_badly = badly
         (self.box.backend.cold.add if cold else self.box.backend.cold.discard)(name)
 
     @rule(
@@ -163,41 +176,41 @@ class Box(RuleBasedStateMachine):
         release_s=st.sampled_from([0.0, 2.0, 30.0, NEVER]),
     )
     def bend_release(self, name: str, stop_s: float, release_s: float) -> None:
-        self.world.behaviour[name].stop_s = stop_s
-        self.world.behaviour[name].release_s = release_s
+        self.machine.processes.behaviour[name].stop_s = stop_s
+        self.machine.processes.behaviour[name].release_s = release_s
 
     @rule(full=st.booleans(), failing=st.booleans())
     def fill_the_disk(self, full: bool, failing: bool) -> None:  # noqa: FBT001
         self.box.commitment.full, self.box.commitment.failing = full, failing
 
-    @precondition(lambda self: not self.world.going_down)
+    @precondition(lambda self: not self.machine.systemd.going_down)
     @rule()
     def begin_a_reboot(self) -> None:
-        self.world.shut_down()
+        self.machine.systemd.shut_down()
 
     @rule()
     def cut_the_power(self) -> None:
         self.boot()
 
     def boot(self) -> None:
-        self.world.power_up(self.box.commitment.names, hold=self.hold_is_kept())
+        self.machine.power_up(self.box.commitment.names, hold=self.hold_is_kept())
         self.box.reborn()
 
     def hold_is_kept(self) -> bool:
         until = self.box.commitment.until
-        return until == FOREVER or (isinstance(until, float) and until > self.world.now_s)
+        return until == FOREVER or (isinstance(until, float) and until > self.machine.now_s)
 
     def hold_lasts(self) -> bool:
-        by_hand = self.world.hold_active and self.box.commitment.until is None
+        by_hand = self.machine.systemd.hold_active and self.box.commitment.until is None
         return by_hand or self.hold_is_kept()
 
     # --- never -----------------------------------------------------------------------
 
     @invariant()
     def one_owner(self) -> None:
-        rivals = self.world.rival_pairs(self.world.owners())
+        rivals = self.machine.rival_pairs(self.machine.processes.holders())
         assert not rivals, f"two owners: {rivals}"
-        shared = self.world.command_shares_with()
+        shared = self.machine.processes.command_shares_with()
         assert not shared, f"two owners: a command and {shared}"
 
     @invariant()
@@ -206,7 +219,7 @@ class Box(RuleBasedStateMachine):
 
     @invariant()
     def no_start_ran_out_of_memory(self) -> None:
-        assert not self.world.cards.overfull, f"out of memory: {self.world.cards.overfull}"
+        assert not self.machine.gpus.overfull, f"out of memory: {self.machine.gpus.overfull}"
 
     @invariant()
     def nothing_was_done_that_must_not_be(self) -> None:
@@ -214,14 +227,15 @@ class Box(RuleBasedStateMachine):
 
     @invariant()
     def committed_names_can_run_together(self) -> None:
-        assert self.world.rival_pairs(self.box.commitment.names) == []
+        assert self.machine.rival_pairs(self.box.commitment.names) == []
 
     @invariant()
     def systemd_wants_no_two_rivals(self) -> None:
-        wanted = [n for n, u in self.world.units.items() if u.is_wanted and not u.alone]
-        rivals = self.world.rival_pairs(wanted)
+        units = self.machine.systemd.units
+        wanted = [n for n in BOX if units[n].is_wanted and not units[n].is_alone]
+        rivals = self.machine.rival_pairs(wanted)
         assert not rivals, f"both are wanted: {rivals}"
-        assert not (wanted and self.world.hold_active), f"wanted during a hold: {wanted}"
+        assert not (wanted and self.machine.systemd.hold_active), f"wanted during a hold: {wanted}"
 
     # --- in the end ------------------------------------------------------------------
 
@@ -232,27 +246,31 @@ class Box(RuleBasedStateMachine):
         self.settle()
 
     def heal(self) -> None:
-        if self.world.going_down:
+        if self.machine.systemd.going_down:
             self.boot()
-        for how in self.world.behaviour.values():
-            how.crashes_loading, how.release_s = False, min(how.release_s, 30.0)
+        for how in self.machine.processes.behaviour.values():
+            how.start_result, how.release_s = "success", min(how.release_s, 30.0)
         self.box.backend.cold.clear()
         self.box.commitment.full = self.box.commitment.failing = False
         self.box.fuse = -1
-        self.world.cards.returns_by(self.world.now_s + 30.0)
+        self.machine.gpus.returns_by(self.machine.now_s + 30.0)
         for index in (0, 1):
-            self.world.cards.grab(index, 0)
+            self.machine.gpus.grab(index, 0)
 
     def settle(self) -> None:
-        end_s = self.world.now_s + SETTLED_S
-        operation_end_s = self.world.now_s + OPERATION_S
-        while self.world.now_s < end_s and not self.is_settled():
+        end_s = self.machine.now_s + SETTLED_S
+        operation_end_s = self.machine.now_s + OPERATION_S
+        while self.machine.now_s < end_s and not self.is_settled():
             if self.box.operation is None:
-                operation_end_s = self.world.now_s + OPERATION_S
-            assert self.world.now_s <= operation_end_s, self.box.operation
+                operation_end_s = self.machine.now_s + OPERATION_S
+            assert self.machine.now_s <= operation_end_s, self.box.operation
             self.rest()
             self.check_invariants_now()
-        assert self.is_settled(), (self.unexplained(), self.world.units, self.box.operation)
+        assert self.is_settled(), (
+            self.unexplained(),
+            self.machine.systemd.units,
+            self.box.operation,
+        )
 
     def rest(self) -> None:
         """Work until there is nothing to do, then let time pass."""
@@ -263,7 +281,7 @@ class Box(RuleBasedStateMachine):
             raise AssertionError(f"it never waits: {self.box.operation}")
         self.end_the_command(killed=False)
         pause_s = LOOK_EVERY_S if self.box.operation is None else LOOK_AGAIN_S
-        self.world.advance(self.world.now_s + pause_s)
+        self.machine.advance(self.machine.now_s + pause_s)
 
     def check_invariants_now(self) -> None:
         self.one_owner()
@@ -274,22 +292,23 @@ class Box(RuleBasedStateMachine):
         self.systemd_wants_no_two_rivals()
 
     def is_settled(self) -> bool:
-        resting = {Life.IDLE, Life.FAILED, Life.SERVING}
-        at_rest = all(unit.life in resting for unit in self.world.units.values())
-        at_rest = at_rest and self.world.command.life is Life.IDLE
+        systemd = self.machine.systemd
+        up_or_down = {UnitState.DEAD, UnitState.FAILED, UnitState.RUNNING}
+        at_rest = all(systemd.units[name].state in up_or_down for name in BOX)
+        at_rest = at_rest and systemd.observed(()).run.idle
         return self.box.operation is None and at_rest and not self.unexplained()
 
     def unexplained(self) -> list[str]:
         """Committed names that do not serve, for no reason that a person could be told."""
         if self.hold_lasts():
             return []
-        units = self.world.units
+        serving, systemd = set(self.machine.serving()), self.machine.systemd
         return [
             name
             for name in self.box.commitment.names
-            if units[name].life is not Life.SERVING
-            and name not in self.world.why_idle
-            and all(units[rival].life is not Life.SERVING for rival in self.world.rivals[name])
+            if name not in serving
+            and not systemd.units[name].stop_cause
+            and serving.isdisjoint(systemd.rivals[name])
         ]
 
     def teardown(self) -> None:
@@ -309,19 +328,19 @@ TestBox.settings = settings(
 @pytest.mark.parametrize(
     ("broken", "finding"),
     [
-        (Broken.GATE, "^out of memory"),
-        (Broken.CONFLICTS, "^both are wanted|^wanted during a hold"),
-        (Broken.LEASE, "^two owners|^out of memory"),  # whichever of the two shows first
+        (BrokenRule.GATE, "^out of memory"),
+        (BrokenRule.CONFLICTS, "^both are wanted|^wanted during a hold"),
+        (BrokenRule.LEASE, "^two owners|^out of memory"),  # whichever of the two shows first
     ],
 )
-def test_a_broken_rule_is_found(broken: Broken, finding: str) -> None:
+def test_a_broken_rule_is_found(broken: BrokenRule, finding: str) -> None:
     """Without the gate, Conflicts= or the lease the same machine fails: it can."""
 
     class BrokenBox(Box):
         pass
 
     BrokenBox.broken = broken
-    if broken is Broken.LEASE:
+    if broken is BrokenRule.LEASE:
         BrokenBox.needs = {}  # or the gate refuses most of what the lease would
     found = settings(
         max_examples=200,

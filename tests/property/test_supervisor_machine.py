@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BusyError
 from appliance.domain.operations import FOREVER, Kind
-from appliance.planning.switch.goals import in_the_way, in_the_way_of
+from appliance.planning.switch.goals import in_the_way
 from appliance.settings import Settings
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 
 BOX = catalogue(
     applied("both", "gpu-all"),
@@ -37,9 +37,9 @@ class Box(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.outside = FakeOutside(BOX, "both")
-        self.outside.units.patience = 10**9
-        self.outside.serve("both")
+        self.fakes = FakePorts(BOX, "both")
+        self.fakes.units.patience = 10**9
+        self.fakes.serve("both")
         self.task: asyncio.Task[None] | None = None
         self.supervisor: Supervisor | None = None
         self.boot_supervisor()
@@ -48,7 +48,7 @@ class Box(RuleBasedStateMachine):
         self.loop.run_until_complete(work)
 
     def boot_supervisor(self) -> None:
-        self.supervisor = self.outside.supervisor(
+        self.supervisor = self.fakes.supervisor(
             FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
         )
         self.task = self.loop.create_task(self.supervisor.run())
@@ -94,7 +94,7 @@ class Box(RuleBasedStateMachine):
     ) -> None:
         async def submit() -> None:
             assert self.supervisor is not None
-            command = self.outside.systemd.command
+            command = self.fakes.processes.command
             try:
                 await self.supervisor.submit(
                     OperationRequest(kind=Kind.RUN, command="python3", claim=claim_on(gpus))
@@ -108,8 +108,8 @@ class Box(RuleBasedStateMachine):
 
     @rule()
     def kill_the_launcher(self) -> None:
-        self.outside.systemd.command.kill()
-        self.outside.units.version += 1
+        self.fakes.processes.kill_command()
+        self.fakes.units.version += 1
 
     @rule(name=NAMES, count=st.integers(1, 60))
     def switch(self, name: str, count: int) -> None:
@@ -120,7 +120,7 @@ class Box(RuleBasedStateMachine):
     def hold(self, until: float | str) -> None:
         async def submit() -> None:
             assert self.supervisor is not None
-            end = until if isinstance(until, str) else self.outside.systemd.now_s + until
+            end = until if isinstance(until, str) else self.fakes.systemd.now_s + until
             try:
                 await self.supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until=end))
             except BusyError:
@@ -139,41 +139,41 @@ class Box(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def start_by_hand(self, name: str) -> None:
-        self.outside.systemd.start(name, by_hand=True)
-        self.outside.units.version += 1
+        self.fakes.systemd.start(name)
+        self.fakes.units.version += 1
 
     @rule(name=NAMES)
     def stop_by_hand(self, name: str) -> None:
-        self.outside.systemd.stop(name)
-        self.outside.units.version += 1
+        self.fakes.systemd.stop(name)
+        self.fakes.units.version += 1
 
     @rule(name=NAMES, status=st.sampled_from([0, 1]))
     def crash(self, name: str, status: int) -> None:
-        self.outside.systemd.crash(name, status=status)
-        self.outside.units.version += 1
+        self.fakes.processes.crash(name, status=status)
+        self.fakes.units.version += 1
 
     @rule(name=NAMES)
     def give_up(self, name: str) -> None:
-        if not self.outside.systemd.slots[name].unit.main_pid:
-            self.outside.systemd.give_up(name)
+        if not self.fakes.systemd.units[name].main_pid:
+            self.fakes.systemd.start_limit_hit(name)
 
     @rule(name=NAMES, result=st.sampled_from(["success", "exit-code", "timeout"]))
     def bend_start(self, name: str, result: str) -> None:
-        self.outside.systemd.behaviour[name].start_result = result
+        self.fakes.processes.behaviour[name].start_result = result
 
     @rule(name=NAMES, refusal=st.sampled_from(["", "held by another"]))
     def bend_gate(self, name: str, refusal: str) -> None:
-        self.outside.systemd.behaviour[name].refusal = refusal
+        self.fakes.processes.behaviour[name].refusal = refusal
 
     @rule(name=NAMES, cold=st.booleans(), badly=st.booleans(), lag_s=st.sampled_from([0.0, 9.0]))
     def bend_engine(self, name: str, cold: bool, badly: bool, lag_s: float) -> None:  # noqa: FBT001
-        (self.outside.backend.cold.add if cold else self.outside.backend.cold.discard)(name)
-        self.outside.systemd.behaviour[name].stops_badly = badly
-        self.outside.systemd.behaviour[name].stop_s = lag_s
+        (self.fakes.backend.cold.add if cold else self.fakes.backend.cold.discard)(name)
+        self.fakes.processes.behaviour[name].stops_badly = badly
+        self.fakes.processes.behaviour[name].stop_s = lag_s
 
     @rule(full=st.booleans(), failing=st.booleans())
     def fill_the_disk(self, full: bool, failing: bool) -> None:  # noqa: FBT001
-        self.outside.commitment.full, self.outside.commitment.failing = full, failing
+        self.fakes.commitment.full, self.fakes.commitment.failing = full, failing
 
     @rule()
     def kill_the_supervisor(self) -> None:
@@ -183,42 +183,40 @@ class Box(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """Left alone, every operation ends and every unit comes to rest."""
-        for how in self.outside.systemd.behaviour.values():
+        for how in self.fakes.processes.behaviour.values():
             how.start_result, how.refusal = "success", ""
-        self.outside.backend.cold.clear()
-        self.outside.commitment.full = self.outside.commitment.failing = False
+        self.fakes.backend.cold.clear()
+        self.fakes.commitment.full = self.fakes.commitment.failing = False
         for _ in range(60):
             self.turns(25)
             if self.at_rest():
                 return
-        raise AssertionError(f"{self.outside.systemd.observed(BOX)} is not at rest")
+        raise AssertionError(f"{self.fakes.systemd.observed(BOX)} is not at rest")
 
     def at_rest(self) -> bool:
         assert self.supervisor is not None
-        units = self.outside.systemd.observed(BOX).units.values()
-        idle = self.supervisor.current() is None and self.outside.systemd.command.unit.idle
+        units = self.fakes.systemd.observed(BOX).units.values()
+        idle = self.supervisor.current() is None and self.fakes.systemd.observed().run.idle
         return idle and all(u.idle or u.serving for u in units)
 
     @invariant()
     def one_owner(self) -> None:
-        owners = self.outside.systemd.owners()
+        owners = self.fakes.processes.holders()
         for a, b in itertools.combinations(owners, 2):
             assert b not in in_the_way(a, BOX), owners
 
     @invariant()
     def a_command_is_alone(self) -> None:
-        command = self.outside.systemd.command
-        rivals = in_the_way_of(command.claim, BOX) if command.holds else frozenset()
-        assert not rivals & set(self.outside.systemd.owners())
+        assert self.fakes.processes.command_shares_with() == []
 
     @invariant()
     def never_started_beside_a_rival(self) -> None:
-        assert self.outside.units.rivals_at_start == []
+        assert self.fakes.units.rivals_at_start == []
 
     @invariant()
     def committed_names_can_run_together(self) -> None:
-        for a, b in itertools.combinations(self.outside.commitment.names, 2):
-            assert b not in in_the_way(a, BOX), self.outside.commitment.names
+        for a, b in itertools.combinations(self.fakes.commitment.names, 2):
+            assert b not in in_the_way(a, BOX), self.fakes.commitment.names
 
     def teardown(self) -> None:
         try:

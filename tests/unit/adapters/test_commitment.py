@@ -14,7 +14,7 @@ from appliance.domain.errors import StoreError
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.planning.switch.goals import Writes
 from appliance.ports import Commitment
-from tests.fakes.outside import FakeCommitment
+from tests.fakes.ports import FakeCommitment
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from appliance.adapters.launch_files import read_peak
 from appliance.adapters.peaks import FilePeaks
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.ports import Peaks
-from tests.fakes.outside import FakePeaks
+from tests.fakes.ports import FakePeaks
 
 GIB = 1 << 30
 PEAK = ObservedPeak(

@@ -25,8 +25,8 @@ from appliance.protocol.control_events import EndedEvent
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
 from tests.fakes.cli_box import CliBox, Ended
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 
 AEON = applied("aeon", "gpu-all", port=8023)
 GENESIS = applied("genesis", "gpu-all", port=8022)
@@ -38,14 +38,14 @@ class Live:
     """A supervised box and the command line on it."""
 
     box: CliBox
-    outside: FakeOutside
+    fakes: FakePorts
 
     async def run(self, *arguments: str) -> Ended:
         """Run a command while the supervisor does its work."""
         return await asyncio.to_thread(self.box.run, *arguments)
 
 
-def status_of(supervisor: Supervisor, outside: FakeOutside) -> Any:
+def status_of(supervisor: Supervisor, fakes: FakePorts) -> Any:
     async def document() -> Mapping[str, Any]:
         state = await supervisor.state()
         return build_status(
@@ -53,15 +53,15 @@ def status_of(supervisor: Supervisor, outside: FakeOutside) -> Any:
             observed=state.observed,
             committed=state.committed,
             hold_until=state.hold_until,
-            marks=await outside.store.marks(),
+            marks=await fakes.store.marks(),
             operation=None,
             last_operation=None,
             memory=None,
             supervisor={"state": "up", "uptime_s": 1.0},
             host="garage",
             version=__version__,
-            now=outside.clock.unix_s(),
-            now_s=outside.clock.monotonic_s(),
+            now=fakes.clock.unix_s(),
+            now_s=fakes.clock.monotonic_s(),
         )
 
     return document
@@ -71,15 +71,15 @@ def status_of(supervisor: Supervisor, outside: FakeOutside) -> Any:
 async def live(box: CliBox) -> AsyncIterator[Live]:
     """A supervisor with aeon committed and serving, and its control socket."""
     box.install(AEON, GENESIS, committed="aeon")
-    outside = FakeOutside(BOX, "aeon")
-    outside.units.patience = sys.maxsize
-    outside.serve("aeon")
-    supervisor = outside.supervisor(FakeProfiles(BOX))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.units.patience = sys.maxsize
+    fakes.serve("aeon")
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
     server = ControlVerbs(
         supervisor,
-        status=status_of(supervisor, outside),
+        status=status_of(supervisor, fakes),
         keys=FileKeys(box.root / "state"),
-        now_unix_s=outside.clock.unix_s,
+        now_unix_s=fakes.clock.unix_s,
     )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(box.socket))
@@ -87,7 +87,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
     listener.settimeout(0)
     tasks = [asyncio.create_task(supervisor.run()), asyncio.create_task(server.serve(listener))]
     try:
-        yield Live(box, outside)
+        yield Live(box, fakes)
     finally:
         for task in tasks:
             task.cancel()
@@ -110,7 +110,7 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
         assert ended.err.startswith("aeon → genesis")
         assert labels[0] == "preflight"
         assert labels[-1] == "committing"
-        assert it.outside.commitment.names == ("genesis",)
+        assert it.fakes.commitment.names == ("genesis",)
         status = await it.run("status", "--json")
         assert json.loads(status.out)["committed"] == ["genesis"]
         assert status.status == 0
@@ -119,7 +119,7 @@ async def test_a_switch_from_end_to_end(box: CliBox) -> None:
 async def test_the_end_of_an_operation_can_be_asked_for_afterwards(box: CliBox) -> None:
     """A client that lost the conversation gets the same end by the operation's number later."""
     async with live(box) as it:
-        it.outside.backend.cold.add("genesis")
+        it.fakes.backend.cold.add("genesis")
         told = await it.run("switch", "genesis", "--json")
         await it.run("stop")
         told_first = json.loads(told.out.splitlines()[-1])
@@ -137,7 +137,7 @@ async def test_the_end_of_an_operation_can_be_asked_for_afterwards(box: CliBox) 
 async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:
     """A switch that fails ends with 10 and names what serves again."""
     async with live(box) as it:
-        it.outside.backend.cold.add("genesis")
+        it.fakes.backend.cold.add("genesis")
         ended = await it.run("switch", "genesis")
         assert ended.status == 10, ended.err
         assert "restored: aeon serves again" in ended.err
@@ -160,8 +160,8 @@ async def test_a_cancelled_switch_from_end_to_end(
     async with live(box) as it:
         if not serving:
             await it.run("hold")
-        it.outside.backend.cold.update(cold)
-        it.outside.backend.hangs.add("genesis")
+        it.fakes.backend.cold.update(cold)
+        it.fakes.backend.hangs.add("genesis")
         await it.run("switch", "genesis", "--no-wait")
         ended = await it.run("cancel")
     assert (ended.status, sentence in ended.out + ended.err) == (status, True), ended
@@ -247,7 +247,7 @@ async def test_only_who_asked_for_a_run_is_given_its_token(box: CliBox) -> None:
         asked = asyncio.create_task(
             asyncio.to_thread(_events, box.socket, "run", {"command": "sh", "gpus": "all"})
         )
-        while (issued := it.outside.tickets.issued) is None:
+        while (issued := it.fakes.tickets.issued) is None:
             await asyncio.sleep(0)
         followed = asyncio.create_task(asyncio.to_thread(_events, box.socket, "attach", {}))
         tokens = [event["token"] for event in await asked if event["event"] == "ticket"]

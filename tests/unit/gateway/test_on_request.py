@@ -20,8 +20,8 @@ from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
 from tests.unit.gateway_states import routed
 from tests.waiting import until
@@ -34,11 +34,11 @@ NOW = SwitchPolicy(residency_s=0.0, patience_s=0.0)
 
 
 @asynccontextmanager
-async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterator[Supervisor]:
+async def supervised(box: Box, fakes: FakePorts, path: Path) -> AsyncIterator[Supervisor]:
     """Supervisor that sends its state to this gateway, and takes its requests."""
-    outside.units.patience = sys.maxsize
-    outside.serve("aeon")
-    supervisor = outside.supervisor(FakeProfiles(PROFILES), gateway=box.supervisor)
+    fakes.units.patience = sys.maxsize
+    fakes.serve("aeon")
+    supervisor = fakes.supervisor(FakeProfiles(PROFILES), gateway=box.supervisor)
 
     async def nothing() -> dict[str, object]:
         return {}
@@ -47,7 +47,7 @@ async def supervised(box: Box, outside: FakeOutside, path: Path) -> AsyncIterato
         supervisor,
         status=nothing,
         keys=FileKeys(path.parent),
-        now_unix_s=outside.clock.unix_s,
+        now_unix_s=fakes.clock.unix_s,
     )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -73,7 +73,7 @@ async def engines() -> AsyncIterator[dict[str, Engine]]:
 
 @asynccontextmanager
 async def willing(
-    engines: dict[str, Engine], outside: FakeOutside, directory: Path
+    engines: dict[str, Engine], fakes: FakePorts, directory: Path
 ) -> AsyncIterator[tuple[Box, Supervisor]]:
     """Box on which any request may switch."""
     path = directory / "request.sock"
@@ -91,7 +91,7 @@ async def willing(
             in_flight=box.relay.in_flight,
             policy=NOW,
         )
-        async with supervised(box, outside, path) as supervisor:
+        async with supervised(box, fakes, path) as supervisor:
             taking_turns = asyncio.create_task(wanting.run())
             try:
                 yield box, supervisor
@@ -104,26 +104,26 @@ async def test_two_clients_that_want_different_models_are_both_served(
     engines: dict[str, Engine], tmp_path: Path
 ) -> None:
     """Each request waits for its model, and is served by it."""
-    outside = FakeOutside(PROFILES, "aeon")
-    async with willing(engines, outside, tmp_path) as (box, _supervisor):
+    fakes = FakePorts(PROFILES, "aeon")
+    async with willing(engines, fakes, tmp_path) as (box, _supervisor):
         for name in ("genesis", "aeon", "genesis"):
             status, body = await box.ask(name)
             assert (status, f'"{name}"'.encode() in body) == (200, True)
-    assert [o.target for o in outside.store.rows.values()] == [
+    assert [o.target for o in fakes.store.rows.values()] == [
         ("genesis",),
         ("aeon",),
         ("genesis",),
     ]
-    assert "gateway as " in outside.store.rows[1].requested_by
+    assert "gateway as " in fakes.store.rows[1].requested_by
 
 
 async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
     engines: dict[str, Engine], tmp_path: Path
 ) -> None:
     """The old model serves again, and the waiting request is refused with the reason."""
-    outside = FakeOutside(PROFILES, "aeon")
-    outside.systemd.behaviour["genesis"].refusal = "9.8 GiB held by python3 (pid 4121, user ana)"
-    async with willing(engines, outside, tmp_path) as (box, _supervisor):
+    fakes = FakePorts(PROFILES, "aeon")
+    fakes.processes.behaviour["genesis"].refusal = "9.8 GiB held by python3 (pid 4121, user ana)"
+    async with willing(engines, fakes, tmp_path) as (box, _supervisor):
         status, body = await box.ask("genesis")
         assert (status, b"9.8 GiB held by python3" in body) == (503, True)
         assert (await box.ask("aeon"))[0] == 200
@@ -131,10 +131,10 @@ async def test_a_switch_that_fails_is_told_to_who_asked_for_it(
 
 async def test_a_hold_is_not_ended_by_a_request(engines: dict[str, Engine], tmp_path: Path) -> None:
     """While an operator holds the box, requests are refused at once."""
-    outside = FakeOutside(PROFILES, "aeon")
-    async with willing(engines, outside, tmp_path) as (box, supervisor):
+    fakes = FakePorts(PROFILES, "aeon")
+    async with willing(engines, fakes, tmp_path) as (box, supervisor):
         await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until="forever"))
-        await until(lambda: outside.store.ended and not box.table.state.held)
+        await until(lambda: fakes.store.ended and not box.table.state.held)
         statuses = [(await box.ask(name))[0] for name in ("genesis", "aeon")]
     assert statuses == [404, 503]
-    assert len(outside.store.rows) == 1
+    assert len(fakes.store.rows) == 1

@@ -13,8 +13,8 @@ from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import MemorySettings, Settings
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle, until
 
 GIB = 1 << 30
@@ -52,17 +52,17 @@ class Box:
 
     def __init__(self, profiles: Catalogue = BOX) -> None:
         self.profiles = profiles
-        self.outside = FakeOutside(profiles)
-        self.host = self.outside.host
-        self.peaks = self.outside.peaks
-        self.sampler = self.outside.memory_sampler(
-            lambda: (self.profiles, self.outside.systemd.observed(self.profiles)),
+        self.fakes = FakePorts(profiles)
+        self.host = self.fakes.host
+        self.peaks = self.fakes.peaks
+        self.sampler = self.fakes.memory_sampler(
+            lambda: (self.profiles, self.fakes.systemd.observed(self.profiles)),
             settings=Settings(memory=MemorySettings(sample_every_s=EVERY_S)),
         )
 
     async def turns(self, count: int = 1) -> None:
         for _ in range(count):
-            systemd = self.outside.systemd
+            systemd = self.fakes.systemd
             systemd.advance(systemd.now_s + EVERY_S)
             await self.sampler.turn()
 
@@ -72,11 +72,11 @@ async def test_nothing_is_asked_while_nothing_runs() -> None:
     box = Box()
     await box.turns(20)
     assert (box.host.gpu_readings, box.sampler._ledger) == (0, None)
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     await box.turns(3)
     assert box.host.gpu_readings == 3
-    box.outside.systemd.stop("genesis")
-    box.outside.systemd.advance(box.outside.systemd.now_s + 60)
+    box.fakes.systemd.stop("genesis")
+    box.fakes.systemd.advance(box.fakes.systemd.now_s + 60)
     await box.turns(20)
     assert box.host.gpu_readings == 4
 
@@ -85,7 +85,7 @@ async def test_a_box_whose_profiles_use_no_gpu_never_asks_a_driver() -> None:
     """On a CPU box only the backend's own processes are read."""
     box = Box(CPU_BOX)
     box.host.groups["mini"] = group(20 * GIB)
-    box.outside.serve("mini")
+    box.fakes.serve("mini")
     await box.turns(5)
     assert box.host.gpu_readings == 0
     assert box.peaks.kept["mini"].ram_bytes == 20 * GIB
@@ -108,7 +108,7 @@ async def test_a_missing_driver_is_asked_for_rarely() -> None:
     """Each question for it starts a program: once in ten minutes is enough."""
     box = Box()
     box.host.gpu_memory = GpuMemory(state=GpuState.NO_LIBRARY, reason="no library")
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     await box.turns(100)
     assert box.host.gpu_readings == 1
     await box.turns(21)
@@ -118,10 +118,10 @@ async def test_a_missing_driver_is_asked_for_rarely() -> None:
 async def test_a_peak_is_kept_once_it_has_served_for_a_while() -> None:
     """Memory of the load counts; the record waits until the first requests are over."""
     box = Box()
-    box.outside.systemd.behaviour["genesis"].load_s = 12.0
+    box.fakes.processes.behaviour["genesis"].load_s = 12.0
     box.host.gpu_memory = card((unit_of("genesis"), 20 * GIB))
     box.host.groups["genesis"] = group(2 * GIB)
-    box.outside.systemd.start("genesis")
+    box.fakes.systemd.start("genesis")
     await box.turns(3)
     box.host.gpu_memory = card((unit_of("genesis"), 18 * GIB))
     assert box.peaks.writes == []
@@ -135,9 +135,9 @@ async def test_a_peak_is_kept_once_it_has_served_for_a_while() -> None:
 async def test_a_load_that_failed_leaves_no_peak() -> None:
     """A profile that never served was perhaps not loaded whole, and leaves no peak."""
     box = Box()
-    box.outside.systemd.behaviour["genesis"].start_result = "exit-code"
+    box.fakes.processes.behaviour["genesis"].start_result = "exit-code"
     box.host.gpu_memory = card((unit_of("genesis"), 3 * GIB))
-    box.outside.systemd.start("genesis")
+    box.fakes.systemd.start("genesis")
     await box.turns(20)
     assert box.peaks.writes == []
 
@@ -146,13 +146,13 @@ async def test_growth_is_written_again() -> None:
     """A larger peak replaces the one on disk, also that of an earlier supervisor."""
     box = Box()
     box.host.gpu_memory = card((unit_of("genesis"), 10 * GIB))
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     await box.turns(5)
     box.host.gpu_memory = card((unit_of("genesis"), 11 * GIB))
     again = Box()
-    again.outside.peaks.kept = dict(box.peaks.kept)
+    again.fakes.peaks.kept = dict(box.peaks.kept)
     again.host.gpu_memory = box.host.gpu_memory
-    again.outside.serve("genesis")
+    again.fakes.serve("genesis")
     for one in (box, again):
         await one.turns(5)
         assert one.peaks.kept["genesis"].gpus == {"GPU-0": 11 * GIB}
@@ -161,16 +161,16 @@ async def test_growth_is_written_again() -> None:
 async def test_what_was_edited_under_a_running_backend_is_not_attributed() -> None:
     """An apply changes the profile, not the process: its peak is that of nothing applied."""
     box = Box()
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     box.host.gpu_memory = card((unit_of("genesis"), 10 * GIB))
     box.profiles = {**BOX, "genesis": replace(BOX["genesis"], fingerprint="new")}
-    box.host.installed["genesis"] = box.outside.systemd.now_s
+    box.host.installed["genesis"] = box.fakes.systemd.now_s
     await box.turns(5)
     assert box.peaks.writes == []
-    box.outside.systemd.stop("genesis")
-    box.outside.systemd.advance(box.outside.systemd.now_s + 60)
+    box.fakes.systemd.stop("genesis")
+    box.fakes.systemd.advance(box.fakes.systemd.now_s + 60)
     await box.turns()
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     await box.turns(5)
     assert box.peaks.kept["genesis"].fingerprint == "new"
 
@@ -180,7 +180,7 @@ async def test_a_full_disk_is_tried_again_later() -> None:
     box = Box(CPU_BOX)
     box.host.groups["mini"] = group(GIB)
     box.peaks.full = True
-    box.outside.serve("mini")
+    box.fakes.serve("mini")
     await box.turns(12)
     assert len(box.peaks.writes) == 1
     box.peaks.full = False
@@ -194,7 +194,7 @@ async def test_a_hung_driver_is_told_when_it_begins_and_ends(
     """Two lines for a hang of any length; meanwhile the last sample says that it hangs."""
     caplog.set_level(logging.INFO)
     box = Box()
-    box.outside.serve("genesis")
+    box.fakes.serve("genesis")
     box.host.gpu_memory = GpuMemory(state=GpuState.HUNG, reason="the GPU driver hangs")
     await box.turns(10)
     seen = await box.sampler.latest()
@@ -214,13 +214,13 @@ async def test_a_silent_systemd_costs_a_sample_and_no_more(
     """An error is told once, the last sample stays, and the next one is taken."""
     box = Box(CPU_BOX)
     box.host.groups["mini"] = group(GIB)
-    box.outside.serve("mini")
-    box.outside.units.deaf = True
+    box.fakes.serve("mini")
+    box.fakes.units.deaf = True
     await box.turns(3)
     assert [r.getMessage() for r in caplog.records] == [
         f"memory cannot be sampled: {UnitError('systemd does not answer')}"
     ]
-    box.outside.units.deaf = False
+    box.fakes.units.deaf = False
     await box.turns()
     seen = await box.sampler.latest()
     assert seen is not None
@@ -230,7 +230,7 @@ async def test_a_silent_systemd_costs_a_sample_and_no_more(
 async def test_processes_that_moved_are_found_again() -> None:
     """A control group that is empty is asked for anew."""
     box = Box(CPU_BOX)
-    box.outside.serve("mini")
+    box.fakes.serve("mini")
     await box.turns()
     assert box.sampler._ledger is not None
     assert box.sampler._ledger.groups == {}

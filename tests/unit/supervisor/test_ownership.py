@@ -19,8 +19,9 @@ from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
 )
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
+from tests.fakes.systemd import RUN
 from tests.waiting import settle, until
 
 BOX = catalogue(
@@ -30,10 +31,10 @@ BOX = catalogue(
 
 @asynccontextmanager
 async def supervising(
-    outside: FakeOutside, profiles: FakeProfiles | None = None
+    fakes: FakePorts, profiles: FakeProfiles | None = None
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
-    supervisor = outside.supervisor(
+    supervisor = fakes.supervisor(
         profiles or FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
     )
     task = asyncio.create_task(supervisor.run())
@@ -49,12 +50,12 @@ async def supervising(
 
 async def test_nothing_begins_while_the_supervisor_ends() -> None:
     """An operation that an error cuts stays the running one: its row is the next process's to close."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    supervisor = outside.supervisor(FakeProfiles(BOX))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
     task = asyncio.create_task(supervisor.run())
     running = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-    outside.units.lost = True
+    fakes.units.lost = True
     await asyncio.wait({task})
     assert task.exception() is not None
     current = supervisor.current()
@@ -62,47 +63,47 @@ async def test_nothing_begins_while_the_supervisor_ends() -> None:
     assert current.transaction is running.transaction
 
 
-async def until_served(outside: FakeOutside, *names: str) -> None:
+async def until_served(fakes: FakePorts, *names: str) -> None:
     """Wait until exactly these serve."""
-    await until(lambda: outside.systemd.observed(BOX).serving() == names)
+    await until(lambda: fakes.systemd.observed(BOX).serving() == names)
 
 
 async def test_same_target_joins_and_another_is_busy() -> None:
     """Two operators: the same switch is one operation, another one is told what runs."""
-    outside = FakeOutside(BOX, "aeon")
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes) as supervisor:
         first = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         second = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         assert second.accepted.joined
         assert second.transaction is first.transaction
         with pytest.raises(BusyError, match=r"switch genesis is running \(preflight, 0 s\)"):
             await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("aeon",)))
-        await until_served(outside, "genesis")
+        await until_served(fakes, "genesis")
 
 
 async def test_unknown_profile_is_an_error() -> None:
     """A name that is not applied is refused before anything is stored."""
-    outside = FakeOutside(BOX)
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX)
+    async with supervising(fakes) as supervisor:
         with pytest.raises(UnknownProfileError, match='no profile "genisis"'):
             await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genisis",)))
-    assert outside.store.rows == {}
+    assert fakes.store.rows == {}
 
 
 async def test_profile_applied_a_moment_ago_is_known() -> None:
     """A switch right after an apply does not need the signal that announces it."""
-    outside = FakeOutside(BOX)
+    fakes = FakePorts(BOX)
     profiles = FakeProfiles({})
-    async with supervising(outside, profiles) as supervisor:
+    async with supervising(fakes, profiles) as supervisor:
         profiles.applied = BOX
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until_served(outside, "genesis")
+        await until_served(fakes, "genesis")
 
 
 async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
     """Nor does a look at the box."""
     profiles = FakeProfiles({})
-    async with supervising(FakeOutside(BOX), profiles) as supervisor:
+    async with supervising(FakePorts(BOX), profiles) as supervisor:
         assert (await supervisor.state()).catalogue == {}
         profiles.applied = BOX
         assert (await supervisor.state()).catalogue == BOX
@@ -110,201 +111,201 @@ async def test_the_state_is_that_of_what_was_applied_a_moment_ago() -> None:
 
 async def test_nothing_is_read_for_a_repair_while_everything_committed_serves() -> None:
     """A look while all committed profiles serve reads nothing: it occurs every 2 s for months."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside):
-        looks = outside.units.looks
-        await until(lambda: outside.units.looks > looks + 3)
-    assert outside.store.questions == 0
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes):
+        looks = fakes.units.looks
+        await until(lambda: fakes.units.looks > looks + 3)
+    assert fakes.store.questions == 0
 
 
 async def test_crashed_committed_profile_is_repaired() -> None:
     """A profile that systemd gave up on is started again, and each repair waits longer."""
-    outside = FakeOutside(BOX, "aeon")
-    async with supervising(outside):
-        outside.systemd.give_up("aeon")
-        outside.units.version += 1
-        await until_served(outside, "aeon")
-        began = outside.systemd.now_s
-        outside.systemd.give_up("aeon")
-        outside.units.version += 1
-        await until_served(outside, "aeon")
-        assert outside.systemd.now_s - began >= 5.0
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes):
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until_served(fakes, "aeon")
+        began = fakes.systemd.now_s
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until_served(fakes, "aeon")
+        assert fakes.systemd.now_s - began >= 5.0
 
 
 @pytest.mark.parametrize("stops_badly", [False, True])
 async def test_stop_by_hand_is_left_alone(stops_badly: bool) -> None:  # noqa: FBT001
     """A clean or an unclean stop by hand acts like a hold: nothing of ours starts it again."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.systemd.behaviour["aeon"].stops_badly = stops_badly
-    outside.serve("aeon")
-    async with supervising(outside):
-        outside.systemd.stop("aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.processes.behaviour["aeon"].stops_badly = stops_badly
+    fakes.serve("aeon")
+    async with supervising(fakes):
+        fakes.systemd.stop("aeon")
         await settle(500)
-        assert outside.systemd.observed(BOX).serving() == ()
-    assert outside.store.rows == {}
+        assert fakes.systemd.observed(BOX).serving() == ()
+    assert fakes.store.rows == {}
 
 
 async def test_rival_started_by_hand_is_not_evicted() -> None:
     """A model started by hand stays, although another one is committed."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside):
-        outside.systemd.start("genesis", by_hand=True)
-        await until_served(outside, "genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes):
+        fakes.systemd.start("genesis")
+        await until_served(fakes, "genesis")
         await settle(500)
-        assert outside.systemd.observed(BOX).serving() == ("genesis",)
-    assert outside.commitment.names == ("aeon",)
+        assert fakes.systemd.observed(BOX).serving() == ("genesis",)
+    assert fakes.commitment.names == ("aeon",)
 
 
 @pytest.mark.parametrize("lost", ["gives up", "refused"])
 async def test_evicted_profile_is_repaired_when_its_rival_is_lost(lost: str) -> None:
     """A person who starts a rival by hand and loses it gets the committed profile back."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].refusal = "held by ana" if lost == "refused" else ""
-    async with supervising(outside):
-        outside.systemd.start("genesis", by_hand=True)
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].refusal = "held by ana" if lost == "refused" else ""
+    async with supervising(fakes):
+        fakes.systemd.start("genesis")
         if lost == "gives up":
-            await until_served(outside, "genesis")
-            outside.systemd.give_up("genesis")
-            outside.units.version += 1
-        await until_served(outside)
-        await until_served(outside, "aeon")
-    assert [row.kind for row in outside.store.rows.values()] == [Kind.REPAIR]
+            await until_served(fakes, "genesis")
+            fakes.systemd.start_limit_hit("genesis")
+            fakes.units.version += 1
+        await until_served(fakes)
+        await until_served(fakes, "aeon")
+    assert [row.kind for row in fakes.store.rows.values()] == [Kind.REPAIR]
 
 
 async def test_evicted_profile_stays_down_when_its_rival_is_stopped() -> None:
     """The last deliberate act was a stop."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside):
-        outside.systemd.start("genesis", by_hand=True)
-        await until_served(outside, "genesis")
-        outside.systemd.stop("genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes):
+        fakes.systemd.start("genesis")
+        await until_served(fakes, "genesis")
+        fakes.systemd.stop("genesis")
         await settle(500)
-        assert outside.systemd.observed(BOX).serving() == ()
-    assert outside.store.rows == {}
+        assert fakes.systemd.observed(BOX).serving() == ()
+    assert fakes.store.rows == {}
 
 
 async def test_a_switch_without_roll_back_is_not_undone_by_a_repair() -> None:
     """A repair restores nothing, also when the target was refused and profiles evicted in vain."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].refusal = "held by ana"
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].refusal = "held by ana"
+    async with supervising(fakes) as supervisor:
         await supervisor.submit(
             OperationRequest(kind=Kind.SWITCH, names=("genesis",), rollback=False)
         )
-        await until_served(outside)
+        await until_served(fakes)
         await settle(500)
-        assert outside.systemd.observed(BOX).serving() == ()
+        assert fakes.systemd.observed(BOX).serving() == ()
 
 
 async def test_timed_hold_ends_by_itself() -> None:
     """After its time a hold is over and the committed profiles serve again."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside) as supervisor:
-        until_s = outside.systemd.now_s + 7200
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
+        until_s = fakes.systemd.now_s + 7200
         await supervisor.submit(OperationRequest(kind=Kind.HOLD, hold_until=until_s))
-        await until_served(outside)
-        await until_served(outside, "aeon")
-        assert outside.systemd.now_s >= until_s
-        await until(lambda: outside.commitment.until is None)
+        await until_served(fakes)
+        await until_served(fakes, "aeon")
+        assert fakes.systemd.now_s >= until_s
+        await until(lambda: fakes.commitment.until is None)
 
 
 async def test_what_a_hold_stopped_comes_back_also_at_the_second_attempt() -> None:
     """A hold that runs out is not forgotten before everything that it stopped is back."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.commitment.until = outside.systemd.now_s + 60
-    outside.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
-    async with supervising(outside):
-        await until(lambda: outside.store.ended)
-        assert outside.store.ended[-1].outcome is Outcome.REFUSED
-        assert outside.commitment.until is not None
-        outside.host.profile_facts.clear()
-        await until_served(outside, "aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.commitment.until = fakes.systemd.now_s + 60
+    fakes.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
+    async with supervising(fakes):
+        await until(lambda: fakes.store.ended)
+        assert fakes.store.ended[-1].outcome is Outcome.REFUSED
+        assert fakes.commitment.until is not None
+        fakes.host.profile_facts.clear()
+        await until_served(fakes, "aeon")
         await settle(500)
-    assert outside.commitment.until is None
+    assert fakes.commitment.until is None
 
 
 async def test_a_refused_repair_is_tried_again() -> None:
     """A repair that the preflight refuses leaves the unit as it was: it is still to be repaired."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
-    async with supervising(outside):
-        outside.systemd.give_up("aeon")
-        outside.units.version += 1
-        await until(lambda: outside.store.ended)
-        assert outside.systemd.starts == []
-        outside.host.profile_facts.clear()
-        await until_served(outside, "aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
+    async with supervising(fakes):
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until(lambda: fakes.store.ended)
+        assert fakes.units.starts == []
+        fakes.host.profile_facts.clear()
+        await until_served(fakes, "aeon")
 
 
 async def test_a_failed_repair_leaves_the_restarts_to_systemd() -> None:
     """A repair that fails stops nothing: else a profile that crashes twice would stay down."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.systemd.behaviour["aeon"].start_result = "exit-code"
-    async with supervising(outside):
-        outside.systemd.give_up("aeon")
-        outside.units.version += 1
-        await until(lambda: outside.store.ended)
-        assert outside.store.ended[-1].outcome is Outcome.FAILED
-        assert outside.systemd.observed(BOX).unit("aeon").waits_to_restart
-        outside.systemd.behaviour["aeon"].start_result = "success"
-        await until_served(outside, "aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.processes.behaviour["aeon"].start_result = "exit-code"
+    async with supervising(fakes):
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until(lambda: fakes.store.ended)
+        assert fakes.store.ended[-1].outcome is Outcome.FAILED
+        assert fakes.systemd.observed(BOX).unit("aeon").waits_to_restart
+        fakes.processes.behaviour["aeon"].start_result = "success"
+        await until_served(fakes, "aeon")
 
 
 async def test_hold_without_a_time_survives_a_boot() -> None:
     """A supervisor that finds a hold on disk and nothing running holds again."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.commitment.until = FOREVER
-    async with supervising(outside):
+    fakes = FakePorts(BOX, "aeon")
+    fakes.commitment.until = FOREVER
+    async with supervising(fakes):
         await settle(500)
-        assert outside.systemd.hold_active
-        assert outside.systemd.observed(BOX).busy() == ()
+        assert fakes.systemd.hold_active
+        assert fakes.systemd.observed(BOX).busy() == ()
 
 
 async def test_start_by_hand_ends_a_hold() -> None:
     """A profile started by hand during a hold ends it, also on disk."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.commitment.until = FOREVER
-    outside.systemd.hold_active = True
-    async with supervising(outside):
+    fakes = FakePorts(BOX, "aeon")
+    fakes.commitment.until = FOREVER
+    fakes.systemd.hold_active = True
+    async with supervising(fakes):
         await settle(500)
-        outside.systemd.start("genesis", by_hand=True)
-        outside.units.version += 1
-        await until_served(outside, "genesis")
+        fakes.systemd.start("genesis")
+        fakes.units.version += 1
+        await until_served(fakes, "genesis")
         await settle(500)
-    assert outside.commitment.until is None
+    assert fakes.commitment.until is None
 
 
 async def test_a_profile_that_serves_past_a_hold_ends_it() -> None:
     """A start with --job-mode=ignore-dependencies leaves the hold's unit active: no two truths."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.commitment.until = FOREVER
-    outside.serve("genesis")
-    outside.systemd.hold_active = True
-    async with supervising(outside):
+    fakes = FakePorts(BOX, "aeon")
+    fakes.commitment.until = FOREVER
+    fakes.serve("genesis")
+    fakes.systemd.hold_active = True
+    async with supervising(fakes):
         await settle(500)
-        assert not outside.systemd.hold_active
-        assert outside.systemd.observed(BOX).serving() == ("genesis",)
-    assert outside.commitment.until is None
+        assert not fakes.systemd.hold_active
+        assert fakes.systemd.observed(BOX).serving() == ("genesis",)
+    assert fakes.commitment.until is None
 
 
 async def test_operation_of_an_earlier_boot_is_closed() -> None:
     """An operation cut by a reboot is neither finished nor rolled back: the boot decided."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
     goal = goal_of(
         Kind.SWITCH,
         ("genesis",),
         catalogue=BOX,
-        observed=outside.systemd.observed(BOX),
+        observed=fakes.systemd.observed(BOX),
         committed=("aeon",),
     )
-    await outside.store.begin(
+    await fakes.store.begin(
         Operation(
             id=0,
             kind=Kind.SWITCH,
@@ -315,157 +316,157 @@ async def test_operation_of_an_earlier_boot_is_closed() -> None:
             began_unix_s=1.0,
         )
     )
-    async with supervising(outside):
+    async with supervising(fakes):
         await settle(500)
-    assert [f.outcome for f in outside.store.ended] == [Outcome.INTERRUPTED]
-    assert outside.systemd.observed(BOX).serving() == ("aeon",)
+    assert [f.outcome for f in fakes.store.ended] == [Outcome.INTERRUPTED]
+    assert fakes.systemd.observed(BOX).serving() == ("aeon",)
 
 
 async def test_killed_supervisor_goes_on() -> None:
     """A supervisor that dies in mid-switch is followed by one that finishes the switch."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].load_s = 50.0
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].load_s = 50.0
+    async with supervising(fakes) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(lambda: outside.systemd.observed(BOX).unit("genesis").main_pid)
-    assert outside.store.ended == []
-    async with supervising(outside):
-        await until_served(outside, "genesis")
+        await until(lambda: fakes.systemd.observed(BOX).unit("genesis").main_pid)
+    assert fakes.store.ended == []
+    async with supervising(fakes):
+        await until_served(fakes, "genesis")
         await settle(500)
-    assert [f.outcome for f in outside.store.ended] == [Outcome.DONE]
-    assert outside.commitment.names == ("genesis",)
+    assert [f.outcome for f in fakes.store.ended] == [Outcome.DONE]
+    assert fakes.commitment.names == ("genesis",)
 
 
 async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:
     """A request that comes while a new supervisor reads its store does not become a second operation."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].load_s = 50.0
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].load_s = 50.0
+    async with supervising(fakes) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-    outside.store.readable.clear()
-    async with supervising(outside) as supervisor:
+    fakes.store.readable.clear()
+    async with supervising(fakes) as supervisor:
         second = asyncio.create_task(
             supervisor.submit(OperationRequest(kind=Kind.STOP, names=("aeon",)))
         )
         await settle(500)
-        outside.store.readable.set()
+        fakes.store.readable.set()
         with pytest.raises(BusyError, match="switch genesis is running"):
             await second
-        await until_served(outside, "genesis")
+        await until_served(fakes, "genesis")
         await settle(500)
-    assert [row.kind for row in outside.store.rows.values()] == [Kind.SWITCH]
+    assert [row.kind for row in fakes.store.rows.values()] == [Kind.SWITCH]
 
 
 async def test_what_serves_cannot_be_retired() -> None:
     """A profile that serves or would after a boot is not retired, any other is."""
-    outside = FakeOutside(BOX, "aeon")
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes) as supervisor:
         with pytest.raises(BusyError, match="switch to another profile first"):
             await supervisor.mark("aeon", Mark.RETIRED, by="test")
         await supervisor.mark("genesis", Mark.RETIRED, by="test")
-    assert outside.store.mark_of == {"genesis": Mark.RETIRED}
+    assert fakes.store.mark_of == {"genesis": Mark.RETIRED}
 
 
 async def test_a_command_is_never_joined() -> None:
     """Two equal commands are two: the second one is told what runs; so is everything else."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
     request = OperationRequest(kind=Kind.RUN, command="sh", claim=claim_on("all"))
-    async with supervising(outside) as supervisor:
+    async with supervising(fakes) as supervisor:
         first = await supervisor.submit(request)
         assert (first.accepted.target, first.accepted.evicts) == (("sh",), ("aeon",))
         assert first.accepted.usual_ms is None
         for other in (request, OperationRequest(kind=Kind.SWITCH, names=("genesis",))):
             with pytest.raises(BusyError, match=r"run sh is running \("):
                 await supervisor.submit(other)
-        await until(lambda: outside.store.ended)
-        await until_served(outside, "aeon")
+        await until(lambda: fakes.store.ended)
+        await until_served(fakes, "aeon")
 
 
 async def test_a_command_without_an_operation_is_left_alone() -> None:
     """A command of a lost history still has the devices: no profile is started beside it."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.systemd.start_run()
-    outside.systemd.command.run_s = 1e6
-    outside.systemd.give_up("aeon")
-    async with supervising(outside):
-        await until(lambda: outside.systemd.command.unit.serving)
+    fakes = FakePorts(BOX, "aeon")
+    fakes.systemd.start(RUN)
+    fakes.processes.command.run_s = 1e6
+    fakes.systemd.start_limit_hit("aeon")
+    async with supervising(fakes):
+        await until(lambda: fakes.systemd.observed().run.serving)
         await settle(500)
-        assert outside.systemd.starts == []
-        outside.systemd.stop_run()
-        outside.units.version += 1
-        await until_served(outside, "aeon")
+        assert fakes.units.starts == []
+        fakes.systemd.stop(RUN)
+        fakes.units.version += 1
+        await until_served(fakes, "aeon")
 
 
 async def test_the_gateway_is_told_what_serves() -> None:
     """At each look: what runs, whose requests wait, and in the end what was committed."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
         await settle(500)
-        assert outside.gateway.state.standing("aeon") is Standing.SERVING
-        assert outside.gateway.state.held == frozenset()
+        assert fakes.gateway.state.standing("aeon") is Standing.SERVING
+        assert fakes.gateway.state.held == frozenset()
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until_served(outside, "genesis")
+        await until_served(fakes, "genesis")
         await settle(500)
         supervisor.reload()
-    held = [sorted(state.held) for state in outside.gateway.states]
+    held = [sorted(state.held) for state in fakes.gateway.states]
     assert ["aeon", "genesis"] in held
     assert held[-1] == []
-    assert outside.gateway.state.standing("genesis") is Standing.SERVING
-    assert outside.gateway.state.standing("aeon") is Standing.DOWN
-    assert outside.gateway.state.committed == ("genesis",)
-    assert outside.gateway.reloads == 1
+    assert fakes.gateway.state.standing("genesis") is Standing.SERVING
+    assert fakes.gateway.state.standing("aeon") is Standing.DOWN
+    assert fakes.gateway.state.committed == ("genesis",)
+    assert fakes.gateway.reloads == 1
 
 
 async def test_requests_never_meet_a_model_that_is_not_committed() -> None:
     """From its start to its commit whoever asks for the target waits."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
         await settle(500)
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until_served(outside, "genesis")
+        await until_served(fakes, "genesis")
         await settle(500)
-    for state in outside.gateway.states:
+    for state in fakes.gateway.states:
         open_for = [n for n in BOX if state.standing(n) is Standing.SERVING and n not in state.held]
         assert set(open_for) <= set(state.committed)
 
 
 async def test_a_supervisor_that_takes_over_holds_and_releases_again() -> None:
     """A new supervisor's first state for the gateway holds the operation's requests."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].load_s = 50.0
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].load_s = 50.0
+    async with supervising(fakes) as supervisor:
         await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
-        await until(lambda: outside.systemd.observed(BOX).unit("genesis").main_pid)
-    outside.gateway.states.clear()
-    async with supervising(outside):
-        await until_served(outside, "genesis")
+        await until(lambda: fakes.systemd.observed(BOX).unit("genesis").main_pid)
+    fakes.gateway.states.clear()
+    async with supervising(fakes):
+        await until_served(fakes, "genesis")
         await settle(500)
-    assert outside.gateway.states[0].held == {"aeon", "genesis"}
-    assert outside.gateway.states[-1].held == frozenset()
-    assert outside.gateway.calls[-1] == "release genesis"
+    assert fakes.gateway.states[0].held == {"aeon", "genesis"}
+    assert fakes.gateway.states[-1].held == frozenset()
+    assert fakes.gateway.calls[-1] == "release genesis"
 
 
 async def test_a_rehearsal_tells_of_a_full_disk() -> None:
     """A rehearsal reserves and releases the room, but not while another operation has room."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    async with supervising(outside) as supervisor:
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
         request = OperationRequest(kind=Kind.SWITCH, names=("genesis",))
         _operation, found = await supervisor.rehearse(request)
-        assert (refusal(found), outside.commitment.reserved) == ("", Writes())
-        outside.commitment.full = True
+        assert (refusal(found), fakes.commitment.reserved) == ("", Writes())
+        fakes.commitment.full = True
         _operation, found = await supervisor.rehearse(request)
         assert "No space left on device" in refusal(found)
-        outside.commitment.full = False
+        fakes.commitment.full = False
         running = await supervisor.submit(request)
         await until(lambda: running.transaction.operation.phase is Phase.LOAD)
-        reserved = outside.commitment.reserved
+        reserved = fakes.commitment.reserved
         await supervisor.rehearse(OperationRequest(kind=Kind.HOLD, hold_until=FOREVER))
-        assert outside.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
-        await until_served(outside, "genesis")
+        assert fakes.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
+        await until_served(fakes, "genesis")

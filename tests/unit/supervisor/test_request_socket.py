@@ -23,8 +23,8 @@ from appliance.protocol.control_requests import REQUEST_VERBS, Verb
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 
 BOX = catalogue(
     applied("aeon", "gpu-all"),
@@ -39,7 +39,7 @@ class Sockets:
     """A supervised box, aeon serving, with the operators' socket and the gateway's."""
 
     supervisor: Supervisor
-    outside: FakeOutside
+    fakes: FakePorts
     control: Path
     request: Path
 
@@ -56,22 +56,22 @@ class Sockets:
     @property
     def targets(self) -> list[tuple[str, ...]]:
         """Of every operation that was begun."""
-        return [row.target for row in self.outside.store.rows.values()]
+        return [row.target for row in self.fakes.store.rows.values()]
 
 
 @asynccontextmanager
 async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterator[Sockets]:
     """Both sockets of a supervisor, served."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.units.patience = sys.maxsize
-    outside.serve("aeon")
-    supervisor = outside.supervisor(FakeProfiles(BOX))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.units.patience = sys.maxsize
+    fakes.serve("aeon")
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
 
     async def nothing() -> dict[str, object]:
         return {}
 
     server = ControlVerbs(
-        supervisor, status=nothing, keys=FileKeys(directory), now_unix_s=outside.clock.unix_s
+        supervisor, status=nothing, keys=FileKeys(directory), now_unix_s=fakes.clock.unix_s
     )
     tasks = [asyncio.create_task(supervisor.run())]
     listeners = []
@@ -88,7 +88,7 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
     try:
         yield Sockets(
             supervisor=supervisor,
-            outside=outside,
+            fakes=fakes,
             control=directory / "control",
             request=directory / "request",
         )
@@ -107,9 +107,9 @@ async def test_the_gateway_switches_on_behalf_of_a_key(
     caplog.set_level("INFO")
     async with supervised(tmp_path) as box:
         assert await ask_for_switch(box.request, "genesis", "gateway (key ana)") == Done()
-        assert box.outside.commitment.names == ("genesis",)
+        assert box.fakes.commitment.names == ("genesis",)
         refused = await ask_for_switch(box.request, "nobody", "gateway")
-    (operation,) = box.outside.store.rows.values()
+    (operation,) = box.fakes.store.rows.values()
     assert operation.requested_by == f"gateway (key ana) as {WHO}"
     assert operation.requested_by in caplog.text
     assert isinstance(refused, Failed)
@@ -169,4 +169,4 @@ async def test_operators_ask_for_themselves(tmp_path: Path) -> None:
         done = await box.ask(box.control, "switch", name="genesis", on_behalf="the queen")
         assert done["exit"] == Exit.OK
         assert (await box.ask(box.control, "switch", name="aeon"))["exit"] == Exit.OK
-    assert {row.requested_by for row in box.outside.store.rows.values()} == {WHO}
+    assert {row.requested_by for row in box.fakes.store.rows.values()} == {WHO}

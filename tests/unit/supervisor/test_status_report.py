@@ -4,8 +4,8 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
 
 pytestmark = pytest.mark.virtual_time
@@ -15,12 +15,12 @@ BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 
 async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     """Of what serves the engine is asked; a gateway that is away is said to be down."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.backend.loads["aeon"] = EngineLoad(running=1, queued=2, kv_cache=0.25)
-    supervisor = outside.supervisor(FakeProfiles(BOX))
-    ledger = outside.memory_sampler(supervisor.last_look)
-    status = outside.status(supervisor, ledger)
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.loads["aeon"] = EngineLoad(running=1, queued=2, kv_cache=0.25)
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
+    ledger = fakes.memory_sampler(supervisor.last_look)
+    status = fakes.status(supervisor, ledger)
     await status.document()
     await settle()  # the engine's answer
     gateway = (await status.document())["gateway"]
@@ -28,19 +28,19 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     (aeon,) = gateway["profiles"]
     assert (aeon["name"], aeon["requests"]) == ("aeon", 0)
     assert aeon["engine"] == {"running": 1, "queued": 2, "kv_cache": 0.25}
-    outside.gateway.away = True
-    outside.systemd.now_s += 5.0
+    fakes.gateway.away = True
+    fakes.systemd.now_s += 5.0
     assert (await status.document())["gateway"]["state"] == "down"
 
 
 async def test_damaged_files_are_told_until_they_are_whole() -> None:
     """Root reads first what is wrong with the manifest and with the gateway's file."""
-    outside = FakeOutside(BOX, "aeon")
+    fakes = FakePorts(BOX, "aeon")
     profiles = FakeProfiles(BOX, damage="the manifest is damaged")
-    supervisor = outside.supervisor(profiles)
-    ledger = outside.memory_sampler(supervisor.last_look)
+    supervisor = fakes.supervisor(profiles)
+    ledger = fakes.memory_sampler(supervisor.last_look)
     found: list[str | None] = ["gateway.json is damaged", None]
-    status = outside.status(supervisor, ledger, gateway_damage=lambda: found.pop(0))
+    status = fakes.status(supervisor, ledger, gateway_damage=lambda: found.pop(0))
     why = (await status.document())["verdict"]["why"]
     assert why[:2] == ["the manifest is damaged", "gateway.json is damaged"]
     profiles.damage = None
@@ -52,42 +52,42 @@ async def test_damaged_files_are_told_until_they_are_whole() -> None:
 @pytest.mark.parametrize("step_s", [-40_000.0, 40_000.0])
 async def test_ages_do_not_follow_a_clock_that_is_set(step_s: float) -> None:
     """Ages in seconds stay right after the wall clock has jumped by half a day."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    began_s = outside.clock.monotonic_s()
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    began_s = fakes.clock.monotonic_s()
     operation = Operation(
         id=1,
         kind=Kind.SWITCH,
         target=("aeon",),
         goal=Goal(),
-        boot_id=outside.units.boot_id,
+        boot_id=fakes.units.boot_id,
         requested_by="ana",
         began_unix_s=began_s,
         began_s=began_s,
     )
-    supervisor = outside.supervisor(FakeProfiles(BOX))
-    ledger = outside.memory_sampler(supervisor.last_look)
-    status = outside.status(supervisor, ledger)
+    supervisor = fakes.supervisor(FakeProfiles(BOX))
+    ledger = fakes.memory_sampler(supervisor.last_look)
+    status = fakes.status(supervisor, ledger)
     await ledger.latest()
     await ledger.turn()
-    outside.systemd.now_s += 2.0
+    fakes.systemd.now_s += 2.0
     last = Finished(
         operation=operation,
         outcome=Outcome.DONE,
         message="aeon is serving",
-        finished_unix_s=outside.clock.unix_s(),
-        finished_s=outside.clock.monotonic_s(),
+        finished_unix_s=fakes.clock.unix_s(),
+        finished_s=fakes.clock.monotonic_s(),
     )
-    outside.store.ended.append(last)
-    outside.clock.step_s = step_s
-    outside.systemd.now_s += 3.0
+    fakes.store.ended.append(last)
+    fakes.clock.step_s = step_s
+    fakes.systemd.now_s += 3.0
     document = await status.document()
     assert document["memory"]["sampled_age_s"] == 5.0
     assert document["last_operation"]["age_s"] == 3.0
     assert document["last_operation"]["ms"] == 2000.0
-    since_s = outside.systemd.observed(BOX).unit("aeon").since_s
-    assert document["profiles"][0]["uptime_s"] == outside.clock.monotonic_s() - since_s
+    since_s = fakes.systemd.observed(BOX).unit("aeon").since_s
+    assert document["profiles"][0]["uptime_s"] == fakes.clock.monotonic_s() - since_s
     # An operation of another boot has nothing but the wall clock.
-    outside.units.boot_id = "boot-2"
+    fakes.systemd.boots = 2
     after_boot = (await status.document())["last_operation"]
     assert after_boot["age_s"] == max(0.0, 3.0 + step_s)

@@ -7,25 +7,25 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.supervisor.traffic_figures import TrafficFigures
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("embedder"))
 SERVING = ("aeon",)
 
 
-def figures_of(outside: FakeOutside) -> TrafficFigures:
+def figures_of(fakes: FakePorts) -> TrafficFigures:
     return TrafficFigures(
-        lambda: (BOX, outside.systemd.observed(BOX)),
-        gateway=outside.gateway,
-        backend=outside.backend,
-        clock=outside.clock,
+        lambda: (BOX, fakes.systemd.observed(BOX)),
+        gateway=fakes.gateway,
+        backend=fakes.backend,
+        clock=fakes.clock,
     )
 
 
-def loaded(outside: FakeOutside, queued: int) -> None:
-    outside.backend.loads["aeon"] = EngineLoad(queued=queued)
+def loaded(fakes: FakePorts, queued: int) -> None:
+    fakes.backend.loads["aeon"] = EngineLoad(queued=queued)
 
 
 async def loads(figures: TrafficFigures, *serving: str) -> Mapping[str, EngineLoad | None]:
@@ -37,11 +37,11 @@ async def loads(figures: TrafficFigures, *serving: str) -> Mapping[str, EngineLo
 
 async def test_a_status_does_not_ask_the_gateway() -> None:
     """A status gets the last figures, with their age, also of a gateway that has gone since."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
     await figures.turn()
-    outside.gateway.away = True
-    outside.systemd.now_s += 1.5
+    fakes.gateway.away = True
+    fakes.systemd.now_s += 1.5
     latest = await figures.latest(BOX, ())
     assert latest.stats is not None
     assert latest.age_s == 1.5
@@ -51,11 +51,11 @@ async def test_a_status_does_not_ask_the_gateway() -> None:
 
 async def test_the_first_status_waits_for_the_gateway() -> None:
     """The first status waits for figures, and stale ones of a stopped loop are not shown."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
     assert (await figures.latest(BOX, ())).age_s == 0.0
-    outside.gateway.away = True
-    outside.systemd.now_s += 5.0
+    fakes.gateway.away = True
+    fakes.systemd.now_s += 5.0
     assert (await figures.latest(BOX, ())).stats is None
 
 
@@ -65,72 +65,72 @@ async def test_the_gateway_is_asked_rarely_while_nobody_looks(
     asked: list[int],
 ) -> None:
     """The gateway is asked every 2 s for a minute after a status, and else every 12 s."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
     await figures.turn()
     if watched:
         await figures.latest(BOX, ())
     counts = []
     for passed_s in (2.0, 10.0):
-        outside.systemd.now_s += passed_s
+        fakes.systemd.now_s += passed_s
         loop = asyncio.create_task(figures.run())
         await settle()
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
-        counts.append(outside.gateway.questions)
+        counts.append(fakes.gateway.questions)
     assert counts == asked
 
 
 async def test_a_reading_for_the_stall_watch_serves_here_too() -> None:
     """The loop does not ask again what was asked moments ago for another reason."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
     assert await figures.stats() is not None
     loop = asyncio.create_task(figures.run())
     await settle()
     loop.cancel()
     await asyncio.gather(loop, return_exceptions=True)
-    assert outside.gateway.questions == 1
+    assert fakes.gateway.questions == 1
 
 
 async def test_engines_are_asked_once_somebody_looks_and_not_again_at_once() -> None:
     """A status waits for no engine: the first one has no loads, the second one has."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
-    loaded(outside, 1)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    loaded(fakes, 1)
     assert await loads(figures) == {"aeon": None}
     assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
-    loaded(outside, 2)
+    loaded(fakes, 2)
     assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
-    outside.systemd.now_s += 6.0
+    fakes.systemd.now_s += 6.0
     await loads(figures)
     assert await loads(figures) == {"aeon": EngineLoad(queued=2)}
 
 
 async def test_an_engine_that_began_to_serve_is_asked() -> None:
     """An engine that began to serve has no figures on record yet, and is asked."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
     await loads(figures)
-    outside.backend.loads["embedder"] = EngineLoad(queued=3)
+    fakes.backend.loads["embedder"] = EngineLoad(queued=3)
     assert (await loads(figures, "aeon", "embedder"))["embedder"] is None
     assert (await loads(figures, "aeon", "embedder"))["embedder"] == EngineLoad(queued=3)
 
 
 async def test_engines_are_asked_while_they_have_requests() -> None:
     """Engines with requests are asked, so that their figures are ready; an idle engine is not."""
-    outside = FakeOutside(BOX)
-    outside.serve("aeon")
-    figures = figures_of(outside)
-    loaded(outside, 1)
+    fakes = FakePorts(BOX)
+    fakes.serve("aeon")
+    figures = figures_of(fakes)
+    loaded(fakes, 1)
     await figures.turn()
     await settle()
     assert (await figures.latest(BOX, SERVING)).loads == {"aeon": None}
-    outside = FakeOutside(BOX)
-    outside.serve("aeon")
-    outside.gateway.figures["aeon"] = {"in_flight": 1}
-    figures = figures_of(outside)
-    loaded(outside, 1)
+    fakes = FakePorts(BOX)
+    fakes.serve("aeon")
+    fakes.gateway.figures["aeon"] = {"in_flight": 1}
+    figures = figures_of(fakes)
+    loaded(fakes, 1)
     await figures.turn()
     await settle()
     latest = await figures.latest(BOX, SERVING)
@@ -139,15 +139,15 @@ async def test_engines_are_asked_while_they_have_requests() -> None:
 
 async def test_figures_of_engines_are_not_shown_for_ever() -> None:
     """Figures of half a minute ago are not shown."""
-    outside = FakeOutside(BOX)
-    figures = figures_of(outside)
-    loaded(outside, 1)
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    loaded(fakes, 1)
     await loads(figures)
-    outside.backend.answers.clear()
-    outside.systemd.now_s += 29.0
+    fakes.backend.answers.clear()
+    fakes.systemd.now_s += 29.0
     assert await loads(figures) == {"aeon": EngineLoad(queued=1)}
-    outside.systemd.now_s += 1.0
+    fakes.systemd.now_s += 1.0
     latest = await figures.latest(BOX, SERVING)
     assert (latest.loads, latest.loads_age_s) == ({"aeon": None}, None)
-    outside.backend.answers.set()
+    fakes.backend.answers.set()
     await loads(figures)

@@ -6,58 +6,58 @@ import contextlib
 import pytest
 
 from appliance.supervisor.unit_memory import UnitMemory
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 
 
-def quiet() -> tuple[FakeOutside, UnitMemory]:
+def quiet() -> tuple[FakePorts, UnitMemory]:
     """A box on which aeon serves, and whose units signal every change."""
-    outside = FakeOutside(BOX)
-    outside.serve("aeon")
-    outside.units.is_quiet = True
-    return outside, UnitMemory(outside.units, outside.clock)
+    fakes = FakePorts(BOX)
+    fakes.serve("aeon")
+    fakes.units.is_quiet = True
+    return fakes, UnitMemory(fakes.units, fakes.clock)
 
 
 async def test_a_status_looks_only_after_a_signal() -> None:
     """The last look is shown again until a signal comes, and then the present state at once."""
-    outside, memory = quiet()
+    fakes, memory = quiet()
     for _ in range(2):
         assert (await memory.latest(BOX)).serving() == ("aeon",)
-    assert outside.units.looks == 1
-    outside.systemd.crash("aeon", status=3)
-    outside.units.version += 1
+    assert fakes.units.looks == 1
+    fakes.processes.crash("aeon", status=3)
+    fakes.units.version += 1
     assert (await memory.latest(BOX)).serving() == ()
-    assert outside.units.looks == 2
+    assert fakes.units.looks == 2
 
 
 async def test_what_is_signalled_during_a_look_makes_another_one_due() -> None:
     """The look may have come too early to see it."""
-    outside, memory = quiet()
+    fakes, memory = quiet()
     looking = asyncio.create_task(memory.latest(BOX))
     await asyncio.sleep(0)
-    outside.units.version += 1
+    fakes.units.version += 1
     await looking
     await memory.latest(BOX)
-    assert outside.units.looks == 2
+    assert fakes.units.looks == 2
 
 
 async def test_what_no_signal_tells_is_seen_within_seconds() -> None:
     """A look is not shown for longer than twice the pause between two looks."""
-    outside, memory = quiet()
+    fakes, memory = quiet()
     await memory.latest(BOX)
-    outside.systemd.crash("aeon", status=3)
-    outside.systemd.now_s += 10.0
+    fakes.processes.crash("aeon", status=3)
+    fakes.systemd.now_s += 10.0
     assert (await memory.latest(BOX)).serving() == ("aeon",)
-    outside.systemd.now_s += 0.5
+    fakes.systemd.now_s += 0.5
     assert (await memory.latest(BOX)).serving() == ()
 
 
 async def test_profiles_that_were_just_applied_are_looked_at() -> None:
     """The memory holds for the profiles that were looked at, and no others."""
-    _outside, memory = quiet()
+    _fakes, memory = quiet()
     assert set((await memory.latest({"aeon": BOX["aeon"]})).units) == {"aeon"}
     assert set((await memory.latest(BOX)).units) == {"aeon", "genesis"}
 
@@ -71,14 +71,14 @@ async def test_the_loop_looks_while_somebody_watches(
     looks: int,
 ) -> None:
     """The loop asks systemd for nothing without readers; an operation does its own looking."""
-    outside, memory = quiet()
+    fakes, memory = quiet()
     await memory.latest(BOX)
-    outside.systemd.now_s += ago_s
+    fakes.systemd.now_s += ago_s
     loop = asyncio.create_task(memory.run(lambda: BOX, lambda: operating))
     await settle()
     loop.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await loop
-    assert outside.units.looks == looks
+    assert fakes.units.looks == looks
     await memory.latest(BOX)
-    assert outside.units.looks == 2
+    assert fakes.units.looks == 2

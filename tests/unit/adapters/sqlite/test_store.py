@@ -23,7 +23,7 @@ from appliance.domain.operations import (
 )
 from appliance.domain.profile import Mark
 from appliance.ports import Store
-from tests.fakes.outside import FakeStore
+from tests.fakes.ports import FakeStore
 
 OPERATION = Operation(
     id=0,

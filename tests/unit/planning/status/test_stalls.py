@@ -3,8 +3,8 @@
 import pytest
 
 from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 QUIET = {"in_flight": 3, "quiet_s": 200.0}
@@ -54,36 +54,36 @@ def test_words_of_a_stall(in_flight: int, words: str) -> None:
 
 async def test_a_frozen_engine_is_found_and_forgotten() -> None:
     """Serving profiles are sampled every few seconds; a figure that is missing finds none."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.units.used_s["aeon"] = 4.0
-    watch = outside.stall_watch(lambda: (BOX, outside.systemd.observed(BOX)))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.units.used_s["aeon"] = 4.0
+    watch = fakes.stall_watch(lambda: (BOX, fakes.systemd.observed(BOX)))
 
     async def looks(count: int) -> None:
         for _ in range(count):
-            outside.systemd.now_s += 10.0
-            for figures in outside.gateway.figures.values():
+            fakes.systemd.now_s += 10.0
+            for figures in fakes.gateway.figures.values():
                 figures["quiet_s"] = float(str(figures["quiet_s"])) + 10.0
             await watch.turn()
 
     await looks(20)
     assert watch.stalls() == {}
-    outside.gateway.figures["aeon"] = {"in_flight": 2, "quiet_s": 0.0}
+    fakes.gateway.figures["aeon"] = {"in_flight": 2, "quiet_s": 0.0}
     await looks(8)
     assert watch.stalls() == {}
     await looks(1)
     assert watch.stalls() == {"aeon": Stall(in_flight=2, quiet_s=90.0)}
-    outside.units.deaf = True
+    fakes.units.deaf = True
     await looks(1)
     assert watch.stalls() == {}
-    outside.units.deaf = False
+    fakes.units.deaf = False
     await looks(11)
     assert "aeon" in watch.stalls()
-    outside.gateway.away = True
+    fakes.gateway.away = True
     await looks(1)
     assert watch.stalls() == {}
-    outside.gateway.away = False
-    outside.systemd.stop("aeon")
-    outside.systemd.advance(outside.systemd.now_s + 60)
+    fakes.gateway.away = False
+    fakes.systemd.stop("aeon")
+    fakes.systemd.advance(fakes.systemd.now_s + 60)
     await looks(1)
     assert watch.stalls() == {}

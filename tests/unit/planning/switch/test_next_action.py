@@ -29,8 +29,8 @@ from appliance.planning.switch.goals import Writes, goal_of
 from appliance.planning.switch.next_action import CANCELLED, next_action, reverse_operation
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle, until
 
 BOX = catalogue(
@@ -47,7 +47,7 @@ CRASHED = ObservedUnit(
 
 
 def transaction(
-    outside: FakeOutside,
+    fakes: FakePorts,
     kind: Kind,
     *names: str,
     rollback: bool = True,
@@ -59,8 +59,8 @@ def transaction(
         kind,
         names,
         catalogue=box,
-        observed=outside.systemd.observed(box),
-        committed=outside.commitment.names,
+        observed=fakes.systemd.observed(box),
+        committed=fakes.commitment.names,
         hold_until=hold_until,
     )
     operation = Operation(
@@ -70,12 +70,12 @@ def transaction(
         goal=goal,
         boot_id="boot-1",
         requested_by="test",
-        began_unix_s=outside.systemd.now_s,
+        began_unix_s=fakes.systemd.now_s,
         rollback=rollback,
         drain_s=drain_s,
     )
-    outside.store.rows[1] = operation
-    return outside.transaction(operation, box)
+    fakes.store.rows[1] = operation
+    return fakes.transaction(operation, box)
 
 
 async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]:
@@ -86,21 +86,21 @@ async def run(running: Transaction) -> tuple[Outcome, Ended, list[PhaseChanged]]
     return finished.outcome, ended, [e for e in events if isinstance(e, PhaseChanged)]
 
 
-def serving(outside: FakeOutside) -> tuple[str, ...]:
-    return outside.systemd.observed(BOX).serving()
+def serving(fakes: FakePorts) -> tuple[str, ...]:
+    return fakes.systemd.observed(BOX).serving()
 
 
 async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     """A switch stops what is in the way, starts the target and commits it."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outcome, ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    outcome, ended, phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert (outcome, ended.exit) == (Outcome.DONE, 0)
-    assert serving(outside) == ("genesis",)
-    assert outside.commitment.names == ("genesis",)
+    assert serving(fakes) == ("genesis",)
+    assert fakes.commitment.names == ("genesis",)
     done = [e.phase for e in phases if e.state is PhaseState.DONE]
-    assert done == [*list(Phase)[:5], Phase.LOAD, Phase.WARM_UP, Phase.COMMIT]
-    assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
+    assert done == [phase for phase in Phase if phase is not Phase.RUN]
+    assert fakes.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
 async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
@@ -111,9 +111,9 @@ async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
 
 async def test_phases_tell_what_becomes_of_requests() -> None:
     """Phases tell how many requests wait, finished, and go on."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    phases = await told(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    phases = await told(transaction(fakes, Kind.SWITCH, "genesis"))
     assert phases[Phase.HOLD] == (PhaseState.DONE, "3 requests wait")
     assert phases[Phase.DRAIN] == (PhaseState.DONE, "2 finished")
     assert phases[Phase.COMMIT] == (PhaseState.DONE, "3 requests go on")
@@ -121,46 +121,46 @@ async def test_phases_tell_what_becomes_of_requests() -> None:
 
 async def test_a_switch_needs_no_gateway() -> None:
     """Without one the two phases are skipped, and say why."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.gateway.away = True
-    phases = await told(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.gateway.away = True
+    phases = await told(transaction(fakes, Kind.SWITCH, "genesis"))
     skipped = (PhaseState.SKIPPED, "no gateway")
     assert (phases[Phase.HOLD], phases[Phase.DRAIN]) == (skipped, skipped)
     assert phases[Phase.COMMIT] == (PhaseState.DONE, "")
-    assert serving(outside) == ("genesis",)
+    assert serving(fakes) == ("genesis",)
 
 
 async def test_requests_are_released_to_what_serves_after_a_roll_back() -> None:
     """Requests that were held for the new model are answered by the old one."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.backend.cold.add("genesis")
-    await run(transaction(outside, Kind.SWITCH, "genesis"))
-    assert outside.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release aeon"]
-    assert outside.gateway.state.held == frozenset()
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.cold.add("genesis")
+    await run(transaction(fakes, Kind.SWITCH, "genesis"))
+    assert fakes.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release aeon"]
+    assert fakes.gateway.state.held == frozenset()
 
 
 async def test_a_cancel_ends_the_drain() -> None:
     """A cancel ends the drain without a cut request, and the old model goes on serving."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.gateway.drains.clear()
-    running = transaction(outside, Kind.SWITCH, "genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.gateway.drains.clear()
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     living = asyncio.create_task(run(running))
     await until(lambda: running.operation.phase is Phase.DRAIN)
     assert running.cancel()
     outcome, _ended, _phases = await living
     assert outcome is Outcome.ROLLED_BACK
-    assert outside.gateway.calls[-1] == "release aeon"
-    assert outside.systemd.starts == []
+    assert fakes.gateway.calls[-1] == "release aeon"
+    assert fakes.units.starts == []
 
 
-async def draining(outside: FakeOutside) -> tuple[Transaction, asyncio.Task[Finished]]:
-    """A switch from aeon to genesis whose drain waits for ``outside.gateway.drains``."""
-    outside.serve("aeon")
-    outside.gateway.drains.clear()
-    running = transaction(outside, Kind.SWITCH, "genesis")
+async def draining(fakes: FakePorts) -> tuple[Transaction, asyncio.Task[Finished]]:
+    """A switch from aeon to genesis whose drain waits for ``fakes.gateway.drains``."""
+    fakes.serve("aeon")
+    fakes.gateway.drains.clear()
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     living = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.DRAIN)
     return running, living
@@ -168,24 +168,24 @@ async def draining(outside: FakeOutside) -> tuple[Transaction, asyncio.Task[Fini
 
 async def test_one_look_serves_until_the_first_stop() -> None:
     """Checks and requests change no unit: nothing is looked at again because of them."""
-    outside = FakeOutside(BOX, "aeon")
-    _running, living = await draining(outside)
-    assert outside.units.looks == 1
-    outside.gateway.drains.set()
+    fakes = FakePorts(BOX, "aeon")
+    _running, living = await draining(fakes)
+    assert fakes.units.looks == 1
+    fakes.gateway.drains.set()
     assert (await living).outcome is Outcome.DONE
 
 
 @pytest.mark.parametrize("signalled", [True, False])
 async def test_a_rival_that_comes_during_a_drain_is_seen(signalled: bool) -> None:  # noqa: FBT001
     """A change makes the last look worthless, and so does a second without a signal: no stop is asked for."""
-    outside = FakeOutside(BOX, "aeon")
-    _running, living = await draining(outside)
-    outside.systemd.start("left", by_hand=True)
+    fakes = FakePorts(BOX, "aeon")
+    _running, living = await draining(fakes)
+    fakes.systemd.start("left")
     if signalled:
-        outside.units.version += 1
+        fakes.units.version += 1
     else:
-        outside.systemd.now_s += 1.0
-    outside.gateway.drains.set()
+        fakes.systemd.now_s += 1.0
+    fakes.gateway.drains.set()
     finished = await living
     assert finished.outcome is Outcome.SUPERSEDED
     assert finished.operation.phase is Phase.DRAIN
@@ -193,39 +193,41 @@ async def test_a_rival_that_comes_during_a_drain_is_seen(signalled: bool) -> Non
 
 async def test_the_release_tells_what_it_waited_for() -> None:
     """The gate's text on this start, and on no other, ends the phase."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.host.admitted |= {"genesis": "12.1 → 0.4 GiB in 2.3 s", "aeon": "of another day"}
-    _outcome, _ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.host.admitted |= {"genesis": "12.1 → 0.4 GiB in 2.3 s", "aeon": "of another day"}
+    _outcome, _ended, phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     told = [e.text for e in phases if (e.phase, e.state) == (Phase.RELEASE, PhaseState.DONE)]
     assert told == ["12.1 → 0.4 GiB in 2.3 s"]
 
 
 async def test_switch_evicts_exactly_those_in_the_way() -> None:
     """A switch to one GPU leaves the other GPU's profile and the shared one alone."""
-    outside = FakeOutside(BOX, "left", "right", "embedder")
-    outside.serve("right", "embedder", "genesis")
-    outside.serve("right", "embedder", "left")
-    await run(transaction(outside, Kind.SWITCH, "left"))
-    assert serving(outside) == ("embedder", "left", "right")
-    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "left", "right", "embedder")
+    fakes.serve("right", "embedder", "genesis")
+    fakes.serve("right", "embedder", "left")
+    await run(transaction(fakes, Kind.SWITCH, "left"))
+    assert serving(fakes) == ("embedder", "left", "right")
+    outcome, _ended, _phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.DONE
-    assert serving(outside) == ("embedder", "genesis")
-    assert outside.commitment.names == ("embedder", "genesis")
+    assert serving(fakes) == ("embedder", "genesis")
+    assert fakes.commitment.names == ("embedder", "genesis")
 
 
 async def test_failed_switch_restores_the_whole_evicted_set() -> None:
     """When a switch fails, both profiles that it stopped serve again and stay committed."""
-    outside = FakeOutside(BOX, "left", "right")
-    outside.serve("left", "right")
-    outside.systemd.behaviour["genesis"].start_result = "exit-code"
-    outcome, ended, phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "left", "right")
+    fakes.serve("left", "right")
+    fakes.processes.behaviour["genesis"].start_result = "exit-code"
+    outcome, ended, phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert (outcome, ended.exit) == (Outcome.ROLLED_BACK, 10)
-    assert ended.message == ("genesis did not start: the engine exited with status 1")
+    assert ended.message == (
+        "genesis did not start: the engine exited with status 1 (loading: 1 s)"
+    )
     assert ended.restored == ("left", "right")
     assert ended.log == ("last words of genesis",)
-    assert serving(outside) == ("left", "right")
-    assert outside.commitment.names == ("left", "right")
+    assert serving(fakes) == ("left", "right")
+    assert fakes.commitment.names == ("left", "right")
     assert [e.phase for e in phases if e.state is PhaseState.FAILED] == [Phase.LOAD]
 
 
@@ -239,20 +241,20 @@ async def test_failed_switch_restores_the_whole_evicted_set() -> None:
 )
 async def test_every_late_failure_brings_the_previous_one_back(bend: str, reason: str) -> None:
     """A refusing gate, a mute engine and a full disk all end with the old model serving."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
     match bend:
         case "refusal":
-            outside.systemd.behaviour["genesis"].refusal = reason
+            fakes.processes.behaviour["genesis"].refusal = reason
         case "cold":
-            outside.backend.cold.add("genesis")
+            fakes.backend.cold.add("genesis")
         case _:
-            outside.commitment.failing = True
-    outcome, ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+            fakes.commitment.failing = True
+    outcome, ended, _phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.ROLLED_BACK
     assert reason in ended.message
-    assert serving(outside) == ("aeon",)
-    assert outside.commitment.names == ("aeon",)
+    assert serving(fakes) == ("aeon",)
+    assert fakes.commitment.names == ("aeon",)
 
 
 NO_ROOM = "cannot write /var/lib/appliance/active: No space left on device"
@@ -261,89 +263,89 @@ NO_ROOM = "cannot write /var/lib/appliance/active: No space left on device"
 @pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.HOLD])
 async def test_a_full_disk_refuses_before_anything_is_stopped(kind: Kind) -> None:
     """Room for the commit is reserved by the preflight."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.commitment.full = True
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.commitment.full = True
     names, until = (("genesis",), None) if kind is Kind.SWITCH else ((), FOREVER)
-    outcome, ended, _phases = await run(transaction(outside, kind, *names, hold_until=until))
+    outcome, ended, _phases = await run(transaction(fakes, kind, *names, hold_until=until))
     assert (outcome, ended.exit, ended.message) == (Outcome.REFUSED, 1, NO_ROOM)
-    assert (serving(outside), outside.systemd.starts) == (("aeon",), [])
-    assert (outside.commitment.names, outside.commitment.until) == (("aeon",), None)
+    assert (serving(fakes), fakes.units.starts) == (("aeon",), [])
+    assert (fakes.commitment.names, fakes.commitment.until) == (("aeon",), None)
 
 
 async def test_a_refused_operation_keeps_no_room() -> None:
     """Room is taken while the checks run, and given back when they refuse."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.host.profile_facts["genesis"] = ProfileFacts(model=Presence.MISSING)
-    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.host.profile_facts["genesis"] = ProfileFacts(model=Presence.MISSING)
+    outcome, _ended, _phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.REFUSED
-    assert outside.commitment.reserved == Writes()
+    assert fakes.commitment.reserved == Writes()
 
 
 async def test_a_full_disk_is_no_matter_for_what_writes_nothing() -> None:
     """A switch back to what a boot serves needs no room."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("genesis")
-    outside.commitment.full = True
-    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "aeon"))
-    assert (outcome, serving(outside)) == (Outcome.DONE, ("aeon",))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("genesis")
+    fakes.commitment.full = True
+    outcome, _ended, _phases = await run(transaction(fakes, Kind.SWITCH, "aeon"))
+    assert (outcome, serving(fakes)) == (Outcome.DONE, ("aeon",))
 
 
 async def test_a_disk_that_fills_up_during_a_switch_does_not_matter() -> None:
     """The reserved room is there at the commit, and is given back after every operation."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    running = transaction(outside, Kind.SWITCH, "genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     living = asyncio.create_task(run(running))
     await until(lambda: running.operation.phase is Phase.LOAD)
-    outside.commitment.full = True
+    fakes.commitment.full = True
     outcome, _ended, _phases = await living
-    assert (outcome, outside.commitment.names) == (Outcome.DONE, ("genesis",))
-    assert outside.commitment.reserved == Writes()
+    assert (outcome, fakes.commitment.names) == (Outcome.DONE, ("genesis",))
+    assert fakes.commitment.reserved == Writes()
 
 
 @pytest.mark.parametrize("rollback", [True, False])
 async def test_a_failed_commit_stops_nothing_that_served_before(rollback: bool) -> None:  # noqa: FBT001
     """A switch to what serves uncommitted leaves it serving, and is not asked again."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("genesis")
-    outside.commitment.failing = True
-    switch = transaction(outside, Kind.SWITCH, "genesis", rollback=rollback)
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("genesis")
+    fakes.commitment.failing = True
+    switch = transaction(fakes, Kind.SWITCH, "genesis", rollback=rollback)
     outcome, ended, _phases = await run(switch)
     assert outcome is (Outcome.ROLLED_BACK if rollback else Outcome.FAILED)
     assert ended.exit == (10 if rollback else 1)
     assert (ended.message, ended.restored) == (NO_ROOM, ())
-    assert (serving(outside), outside.systemd.starts) == (("genesis",), [])
-    assert (outside.backend.asked, outside.commitment.names) == (["genesis"], ("aeon",))
+    assert (serving(fakes), fakes.units.starts) == (("genesis",), [])
+    assert (fakes.backend.asked, fakes.commitment.names) == (["genesis"], ("aeon",))
 
 
 async def test_a_failed_hold_brings_back_what_it_stopped() -> None:
     """A hold that cannot be written ends with everything serving that served."""
-    outside = FakeOutside(BOX, "left", "right")
-    outside.serve("left", "right", "embedder")
-    outside.commitment.failing = True
-    outcome, ended, _phases = await run(transaction(outside, Kind.HOLD, hold_until=FOREVER))
+    fakes = FakePorts(BOX, "left", "right")
+    fakes.serve("left", "right", "embedder")
+    fakes.commitment.failing = True
+    outcome, ended, _phases = await run(transaction(fakes, Kind.HOLD, hold_until=FOREVER))
     assert (outcome, ended.exit) == (Outcome.ROLLED_BACK, 10)
-    assert ended.restored == serving(outside) == ("embedder", "left", "right")
-    assert not outside.systemd.hold_active
+    assert ended.restored == serving(fakes) == ("embedder", "left", "right")
+    assert not fakes.systemd.hold_active
 
 
 async def test_a_failed_start_stops_only_what_it_started() -> None:
     """Of two profiles one served already: it goes on serving when the other one fails."""
-    outside = FakeOutside(BOX)
-    outside.serve("left")
-    outside.systemd.behaviour["right"].start_result = "exit-code"
-    outcome, ended, _phases = await run(transaction(outside, Kind.START, "left", "right"))
+    fakes = FakePorts(BOX)
+    fakes.serve("left")
+    fakes.processes.behaviour["right"].start_result = "exit-code"
+    outcome, ended, _phases = await run(transaction(fakes, Kind.START, "left", "right"))
     assert (outcome, ended.restored) == (Outcome.ROLLED_BACK, ())
-    assert serving(outside) == ("left",)
-    assert outside.systemd.observed(BOX).unit("right").idle
+    assert serving(fakes) == ("left",)
+    assert fakes.systemd.observed(BOX).unit("right").idle
 
 
 def test_a_roll_back_waits_for_a_rival_that_still_stops() -> None:
     """Of two that followed one another when it began, the second starts when the first is gone."""
     operation = replace(
-        transaction(FakeOutside(BOX), Kind.SWITCH, "genesis").operation,
+        transaction(FakePorts(BOX), Kind.SWITCH, "genesis").operation,
         goal=Goal(stop=("aeon", "left"), restore=("left",)),
         phase=Phase.STOP,
         cause=Cause.CANCELLED,
@@ -365,7 +367,7 @@ def test_a_roll_back_waits_for_a_rival_that_still_stops() -> None:
 def test_a_roll_back_does_not_evict_what_came_up_before_the_operation() -> None:
     """A switch to what somebody has just started goes back to what that evicts only once it is gone."""
     operation = replace(
-        transaction(FakeOutside(BOX), Kind.SWITCH, "left").operation,
+        transaction(FakePorts(BOX), Kind.SWITCH, "left").operation,
         goal=Goal(stop=("aeon",), start=("left",), restore=("aeon",), kept=("left",)),
         phase=Phase.STOP,
         cause=Cause.CANCELLED,
@@ -385,21 +387,21 @@ def test_a_roll_back_does_not_evict_what_came_up_before_the_operation() -> None:
 
 async def test_a_failed_commit_is_undone_as_a_whole() -> None:
     """Names that were written before the hold could not be removed are written back."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.commitment.until = FOREVER
-    outside.systemd.hold_active = True
-    outside.commitment.failing_hold = True
-    outcome, _ended, _phases = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.commitment.until = FOREVER
+    fakes.systemd.hold_active = True
+    fakes.commitment.failing_hold = True
+    outcome, _ended, _phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.FAILED
-    assert (outside.commitment.names, outside.commitment.until) == (("aeon",), FOREVER)
-    assert outside.systemd.hold_active
+    assert (fakes.commitment.names, fakes.commitment.until) == (("aeon",), FOREVER)
+    assert fakes.systemd.hold_active
 
 
 def test_what_the_operation_started_again_it_may_stop() -> None:
     """A profile that ran, ended by itself and was started anew is no longer kept."""
-    outside = FakeOutside(BOX)
-    outside.serve("left")
-    operation = transaction(outside, Kind.START, "left").operation
+    fakes = FakePorts(BOX)
+    fakes.serve("left")
+    operation = transaction(fakes, Kind.START, "left").operation
     for started, kept in ((frozenset({"left"}), ()), (frozenset[str](), ("left",))):
         turned = reverse_operation(operation, Steps(started=started), Cause.FAILURE, "why")
         assert (turned.goal.kept, turned.rolling_back, turned.reason) == (kept, True, "why")
@@ -422,9 +424,7 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     unit: ObservedUnit, phase: Phase, told: Phase | None
 ) -> None:
     """An engine that came and went between two looks failed in its start, not while waiting."""
-    operation = replace(
-        transaction(FakeOutside(BOX), Kind.SWITCH, "genesis").operation, phase=phase
-    )
+    operation = replace(transaction(FakePorts(BOX), Kind.SWITCH, "genesis").operation, phase=phase)
     steps = Steps(checked=True, started=frozenset({"genesis"}))
     action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
     assert isinstance(action, BeginRollback)
@@ -433,7 +433,7 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
 
 def test_a_cancel_before_anything_was_touched_refuses() -> None:
     """A switch that is cancelled during its preflight has nothing to bring back."""
-    operation = transaction(FakeOutside(BOX, "aeon"), Kind.SWITCH, "genesis").operation
+    operation = transaction(FakePorts(BOX, "aeon"), Kind.SWITCH, "genesis").operation
     steps = Steps(checked=True, cancelled=True)
     action = next_action(operation, steps, Observed(units={}), BOX, {})
     assert action == Finish(Outcome.REFUSED, CANCELLED, Cause.CANCELLED)
@@ -442,7 +442,7 @@ def test_a_cancel_before_anything_was_touched_refuses() -> None:
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noqa: FBT001
     """A person who cancels a repair does not want the profile up; a failure alone stops nothing."""
-    repair = transaction(FakeOutside(BOX, "aeon"), Kind.REPAIR, "aeon").operation
+    repair = transaction(FakePorts(BOX, "aeon"), Kind.REPAIR, "aeon").operation
     steps = Steps(checked=True, started=frozenset({"aeon"}), cancelled=cancelled)
     observed = Observed(units={"aeon": CRASHED})
     action = next_action(replace(repair, phase=Phase.LOAD), steps, observed, BOX, {})
@@ -469,7 +469,7 @@ def test_a_repair_goes_back_only_when_cancelled(cancelled: bool) -> None:  # noq
 )
 def test_the_end_says_what_is_down(kind: Kind, goal: Goal, message: str) -> None:
     """A stop names what it stopped, a hold how it ends."""
-    operation = replace(transaction(FakeOutside(BOX), kind).operation, goal=goal)
+    operation = replace(transaction(FakePorts(BOX), kind).operation, goal=goal)
     action = next_action(operation, Steps(committed=True), Observed(units={}), BOX, {})
     assert action == Finish(Outcome.DONE, message)
 
@@ -498,7 +498,7 @@ def test_a_hold_by_hand_is_not_ended(
 ) -> None:
     """A hold that somebody starts while an operation runs stays, and the operation ends."""
     operation = replace(
-        transaction(FakeOutside(BOX), kind, "genesis").operation,
+        transaction(FakePorts(BOX), kind, "genesis").operation,
         goal=Goal(start=() if kind is Kind.STOP else ("genesis",), restore=("aeon",)),
         phase=Phase.RELEASE,
         cause=Cause.FAILURE if rolling_back else None,
@@ -518,8 +518,8 @@ def test_a_hold_by_hand_is_not_ended(
 )
 async def test_the_end_says_where(names: tuple[str, ...], message: str) -> None:
     """The closing sentence names the port that clients want to know."""
-    outside = FakeOutside(BOX)
-    _outcome, ended, _ = await run(transaction(outside, Kind.START, *names))
+    fakes = FakePorts(BOX)
+    _outcome, ended, _ = await run(transaction(fakes, Kind.START, *names))
     assert ended.message == message
 
 
@@ -551,20 +551,20 @@ def test_want_of_memory_is_told_for_who_needs_it(beside: tuple[str, ...], senten
 
 async def test_no_rollback_leaves_nothing() -> None:
     """With rollback switched off a failed target is stopped and nothing is restored."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["genesis"].start_result = "exit-code"
-    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis", rollback=False))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["genesis"].start_result = "exit-code"
+    outcome, ended, _ = await run(transaction(fakes, Kind.SWITCH, "genesis", rollback=False))
     assert (outcome, ended.exit) == (Outcome.FAILED, 11)
-    assert outside.systemd.observed(BOX).busy() == ()
+    assert fakes.systemd.observed(BOX).busy() == ()
 
 
 async def test_failed_rollback_says_both_reasons() -> None:
     """When the old model does not come back either, both failures are named."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.backend.cold.update({"genesis", "aeon"})
-    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.backend.cold.update({"genesis", "aeon"})
+    outcome, ended, _ = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.FAILED
     assert ended.message.count("no answer") == 2
     assert "roll-back failed" in ended.message
@@ -587,92 +587,92 @@ async def test_preflight_refuses_before_anything_is_stopped(
     facts: ProfileFacts, mark: Mark, text: str
 ) -> None:
     """A reason that is known beforehand stops a switch before it touches the old model."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.host.profile_facts["genesis"] = facts
-    outside.store.mark_of["genesis"] = mark
-    outcome, ended, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.host.profile_facts["genesis"] = facts
+    fakes.store.mark_of["genesis"] = mark
+    outcome, ended, _ = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert (outcome, ended.exit) == (Outcome.REFUSED, 1)
     assert text in ended.message
-    assert serving(outside) == ("aeon",)
-    assert outside.systemd.starts == []
+    assert serving(fakes) == ("aeon",)
+    assert fakes.units.starts == []
 
 
 async def test_unknown_presence_does_not_refuse() -> None:
     """A model that this process may not look at is no reason to refuse."""
-    outside = FakeOutside(BOX)
-    outside.host.profile_facts["genesis"] = ProfileFacts(model=Presence.UNKNOWN)
-    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX)
+    fakes.host.profile_facts["genesis"] = ProfileFacts(model=Presence.UNKNOWN)
+    outcome, _, _ = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.DONE
 
 
 async def test_switch_to_what_serves_verifies_and_commits() -> None:
     """A switch to the serving profile asks it one question and commits it."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("genesis")
-    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("genesis")
+    outcome, _, _ = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.DONE
-    assert outside.backend.asked == ["genesis"]
-    assert outside.systemd.starts == []
-    assert outside.commitment.names == ("genesis",)
+    assert fakes.backend.asked == ["genesis"]
+    assert fakes.units.starts == []
+    assert fakes.commitment.names == ("genesis",)
 
 
 async def test_start_never_evicts() -> None:
     """`start` is refused while a rival runs, and names the command that would evict it."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outcome, ended, _ = await run(transaction(outside, Kind.START, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    outcome, ended, _ = await run(transaction(fakes, Kind.START, "genesis"))
     assert outcome is Outcome.REFUSED
     assert ended.message == "aeon runs on gpu-all; start never evicts: appliance switch genesis"
-    assert serving(outside) == ("aeon",)
+    assert serving(fakes) == ("aeon",)
 
 
 async def test_start_without_names_starts_the_committed_ones() -> None:
     """`start` brings the committed set up and ends a hold."""
-    outside = FakeOutside(BOX, "left", "right")
-    outside.systemd.hold_active = True
-    outside.commitment.until = FOREVER
-    outcome, _, _ = await run(transaction(outside, Kind.START))
+    fakes = FakePorts(BOX, "left", "right")
+    fakes.systemd.hold_active = True
+    fakes.commitment.until = FOREVER
+    outcome, _, _ = await run(transaction(fakes, Kind.START))
     assert outcome is Outcome.DONE
-    assert serving(outside) == ("left", "right")
-    kept: tuple[object, bool] = (outside.commitment.hold_until(), outside.systemd.hold_active)
+    assert serving(fakes) == ("left", "right")
+    kept: tuple[object, bool] = (fakes.commitment.hold_until(), fakes.systemd.hold_active)
     assert kept == (None, False)
 
 
 async def test_restart_comes_back_with_another_process() -> None:
     """`restart` stops a profile and starts the same one."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    before = outside.systemd.slots["aeon"].unit.main_pid
-    outcome, _, _ = await run(transaction(outside, Kind.RESTART, "aeon"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    before = fakes.systemd.units["aeon"].main_pid
+    outcome, _, _ = await run(transaction(fakes, Kind.RESTART, "aeon"))
     assert outcome is Outcome.DONE
-    assert outside.systemd.slots["aeon"].unit.main_pid != before
-    assert serving(outside) == ("aeon",)
+    assert fakes.systemd.units["aeon"].main_pid != before
+    assert serving(fakes) == ("aeon",)
 
 
 @pytest.mark.parametrize("kind", [Kind.SWITCH, Kind.START, Kind.RESTART])
 async def test_a_crashed_profile_is_started_without_its_pause(kind: Kind) -> None:
     """A unit that systemd would restart later is started at once, not taken as failed."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.crash("aeon")
-    began_s = outside.systemd.now_s
-    outcome, _, _ = await run(transaction(outside, kind, "aeon"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.crash("aeon")
+    began_s = fakes.systemd.now_s
+    outcome, _, _ = await run(transaction(fakes, kind, "aeon"))
     assert outcome is Outcome.DONE
-    assert serving(outside) == ("aeon",)
-    assert outside.systemd.now_s - began_s <= outside.systemd.behaviour["aeon"].load_s
+    assert serving(fakes) == ("aeon",)
+    assert fakes.systemd.now_s - began_s <= fakes.processes.behaviour["aeon"].load_s
 
 
 async def test_hold_stops_everything_and_is_kept() -> None:
     """`hold` leaves nothing running and says so on disk; the boot choice stays."""
-    outside = FakeOutside(BOX, "left", "right")
-    outside.serve("left", "right", "embedder")
-    outcome, _, _ = await run(transaction(outside, Kind.HOLD, hold_until=5000.0))
+    fakes = FakePorts(BOX, "left", "right")
+    fakes.serve("left", "right", "embedder")
+    outcome, _, _ = await run(transaction(fakes, Kind.HOLD, hold_until=5000.0))
     assert outcome is Outcome.DONE
-    assert outside.systemd.observed(BOX).busy() == ()
-    assert outside.systemd.hold_active
-    assert outside.commitment.until == 5000.0
-    assert outside.commitment.names == ("left", "right")
+    assert fakes.systemd.observed(BOX).busy() == ()
+    assert fakes.systemd.hold_active
+    assert fakes.commitment.until == 5000.0
+    assert fakes.commitment.names == ("left", "right")
 
 
 @pytest.mark.parametrize(
@@ -683,95 +683,95 @@ async def test_failed_switch_during_a_hold_holds_again(
     holds: bool,  # noqa: FBT001
 ) -> None:
     """A hold that a switch ended comes back when the switch fails, unless its time is over."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.systemd.hold_active = True
-    outside.commitment.until = until
-    outside.backend.cold.add("genesis")
-    outcome, _, _ = await run(transaction(outside, Kind.SWITCH, "genesis"))
+    fakes = FakePorts(BOX, "aeon")
+    fakes.systemd.hold_active = True
+    fakes.commitment.until = until
+    fakes.backend.cold.add("genesis")
+    outcome, _, _ = await run(transaction(fakes, Kind.SWITCH, "genesis"))
     assert outcome is Outcome.FAILED
-    assert outside.systemd.hold_active is holds
-    assert outside.commitment.until == until
+    assert fakes.systemd.hold_active is holds
+    assert fakes.commitment.until == until
 
 
 async def test_cancel_turns_a_switch_round() -> None:
     """A cancelled switch brings the previous model back."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    running = transaction(outside, Kind.SWITCH, "genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.LOAD)
     assert running.cancel()
     finished = await task
     assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, "cancelled")
-    assert serving(outside) == ("aeon",)
+    assert serving(fakes) == ("aeon",)
     assert not running.cancel()
 
 
 async def test_rival_started_by_hand_is_adopted() -> None:
     """A model started by hand in mid-switch stays; the boot choice stays."""
-    outside = FakeOutside(BOX, "left")
-    outside.serve("left")
-    running = transaction(outside, Kind.SWITCH, "genesis")
+    fakes = FakePorts(BOX, "left")
+    fakes.serve("left")
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.LOAD)
-    outside.systemd.start("aeon", by_hand=True)
+    fakes.systemd.start("aeon")
     finished = await task
     assert finished.outcome is Outcome.SUPERSEDED
-    while outside.systemd.advance(outside.systemd.now_s + 60):
+    while fakes.systemd.advance(fakes.systemd.now_s + 60):
         pass
-    assert serving(outside) == ("aeon",)
-    assert outside.commitment.names == ("left",)
+    assert serving(fakes) == ("aeon",)
+    assert fakes.commitment.names == ("left",)
 
 
 @pytest.mark.parametrize("phase", list(Phase))
 async def test_a_new_process_finishes_what_it_finds(phase: Phase) -> None:
     """An operation found in any phase is finished by a process that knows only its row."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    operation = transaction(outside, Kind.SWITCH, "genesis").operation
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    operation = transaction(fakes, Kind.SWITCH, "genesis").operation
     if phase not in {Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN}:
-        outside.systemd.stop("aeon")
+        fakes.systemd.stop("aeon")
     if phase in {Phase.LOAD, Phase.WARM_UP, Phase.COMMIT}:
-        outside.systemd.advance(2000.0)
-        outside.systemd.start("genesis", by_hand=True)
-    resumed = outside.transaction(replace(operation, phase=phase), BOX)
+        fakes.systemd.advance(2000.0)
+        fakes.systemd.start("genesis")
+    resumed = fakes.transaction(replace(operation, phase=phase), BOX)
     finished = await resumed.run()
     assert finished.outcome is Outcome.DONE
-    assert serving(outside) == ("genesis",)
-    assert outside.commitment.names == ("genesis",)
+    assert serving(fakes) == ("genesis",)
+    assert fakes.commitment.names == ("genesis",)
 
 
 async def test_a_new_process_finishes_a_rollback() -> None:
     """A roll-back cut by the death of the supervisor ends with the old model serving."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("genesis")
     operation = replace(
-        transaction(outside, Kind.SWITCH, "genesis").operation,
+        transaction(fakes, Kind.SWITCH, "genesis").operation,
         goal=Goal(stop=("aeon",), start=("genesis",), restore=("aeon",), commit=("genesis",)),
         cause=Cause.CANCELLED,
         reason="cancelled",
         phase=Phase.STOP,
     )
-    finished = await outside.transaction(operation, BOX).run()
+    finished = await fakes.transaction(operation, BOX).run()
     assert finished.outcome is Outcome.ROLLED_BACK
-    assert serving(outside) == ("aeon",)
-    assert outside.commitment.names == ("aeon",)
+    assert serving(fakes) == ("aeon",)
+    assert fakes.commitment.names == ("aeon",)
 
 
 async def test_nothing_is_undone_during_a_shutdown() -> None:
     """Jobs cancelled by a shutdown start no roll-back: the row waits for the next boot."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    running = transaction(outside, Kind.SWITCH, "genesis")
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    running = transaction(fakes, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.LOAD)
-    outside.systemd.going_down = True
-    outside.systemd.stop("genesis")
-    outside.units.patience = outside.units.idle_waits + 50
+    fakes.systemd.going_down = True
+    fakes.systemd.stop("genesis")
+    fakes.units.patience = fakes.units.idle_waits + 50
     await settle(500)
     assert not task.done()
     assert not running.operation.rolling_back
-    assert outside.systemd.observed(BOX).busy() == ()
+    assert fakes.systemd.observed(BOX).busy() == ()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -779,14 +779,14 @@ async def test_nothing_is_undone_during_a_shutdown() -> None:
 
 async def test_the_planner_never_starts_beside_a_rival() -> None:
     """No start of ours was ever asked for while a rival was not idle."""
-    outside = FakeOutside(BOX, "aeon")
-    outside.serve("aeon")
-    outside.systemd.behaviour["aeon"].stop_s = 7.0
-    await run(transaction(outside, Kind.SWITCH, "left"))
-    await run(transaction(outside, Kind.SWITCH, "right"))
-    await run(transaction(outside, Kind.SWITCH, "genesis"))
-    assert outside.systemd.starts == ["left", "right", "genesis"]
-    assert outside.units.rivals_at_start == []
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    fakes.processes.behaviour["aeon"].stop_s = 7.0
+    await run(transaction(fakes, Kind.SWITCH, "left"))
+    await run(transaction(fakes, Kind.SWITCH, "right"))
+    await run(transaction(fakes, Kind.SWITCH, "genesis"))
+    assert fakes.units.starts == ["left", "right", "genesis"]
+    assert fakes.units.rivals_at_start == []
 
 
 def holder(unit: str, held_bytes: int | None = 10 << 30, *, pid: int = 4121) -> Holder:
@@ -803,10 +803,10 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     box = catalogue(
         applied("aeon", "gpu-all"), applied("genesis", "gpu-all", need=Need(vram_bytes=need))
     )
-    outside = FakeOutside(box, "aeon")
-    outside.serve("aeon")
-    facts = outside.host.box_facts
-    outside.host.box_facts = replace(
+    fakes = FakePorts(box, "aeon")
+    fakes.serve("aeon")
+    facts = fakes.host.box_facts
+    fakes.host.box_facts = replace(
         facts,
         devices=by_index(
             card(
@@ -817,12 +817,12 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
             card(1, total_bytes=24 << 30),
         ),
     )
-    finished = await transaction(outside, Kind.SWITCH, "genesis", box=box).run()
+    finished = await transaction(fakes, Kind.SWITCH, "genesis", box=box).run()
     assert finished.outcome is outcome
     if outcome is Outcome.REFUSED:
         text = "10.0 GiB held by python3 (pid 4121, session-3.scope, user ana): stop it or wait"
         assert finished.message == text
-        assert outside.systemd.observed(box).serving() == ("aeon",)
+        assert fakes.systemd.observed(box).serving() == ("aeon",)
 
 
 @pytest.mark.parametrize(
@@ -842,9 +842,9 @@ async def test_model_must_sit_where_its_profile_says(
     holders: dict[int, list[str]], problem: str
 ) -> None:
     """A model that answers from the CPU or from another GPU is not committed."""
-    outside = FakeOutside(BOX, "right")
-    outside.host.box_after_start = replace(
-        outside.host.box_facts,
+    fakes = FakePorts(BOX, "right")
+    fakes.host.box_after_start = replace(
+        fakes.host.box_facts,
         devices=by_index(
             *(
                 card(i, [holder(u, 1 << 20) for u in holders[i]] if i in holders else None)
@@ -852,7 +852,7 @@ async def test_model_must_sit_where_its_profile_says(
             )
         ),
     )
-    finished = await transaction(outside, Kind.SWITCH, "left").run()
+    finished = await transaction(fakes, Kind.SWITCH, "left").run()
     assert (finished.outcome is Outcome.DONE) == (not problem)
     assert problem in finished.message
 
@@ -862,11 +862,11 @@ async def test_model_must_be_locked_where_its_profile_says(locked: int, outcome:
     """A model that answers although its mlock was refused is not committed, also without GPUs."""
     mini = replace(applied("mini", "cpu"), locks_memory=True)
     box = catalogue(mini)
-    outside = FakeOutside(box)
-    outside.host.profile_facts["mini"] = ProfileFacts(model_bytes=9 << 30)
-    outside.host.groups["mini"] = GroupMemory(
+    fakes = FakePorts(box)
+    fakes.host.profile_facts["mini"] = ProfileFacts(model_bytes=9 << 30)
+    fakes.host.groups["mini"] = GroupMemory(
         resident_bytes=10 << 30, locked_bytes=locked << 30, pinned_bytes=0, pids=(1,)
     )
-    finished = await transaction(outside, Kind.SWITCH, "mini", box=box).run()
+    finished = await transaction(fakes, Kind.SWITCH, "mini", box=box).run()
     assert finished.outcome is outcome
     assert ("is not locked (0.0 of 9.0 GiB)" in finished.message) == (not locked)

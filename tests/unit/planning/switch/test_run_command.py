@@ -42,8 +42,8 @@ from appliance.planning.switch.repair import to_repair
 from appliance.planning.switch.run_command import command_findings
 from appliance.supervisor.operation_runner import Transaction
 from tests.fakes.gpu_readings import by_index, card
-from tests.fakes.outside import FakeOutside
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import until
 
 BOX = catalogue(
@@ -277,14 +277,14 @@ def test_one_line_about_it(running: Operation | None, line: str) -> None:
 ANA = RunCaller(uid=1000, token="told to ana")  # noqa: S106 - of nothing
 
 
-def transaction(outside: FakeOutside, *, gpus: object = "all") -> Transaction:
-    seen = outside.systemd.observed(BOX)
+def transaction(fakes: FakePorts, *, gpus: object = "all") -> Transaction:
+    seen = fakes.systemd.observed(BOX)
     claim = claim_on(gpus)  # type: ignore[arg-type]
-    outside.systemd.command.claim = claim
+    fakes.processes.command.claim = claim
     goal = goal_of(Kind.RUN, (), catalogue=BOX, observed=seen, committed=(), claim=claim)
-    row = operation(began_unix_s=outside.systemd.now_s, goal=goal)
-    outside.store.rows[1] = row
-    return outside.transaction(row, BOX, caller=ANA)
+    row = operation(began_unix_s=fakes.systemd.now_s, goal=goal)
+    fakes.store.rows[1] = row
+    return fakes.transaction(row, BOX, caller=ANA)
 
 
 async def live(running: Transaction) -> tuple[Ended, list[PhaseChanged]]:
@@ -297,9 +297,9 @@ async def live(running: Transaction) -> tuple[Ended, list[PhaseChanged]]:
 
 async def test_models_make_room_and_come_back() -> None:
     """Both models of two GPUs go, the command runs to its end, both serve again."""
-    outside = FakeOutside(BOX, "left", "right")
-    outside.serve("left", "right", "embedder")
-    ended, phases = await live(transaction(outside))
+    fakes = FakePorts(BOX, "left", "right")
+    fakes.serve("left", "right", "embedder")
+    ended, phases = await live(transaction(fakes))
     assert (ended.outcome, ended.exit) == (Outcome.DONE, 0)
     assert ended.message == (
         "the command ended with status 0 after 20 s;"
@@ -316,10 +316,10 @@ async def test_models_make_room_and_come_back() -> None:
 
 async def test_a_refused_command_costs_a_pause() -> None:
     """A launcher that may not begin tells why, and what served serves again."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    outside.systemd.command.problem = "gpu-all is held by python3"
-    ended, phases = await live(transaction(outside))
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    fakes.processes.command.problem = "gpu-all is held by python3"
+    ended, phases = await live(transaction(fakes))
     assert (ended.outcome, ended.exit) == (Outcome.ROLLED_BACK, 10)
     assert ended.message == "gpu-all is held by python3"
     assert ended.serving == ("genesis",)
@@ -328,22 +328,22 @@ async def test_a_refused_command_costs_a_pause() -> None:
 
 async def test_who_asked_is_admitted_before_the_unit_starts() -> None:
     """The launcher knows operation, user, token and claim from then until the operation's end."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    running = transaction(outside, gpus=[0])
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    running = transaction(fakes, gpus=[0])
     task = asyncio.create_task(running.run())
-    await until(lambda: not outside.systemd.command.unit.idle)
-    assert outside.tickets.issued == (1, ANA, claim_on([0]))
+    await until(lambda: not fakes.systemd.observed().run.idle)
+    assert fakes.tickets.issued == (1, ANA, claim_on([0]))
     await task
-    assert outside.tickets.issued is None
+    assert fakes.tickets.issued is None
 
 
 async def test_a_ticket_that_cannot_be_written_stops_nothing() -> None:
     """Without it nobody's command could run: the models stay."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    outside.tickets.full = True
-    ended, _ = await live(transaction(outside))
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    fakes.tickets.full = True
+    ended, _ = await live(transaction(fakes))
     assert (ended.outcome, ended.exit) == (Outcome.REFUSED, 1)
     assert ended.serving == ("genesis",)
 
@@ -351,53 +351,53 @@ async def test_a_ticket_that_cannot_be_written_stops_nothing() -> None:
 @pytest.mark.parametrize(("serving", "exit_"), [(("genesis",), 11), ((), 1)])
 async def test_what_does_not_come_back(serving: tuple[str, ...], exit_: int) -> None:
     """A failure that leaves less than before has a status of its own."""
-    outside = FakeOutside(BOX)
-    outside.serve(*serving)
-    outside.systemd.behaviour["genesis"].start_result = "exit-code"
-    outside.systemd.command.fails_to_start = True
-    ended, _ = await live(transaction(outside))
+    fakes = FakePorts(BOX)
+    fakes.serve(*serving)
+    fakes.processes.behaviour["genesis"].start_result = "exit-code"
+    fakes.processes.command.fails_to_start = True
+    ended, _ = await live(transaction(fakes))
     assert (ended.outcome, ended.exit) == (Outcome.FAILED, exit_)
     assert "the launcher of the command exited with status 203" in ended.message
 
 
 async def test_cancel_ends_the_command() -> None:
     """A cancelled command is stopped, with everything in it, before anything comes back."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    running = transaction(outside)
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    running = transaction(fakes)
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.RUN)
     assert running.cancel()
     finished = await task
     assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, CANCELLED)
-    assert outside.systemd.command.unit.idle
-    assert outside.systemd.observed(BOX).serving() == ("genesis",)
+    assert fakes.systemd.observed().run.idle
+    assert fakes.systemd.observed(BOX).serving() == ("genesis",)
 
 
 async def test_a_killed_launcher_brings_the_model_back() -> None:
     """The old model serves again, whatever ends the launcher."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    running = transaction(outside)
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    running = transaction(fakes)
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.RUN)
-    outside.systemd.command.kill()
-    outside.units.version += 1
+    fakes.processes.kill_command()
+    fakes.units.version += 1
     finished = await task
     assert finished.outcome is Outcome.ROLLED_BACK
     assert finished.message == "the launcher of the command was killed by signal 9"
-    assert outside.systemd.observed(BOX).serving() == ("genesis",)
+    assert fakes.systemd.observed(BOX).serving() == ("genesis",)
 
 
 async def test_a_new_supervisor_goes_on_waiting() -> None:
     """A supervisor that finds a command running waits for it, and does not start another."""
-    outside = FakeOutside(BOX)
-    outside.serve("genesis")
-    first = transaction(outside)
+    fakes = FakePorts(BOX)
+    fakes.serve("genesis")
+    first = transaction(fakes)
     task = asyncio.create_task(first.run())
     await until(lambda: first.operation.phase is Phase.RUN)
     task.cancel()
-    second = outside.transaction(outside.store.rows[1], BOX)
+    second = fakes.transaction(fakes.store.rows[1], BOX)
     ended, phases = await live(second)
     assert ended.outcome is Outcome.DONE
     assert phases[0].phase is Phase.RUN
@@ -406,10 +406,10 @@ async def test_a_new_supervisor_goes_on_waiting() -> None:
 
 async def test_a_hold_lasts_over_a_command() -> None:
     """A command may run during a hold, and the hold is there afterwards."""
-    outside = FakeOutside(BOX, "genesis")
-    outside.systemd.start_hold()
-    outside.commitment.until = FOREVER
-    ended, _ = await live(transaction(outside, gpus=()))
+    fakes = FakePorts(BOX, "genesis")
+    fakes.systemd.start_hold()
+    fakes.commitment.until = FOREVER
+    ended, _ = await live(transaction(fakes, gpus=()))
     assert ended.message == "the command ended with status 0 after 20 s"
-    assert outside.systemd.hold_active
-    assert outside.commitment.until == FOREVER
+    assert fakes.systemd.hold_active
+    assert fakes.commitment.until == FOREVER

@@ -1,181 +1,22 @@
-"""Typed in-memory ports around one `FakeSystemd`, in its virtual time."""
+"""Typed in-memory ports of the supervisor, other than `Units` and `Clock`."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from appliance.domain.claims import Claim
-from appliance.domain.errors import BackendError, StoreError, UnitError
+from appliance.domain.errors import BackendError, StoreError
 from appliance.domain.gateway import EngineLoad, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
-from appliance.domain.observed import Observed, RunReport
+from appliance.domain.observed import RunReport
 from appliance.domain.operations import Finished, HoldUntil, Kind, Operation, Outcome, RunCaller
-from appliance.domain.profile import Applied, Catalogue, Mark, WarmUp
+from appliance.domain.profile import Applied, Mark, WarmUp
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.status.stalls import Stall
-from appliance.planning.switch.goals import Writes, in_the_way
-from appliance.ports import (
-    Gateway,
-    Profiles,
-)
-from appliance.settings import Settings
-from appliance.supervisor.boot_choice import BootChoice
-from appliance.supervisor.memory_sampler import LastLook, MemorySampler
-from appliance.supervisor.model_checks import Preflight
-from appliance.supervisor.operation_runner import (
-    Transaction,
-    transaction_factory,
-)
-from appliance.supervisor.ownership import Supervisor
-from appliance.supervisor.stall_watch import StallWatch
-from appliance.supervisor.status_report import BoxStatus
-from appliance.supervisor.traffic_figures import TrafficFigures
-from appliance.supervisor.unit_memory import UnitMemory
+from appliance.planning.switch.goals import Writes
 from tests.fakes.gpu_readings import by_index, card
-from tests.fakes.systemd import FakeSystemd
-
-S = TypeVar("S", bound=Supervisor)
-_SETTINGS: Final = Settings(look_every_s=1.0)
-
-
-class HasTime(Protocol):
-    """Object with a time."""
-
-    now_s: float
-
-
-class FakeClock:
-    """The box's time."""
-
-    def __init__(self, systemd: HasTime) -> None:
-        self._systemd = systemd
-
-        self.step_s = 0.0
-        """Seconds by which the wall clock was set."""
-
-    def unix_s(self) -> float:
-        return self._systemd.now_s + self.step_s
-
-    def monotonic_s(self) -> float:
-        return self._systemd.now_s
-
-
-@dataclass
-class FakeChange:
-    """Waiting is what makes time pass."""
-
-    units: "FakeUnits"
-    version: int
-
-    async def wait(self, timeout_s: float) -> bool:
-        await asyncio.sleep(0)
-        if self.units.is_driven:
-            return await self._until_driven(self.units.systemd.now_s + timeout_s)
-        if self.units.version != self.version:
-            return True
-        self.units.idle_waits += 1
-        if self.units.idle_waits > self.units.patience:
-            await asyncio.get_running_loop().create_future()
-        return self.units.systemd.advance(self.units.systemd.now_s + timeout_s)
-
-    def has_happened(self) -> bool:
-        return self.units.version != self.version
-
-    async def _until_driven(self, due_s: float) -> bool:
-        while self.units.version == self.version and self.units.systemd.now_s < due_s:
-            await self.units.moved.wait()
-        return self.units.version != self.version
-
-
-class FakeUnits:
-    """The port `Units`. After `patience` waits nothing happens any more."""
-
-    def __init__(self, systemd: FakeSystemd) -> None:
-        self.systemd = systemd
-        self.version = 0
-        self.idle_waits = 0
-        self.patience = 10_000
-        self.is_driven = False
-        """Time passes only in `drive`, and not because somebody waits."""
-        self.moved = asyncio.Event()
-        self.boot_id = "boot-1"
-        self.deaf = False
-        self.lost = False
-        """No unit can be looked at."""
-        self.used_s: dict[str, float] = {}
-        """CPU time by profile."""
-        self.seen: dict[object, Observed] = {}
-        """By task."""
-        self.latest = Observed(units={})
-        self.looks = 0
-        self.is_quiet = False
-        """Only `version` counts signals; else every question is answered by another number."""
-        self.questions = 0
-        self.rivals_at_start: list[tuple[str, str]] = []
-
-    async def observe(self, names: Iterable[str], *, full: bool = False) -> Observed:  # noqa: ARG002
-        await asyncio.sleep(0)
-        if self.lost:
-            raise UnitError("systemd does not answer")
-        self.looks += 1
-        self.latest = self.seen[asyncio.current_task()] = self.systemd.observed(names)
-        return self.latest
-
-    @property
-    def signals(self) -> int:
-        if not self.is_quiet:
-            self.questions += 1
-        return self.version + self.questions
-
-    def change(self) -> FakeChange:
-        return FakeChange(self, self.version)
-
-    def drive(self, to_s: float) -> None:
-        """Let time pass until then, or until something happens by itself."""
-        if self.systemd.advance(to_s):
-            self.version += 1
-        self.moved.set()
-        self.moved.clear()
-
-    async def control_group(self, name: str) -> str:
-        if self.deaf:
-            raise UnitError("systemd does not answer")
-        return f"/appliance.slice/{unit_of(name)}" if name in self.systemd.owners() else ""
-
-    async def cpu_s(self, name: str) -> float | None:
-        if self.deaf:
-            raise UnitError("systemd does not answer")
-        return self.used_s.get(name)
-
-    async def start(self, name: str) -> None:
-        for rival in in_the_way(name, self.systemd.catalogue):
-            if not self.seen.get(asyncio.current_task(), self.latest).unit(rival).idle:
-                self.rivals_at_start.append((name, rival))
-        self.systemd.start(name)
-        self.version += 1
-
-    async def stop(self, name: str) -> None:
-        self.systemd.stop(name)
-        self.version += 1
-
-    async def start_run(self) -> None:
-        self.systemd.start_run()
-        self.version += 1
-
-    async def stop_run(self) -> None:
-        self.systemd.stop_run()
-        self.version += 1
-
-    async def start_hold(self) -> None:
-        self.systemd.start_hold()
-        self.version += 1
-
-    async def stop_hold(self) -> None:
-        self.systemd.hold_active = False
-        self.version += 1
+from tests.fakes.unit_processes import UnitProcesses
 
 
 class FakeBackend:
@@ -257,8 +98,9 @@ class FakeGateway:
 class FakeHost:
     """The port `Host`."""
 
-    def __init__(self, systemd: FakeSystemd) -> None:
-        self.systemd = systemd
+    def __init__(self, processes: UnitProcesses, starts: Sequence[str] = ()) -> None:
+        self._processes = processes
+        self._starts = starts
         self.profile_facts: dict[str, ProfileFacts] = {}
         self.admitted: dict[str, str] = {}
         self.box_facts = BoxFacts(ram_total_bytes=32 << 30, devices=by_index(card(0), card(1)))
@@ -279,9 +121,7 @@ class FakeHost:
         return self.profile_facts.get(applied.name, ProfileFacts())
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
-        return (
-            self.box_after_start if self.box_after_start and self.systemd.starts else self.box_facts
-        )
+        return self.box_after_start if self.box_after_start and self._starts else self.box_facts
 
     async def ram(self) -> HostMemory:
         return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
@@ -300,13 +140,13 @@ class FakeHost:
         return self.installed.get(name, 0.0)
 
     async def refusals(self) -> Mapping[str, str]:
-        return dict(self.systemd.refusals)
+        return dict(self._processes.refusals)
 
     async def admissions(self) -> Mapping[str, str]:
         return dict(self.admitted)
 
     async def run_report(self) -> RunReport | None:
-        return self.systemd.command.report
+        return self._processes.command.report
 
     async def log_tail(self, name: str, lines: int, *, since_unix_s: float) -> Sequence[str]:  # noqa: ARG002
         return [f"last words of {name}"][:lines]
@@ -459,122 +299,3 @@ class FakePeaks:
 
     async def forget_all_but(self, names: Collection[str]) -> None:
         self.kept = {name: peak for name, peak in self.kept.items() if name in names}
-
-
-class FakeOutside:
-    """Fakes of all ports together; tests adjust the parts."""
-
-    def __init__(self, catalogue: Catalogue, *committed: str) -> None:
-        self.systemd = FakeSystemd(catalogue)
-        self.units = FakeUnits(self.systemd)
-        self.backend = FakeBackend()
-        self.gateway = FakeGateway()
-        self.host = FakeHost(self.systemd)
-        self.commitment = FakeCommitment(*committed)
-        self.store = FakeStore()
-        self.peaks = FakePeaks()
-        self.tickets = FakeRunTickets()
-        self.clock = FakeClock(self.systemd)
-
-    def supervisor(
-        self,
-        profiles: Profiles,
-        *,
-        settings: Settings = _SETTINGS,
-        gateway: Gateway | None = None,
-    ) -> Supervisor:
-        """A supervisor on these ports; `gateway`: another one than the fake."""
-        return self.supervisor_as(Supervisor, profiles, settings=settings, gateway=gateway)
-
-    def supervisor_as(
-        self,
-        kind: type[S],
-        profiles: Profiles,
-        *,
-        settings: Settings = _SETTINGS,
-        gateway: Gateway | None = None,
-    ) -> S:
-        """A supervisor of a class of the test's own."""
-        return kind(
-            profiles,
-            units=self.units,
-            memory=UnitMemory(self.units, self.clock),
-            backend=self.backend,
-            gateway=gateway or self.gateway,
-            host=self.host,
-            commitment=self.commitment,
-            store=self.store,
-            peaks=self.peaks,
-            tickets=self.tickets,
-            clock=self.clock,
-            settings=settings,
-            on_look=lambda _line: None,
-        )
-
-    def transaction(
-        self, operation: Operation, catalogue: Catalogue, *, caller: RunCaller | None = None
-    ) -> Transaction:
-        """The transaction of one operation."""
-        new_transaction = transaction_factory(
-            units=self.units,
-            backend=self.backend,
-            gateway=self.gateway,
-            host=self.host,
-            store=self.store,
-            tickets=self.tickets,
-            clock=self.clock,
-            preflight=Preflight(
-                host=self.host, units=self.units, store=self.store, peaks=self.peaks
-            ),
-            boot_choice=BootChoice(commitment=self.commitment, units=self.units, clock=self.clock),
-        )
-        return new_transaction(operation, catalogue, caller, lambda _observed: None)
-
-    def memory_sampler(self, look: LastLook, *, settings: Settings = _SETTINGS) -> MemorySampler:
-        """A sampler of what `look` says runs."""
-        return MemorySampler(
-            look,
-            units=self.units,
-            host=self.host,
-            peaks=self.peaks,
-            clock=self.clock,
-            settings=settings,
-        )
-
-    def stall_watch(self, look: LastLook) -> StallWatch:
-        """A watch over what `look` says serves."""
-        return StallWatch(look, units=self.units, stats=self.gateway.stats, clock=self.clock)
-
-    def status(
-        self,
-        supervisor: Supervisor,
-        ledger: MemorySampler,
-        *,
-        gateway_damage: Callable[[], str | None] = lambda: None,
-        stalls: Callable[[], Mapping[str, Stall]] = dict,
-    ) -> BoxStatus:
-        """Return the object that answers ``appliance status``."""
-        return BoxStatus(
-            supervisor,
-            ledger,
-            TrafficFigures(
-                supervisor.last_look,
-                gateway=self.gateway,
-                backend=self.backend,
-                clock=self.clock,
-            ),
-            host=self.host,
-            store=self.store,
-            peaks=self.peaks,
-            units=self.units,
-            clock=self.clock,
-            gateway_damage=gateway_damage,
-            stalls=stalls,
-        )
-
-    def serve(self, *names: str) -> None:
-        """Bring profiles up by hand and forget that it was done."""
-        for name in names:
-            self.systemd.start(name, by_hand=True)
-        while self.systemd.next_due_s() < float("inf"):
-            self.systemd.advance(self.systemd.now_s + 60)
