@@ -5,6 +5,7 @@ whatever a client sends, the result is a request of the types below or `BadReque
 that is null or left out has its default, except where a message says that it is missing.
 
 The table of verbs in docs/reference/control-protocol.md is generated from the docstrings of the types.
+The module is long, so that a new verb or argument changes one file for its type and both directions.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Every decision is made by `planning.switch.next_action.next_action`; this module carries it out and
 remembers that it did. This memory may be lost at any time: the row in the store is enough to go on,
-because each step is harmless when repeated.
+because each step is harmless when repeated. The module is long, because all actions change this one
+memory.
 """
 
 import asyncio

@@ -3,6 +3,8 @@
 Level-triggered: every look at the box leads to the same decision whatever happened before,
 so a supervisor that was killed goes on where the box is. An operation of this boot that was
 left open goes on; one of an earlier boot is closed, because that boot's choice was followed.
+
+The module is long, because one class alone may change what runs.
 """
 
 import asyncio

@@ -5,7 +5,8 @@
       '-------'--> closing: refused, too slow
 
 Bytes that come while a request is in exchange wait for their turn, and beyond `_AHEAD_BYTES` are
-not read. Where a body has a length, nothing but the length decides where it ends.
+not read. Where a body has a length, nothing but the length decides where it ends. The module is long,
+because each callback reads and changes the one state.
 """
 
 import asyncio

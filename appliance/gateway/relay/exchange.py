@@ -5,7 +5,7 @@
       '--------+------------+-------------+------------'--> over: refused, lost, cut, hung up
 
 Nothing here waits: the event loop, the engine's connection, the pool and the hold queue call in,
-and every call is a step.
+and every call is a step. The module is long, because each step reads and changes the one state.
 """
 
 import asyncio
