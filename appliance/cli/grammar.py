@@ -47,8 +47,6 @@ class ArgumentValueError(ApplianceError):
 
 
 class VerbGrammar(Record):
-    """Grammar of one verb."""
-
     name: str
     runs: str
     """Function that runs the verb, as ``module:function`` below `verbs`."""

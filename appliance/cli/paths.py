@@ -42,7 +42,6 @@ class Places(Record):
 
 
 def settings_path() -> str:
-    """Return the path of the settings file."""
     return os.environ.get("APPLIANCE_SETTINGS") or paths.SETTINGS_FILE
 
 

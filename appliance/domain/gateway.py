@@ -70,7 +70,6 @@ class State:
     switch."""
 
     def standing(self, name: str) -> Standing:
-        """Return the standing of a profile."""
         return self.standings.get(name, Standing.DOWN)
 
 

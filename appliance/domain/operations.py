@@ -26,8 +26,6 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """Kind of an operation."""
-
     SWITCH = "switch"
     START = "start"
     STOP = "stop"
@@ -59,8 +57,6 @@ PHASE_ORDER: Final[Mapping[Phase, int]] = {phase: i for i, phase in enumerate(Ph
 
 
 class Outcome(StrEnum):
-    """Outcome of an operation."""
-
     DONE = "done"
     ROLLED_BACK = "rolled-back"
     """The operation failed, and the profiles that served before serve again."""
@@ -192,8 +188,6 @@ class Finished:
 
 
 class PhaseState(StrEnum):
-    """State of one phase."""
-
     STARTED = "started"
     PROGRESS = "progress"
     DONE = "done"

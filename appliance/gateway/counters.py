@@ -22,7 +22,6 @@ start would hide changes."""
 
 
 def bucket_of(seconds: float) -> int:
-    """Return the bucket of a time."""
     if seconds <= _FIRST_S:
         return 0
     bucket = int(log2(seconds * 1e6) * _A_DOUBLING) + 1

@@ -50,8 +50,6 @@ PyTorch's compiler, which saves the next start minutes."""
 
 
 class EngineStart:
-    """Start of one engine."""
-
     def __init__(self, options: Options) -> None:
         self._started_s = time.monotonic()
         self._name = options.text("name")

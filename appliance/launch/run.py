@@ -318,7 +318,6 @@ def _taken(claim: Sequence[leases.LeaseLock]) -> list[int]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the launcher."""
     try:
         return Launcher(Options(argv, _FLAGS)).run()
     except UsageError as error:

@@ -52,7 +52,6 @@ class BoundedFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def need(self, end: int) -> None:

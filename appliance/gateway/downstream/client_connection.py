@@ -49,8 +49,6 @@ _NOT_FOUND: Final = 3
 
 
 class ConnectionState(IntEnum):
-    """State of a client's connection."""
-
     HEAD = 1
     BODY = 2
     BUSY = 3

@@ -218,7 +218,6 @@ def _normalized(ip: str) -> str:
 
 
 def listen_address_of(listener: socket.socket) -> ListenAddress:
-    """Return the address that a socket listens on."""
     ip, port, *_ = listener.getsockname()
     index = 0
     with contextlib.suppress(OSError):

@@ -42,8 +42,6 @@ _NO_REQUEST: Final = (b"", b"")
 
 
 class ExchangeState(Enum):
-    """State of an exchange."""
-
     START = 1
     HELD = 2
     CONNECTING = 3

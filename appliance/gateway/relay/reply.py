@@ -36,8 +36,6 @@ _UNAUTHORIZED: Final = 401
 
 
 class ReplyStage(Enum):
-    """Stage of a reply."""
-
     NOT_STARTED = 1
     OPENED = 2
     """Stage: a stream has begun before the engine has responded."""

@@ -106,8 +106,6 @@ def _limit(word: str) -> int:
 
 
 class CallerConnection:
-    """Connection to one caller."""
-
     def __init__(self, connection: socket.socket) -> None:
         self.caller = PeerCredentials(connection)
         self.closed = False
@@ -120,7 +118,6 @@ class CallerConnection:
         return self._connection.fileno()
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def receive(self, *, timeout_s: float) -> tuple[Request, list[int]]:

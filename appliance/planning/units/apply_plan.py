@@ -42,8 +42,6 @@ from appliance.planning.units.text import sealed_body, sections_of
 
 
 class Action(StrEnum):
-    """Action on a file."""
-
     CREATE = "create"
     UPDATE = "update"
     REMOVE = "remove"
