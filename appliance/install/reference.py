@@ -41,14 +41,14 @@ _SETTINGS: Final = """\
 `/etc/appliance/appliance.toml`, one key a line; every key may be missing, and so may the file.
 A variable wins over the file: `{prefix}` and the key in capitals, and for a key of a table two
 underscores between them. `APPLIANCE_SETTINGS` names another file. `appliance config show` prints
-what holds, `appliance config validate` what is wrong. An unknown key is an error, and so is a
-variable that looks like a setting written wrongly.
+the settings in force, `appliance config validate` their errors. An unknown key is an error, and so is a
+variable that looks like a misspelt setting.
 
 Durations are text such as `"90s"`, `"5m"`, `"1h30m"` or `"250ms"`, or a number of seconds. Sizes are
 text with a unit: `"18.6GiB"`, `"512MiB"`, `"20GB"`.
 
-The static units know the control socket and the directories by their defaults: who moves one
-of those gives `appliance-supervisor.socket` and its like a drop-in that says the same.
+The static units have the default paths of the control socket and the directories. To move one of
+them, also give `appliance-supervisor.socket` and the other static units a drop-in with the new path.
 
 {tables}"""
 
@@ -60,22 +60,22 @@ _PROFILES: Final = """\
 A profile is a file `/etc/appliance/profiles/NAME.toml`: one model, and how to serve it. NAME is
 up to 48 of `a-z`, `0-9`, dot, dash and underscore. After a change, `sudo appliance apply`.
 
-A bad file gives one error with file, line, key and a suggestion for everything wrong with it,
-and never takes the others down. Unknown keys are errors. A file has at most 256 KiB of UTF-8.
+A bad file gives one error with file, line, key and a suggestion for each of its mistakes,
+and never affects the other files. Unknown keys are errors. A file has at most 256 KiB of UTF-8.
 
 Two profiles may share a port when their claims intersect, since they can never run together.
 Otherwise both are refused, as is a profile on a port of the gateway or the status API.
 
-What is always the appliance's: host (loopback), port, metrics on, no fitting of context or layers
-automatically, offline, no CORS. So these are refused in `extra_args` and `[env]`: another
+The appliance always sets the host (loopback), the port, metrics on, offline mode and no CORS, and turns off
+automatic fitting of context and layers. So these are refused in `extra_args` and `[env]`: another
 address or path prefix, port reuse, keys on a command line, files of options, tools and other
 listeners, other machines, logs or files of prompts, endpoints that change a running server,
-`LLAMA_ARG_*` variables, and whatever a key of the profile writes already. Every spelling counts that
-the engine takes for the option: abbreviations, `--a_b`, `--a.key=value`, `-n2`, `--no-a`. The first of
-`extra_args` is an option.
+`LLAMA_ARG_*` variables, and options that a key of the profile writes. Every spelling that
+the engine takes for such an option counts: abbreviations, `--a_b`, `--a.key=value`, `-n2`, `--no-a`. The first item of
+`extra_args` has to be an option.
 
-Text is one line without control characters. `%` and `$` mean themselves everywhere, except in
-`[unit]`, whose values are systemd's.
+Text is one line without control characters. `%` and `$` are plain characters everywhere, except in
+`[unit]`, whose values systemd interprets.
 
 Durations are text such as `"90s"` or `"5m"`, or a number of seconds; sizes are text with a unit,
 such as `"18.6GiB"`.
@@ -101,38 +101,38 @@ Documentation = ["man:llama-server(1)", "file:/models/README"]
 A value is text, a number, true or false, or a list of these, which repeats the key. It replaces
 the appliance's own value, or joins it where the table says so. It is read as systemd reads it, but
 has no quotes (except in the arguments of a command), no variables and no `%` specifiers beyond those
-shown, and is never empty: an empty value would take away what the unit needs.
+shown, and is never empty: an empty value would remove what the unit needs.
 
 | Key | Value | |
 | --- | --- | --- |
 {overrides}
-Every other key is refused, with where it belongs: another key of the profile, `[env]`,
-`[deadlines]`, `[patch]`, or the settings. What has no other place can be set by root in a drop-in for all
-backends, `/etc/systemd/system/appliance-backend-.service.d/NAME.conf`; what it breaks of one owner,
-loopback only, never root, readiness and a stop that leaves nothing behind is then root's own to answer for.
+Every other key is refused, with the place to set it: another key of the profile, `[env]`,
+`[deadlines]`, `[patch]`, or the settings. Root can set any other key in a drop-in for all
+backends, `/etc/systemd/system/appliance-backend-.service.d/NAME.conf`. Such a drop-in can break the promises
+of one owner, loopback only, never root, readiness and a complete stop; root is responsible for it.
 
 ## What the keys become
 
 - `ctx` is what *one* request may use. llama-server divides its context among its slots, so it is
   given `ctx` times `parallel`; with `kv_unified` the requests share `ctx` tokens.
-- `served` may hold patterns such as `claude-*`. An engine is told the plain names only, or the
+- `served` may hold patterns such as `claude-*`. An engine is given the plain names only, or the
   profile's name when there is none.
 - `kv = "f16"` means sixteen bits: vLLM and SGLang then take the model's own type (`auto`).
 - `thinking` is `--default-chat-template-kwargs` for vLLM and `--reasoning-budget` for
   llama-server; SGLang has no such switch, and the key is refused.
-- With `thinking = "off"` the gateway also takes out of requests what would switch it on again:
+- With `thinking = "off"` the gateway also removes request parameters that would turn thinking on again:
   `reasoning_effort`, `reasoning_budget_tokens`, `chat_template_kwargs.enable_thinking` and their
   like, apart from what `[gateway] set` sets. A client that writes the prompt or the beginning of
-  the answer itself (raw completions, a last message that the model continues) can still open a
-  thought there.
+  the answer itself (raw completions, a last message that the model continues) can still begin
+  a thought there.
 - `tool_parser` adds `--enable-auto-tool-choice` for vLLM, without which a parser does nothing.
   llama-server reads tool calls by the model's template; the key is refused.
 - `cpus = "0,2,4-9"` is written as the mask `3F5`.
 - `cpu_experts = "26-29"` is a tensor override, because `--n-cpu-moe` can only take the first layers.
 - `mlock` is `--load-mode mmap+mlock`. Builds from before June 2026 know `--mlock` only, have no
-  CORS options, and want a number of layers: `legacy_options = true` speaks their language, and
-  leaves CORS as open as they have it.
-- SGLang answers any origin and cannot be told otherwise; only loopback protects it.
+  CORS options, and need a number of layers: `legacy_options = true` uses their options, and
+  leaves CORS as open as these builds have it.
+- SGLang answers any origin, and no option changes that; only loopback protects it.
 - `gpus = [0]` sets `CUDA_VISIBLE_DEVICES`, numbered as NVML does; `gpus = []` hides every GPU.
 - `hf:owner/name` is looked up in the cache of the setting `hf_home`, with every download switched
   off. llama-server also takes `hf:owner/name:QUANT`.
