@@ -496,6 +496,13 @@ async def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_usual_time_of_two_is_between_them(store: SqliteStore) -> None:
+    """A median of an even number of values is the mean of the two in the middle."""
+    for ms in (300.0, 100.0):
+        await store.finish(ended(await store.begin(OPERATION), ms=ms))
+    assert await store.usual_ms(OPERATION) == pytest.approx(200.0)
+
+
 async def test_usual_time_spans_clocks(store: SqliteStore) -> None:
     """The monotonic clock counts where both stamps are there, else the wall clock."""
     await store.finish(ended(await store.begin(OPERATION)))
