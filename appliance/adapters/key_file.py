@@ -5,7 +5,7 @@ of SHA-256.
 """
 
 import json
-import secrets
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -52,7 +52,7 @@ class FileKeys:
         """Make a key; returns its text, which is stored nowhere. Raises `StoreError`."""
         present = self.all()
         identity = _new_id({stored.id for stored in present})
-        text = f"{KEY_PREFIX}{identity}_{secrets.token_hex(_SECRET_BYTES)}"
+        text = f"{KEY_PREFIX}{identity}_{os.urandom(_SECRET_BYTES).hex()}"
         stored = StoredKey(
             id=identity, key=key, sha256=digest(text.encode()), created_unix_s=now_unix_s
         )
@@ -77,7 +77,7 @@ class FileKeys:
 
 
 def _new_id(taken: Collection[str]) -> str:
-    while (identity := secrets.token_hex(_ID_BYTES)) in taken:
+    while (identity := os.urandom(_ID_BYTES).hex()) in taken:
         pass
     return identity
 

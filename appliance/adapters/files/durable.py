@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 from pathlib import Path
-from tempfile import mkdtemp, mkstemp
 from typing import Final
 
 from appliance.adapters.files.regular import OddFileError, open_regular, read_small_file
@@ -12,6 +11,7 @@ from appliance.domain.errors import StoreError
 
 MAX_BYTES = 1 << 20
 """Limit far above the size of any file of ours."""
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -30,22 +30,23 @@ def write_file(
     Raises:
         StoreError: it could not be written; what was there still is.
     """
-    temporary = ""
+    # Not made by the module tempfile, which loads shutil and three compressors: 0.5 MiB in every
+    # process that imports this module.
+    temporary = path.with_name(f".{path.name}.{_random_suffix()}")
     try:
-        descriptor, temporary = mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(os.open(temporary, _CREATE, 0o600), "wb") as file:
             file.write(text.encode(errors="surrogateescape"))
             os.fchmod(file.fileno(), mode if like is None else like.st_mode & 0o7777)
             if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
                 os.fchown(file.fileno(), like.st_uid, like.st_gid)
             file.flush()
             os.fsync(file.fileno())
-        _put(Path(temporary), path)
+        _put(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
-        if temporary:
+        if not isinstance(error, FileExistsError):
             with contextlib.suppress(OSError):
-                Path(temporary).unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
         raise _not_written(path, error) from error
 
 
@@ -58,8 +59,7 @@ def reserve_file(path: Path, text: str) -> None:
     reserved = _reserved(path)
     try:
         reserved.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(reserved, flags, 0o600), "wb") as file:
+        with os.fdopen(os.open(reserved, _CREATE, 0o600), "wb") as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), 0o644)
             file.flush()
@@ -118,8 +118,14 @@ def _put(temporary: Path, path: Path) -> None:
     try:
         temporary.replace(path)
     except IsADirectoryError:
-        path.replace(mkdtemp(prefix=f".{path.name}.directory-", dir=path.parent))
+        aside = path.with_name(f".{path.name}.directory-{_random_suffix()}")
+        aside.mkdir(0o700)
+        path.replace(aside)
         temporary.replace(path)
+
+
+def _random_suffix() -> str:
+    return os.urandom(6).hex()
 
 
 def remove_file(path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -451,3 +452,18 @@ def own_address() -> str | None:
             return None
         address: str = probe.getsockname()[0]
         return address
+
+
+def test_modules_that_the_gateway_does_not_use_are_not_loaded() -> None:
+    """The process is small: temporary directories, archives and compressors stay out of it."""
+    code = "import sys, appliance.gateway.process; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    unused = {"tempfile", "shutil", "lzma", "random", "secrets", "pydantic", "httpx"}
+    assert not unused & set(done.stdout.split())
