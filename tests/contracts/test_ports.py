@@ -48,12 +48,12 @@ from appliance.protocol.gateway_server import GatewayServer
 from appliance.protocol.run_ticket import Ticket
 from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
 from tests.fakes.clock import FakeClock
+from tests.fakes.gateway_states import BOX
 from tests.fakes.ports import FakeBackend, FakeGateway, FakeHost, FakeRunTickets
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.systemd import FakeSystemd
 from tests.fakes.unit_processes import UnitProcesses
 from tests.fakes.units import FakeUnits
-from tests.unit.gateway_states import BOX
 
 either = pytest.mark.parametrize("real", [True, False], ids=["adapter", "fake"])
 GENESIS = applied("genesis", "gpu-all")

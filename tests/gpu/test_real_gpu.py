@@ -28,7 +28,7 @@ from tests.gpu.conftest import (
     milliseconds,
     read,
 )
-from tests.unit.launch_rig import program, started
+from tests.programs import program, started
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 

@@ -37,8 +37,8 @@ from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.profiles import FakeProfiles
-from tests.fakes.service_manager import FakeManager
 from tests.fakes.supervisor_ports import FakePorts
+from tests.fakes.systemctl import FakeSystemctl
 
 __all__ = [
     "FOREVER",
@@ -50,8 +50,8 @@ __all__ = [
     "DeviceMemory",
     "EngineLoad",
     "Estimate",
-    "FakeManager",
     "FakePorts",
+    "FakeSystemctl",
     "Finished",
     "Goal",
     "GpuMemory",
@@ -95,7 +95,7 @@ class Output:
     err: str
 
 
-def apply(settings: Path, manager: FakeManager, *words: str) -> Output:
+def apply(settings: Path, manager: FakeSystemctl, *words: str) -> Output:
     """Run the use case of ``appliance apply`` as root, with a systemd in memory."""
     out, err = io.StringIO(), io.StringIO()
     options = ApplyOptions(

@@ -19,7 +19,7 @@ from tests.fakes.certificates import self_signed
 from tests.fakes.model_files import LLAMA, llama_tensors, write_gguf, write_safetensors
 from tests.pins.appliance_code import (
     SHARED_THREADS,
-    FakeManager,
+    FakeSystemctl,
     Output,
     add_key,
     apply,
@@ -51,7 +51,7 @@ class Box:
     """Directories of a machine below `root`."""
 
     root: Path
-    manager: FakeManager = field(default_factory=FakeManager)
+    manager: FakeSystemctl = field(default_factory=FakeSystemctl)
 
     @property
     def settings(self) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.notify_socket import NotifySocket
 from tests.fakes.virtual_time import VirtualTimeLoop
 from tests.leaks import no_child_or_socket_left, no_task_left, no_task_left_on_loop
-from tests.unit.launch_rig import Manager
 
 __all__ = ["manager", "no_child_or_socket_left", "no_task_left", "no_task_left_on_loop"]
 
@@ -23,8 +23,8 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
+def manager(tmp_path: Path) -> Iterator[NotifySocket]:
     """The service manager's end of a notification socket."""
-    end = Manager(tmp_path / "notify")
+    end = NotifySocket(tmp_path / "notify")
     yield end
     end.close()

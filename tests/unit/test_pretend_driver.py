@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.pretend import GIB, Gpus, build
-from tests.unit.launch_rig import eventually
+from tests.programs import eventually
 
 TAKE = """
 import ctypes, sys, time

@@ -18,7 +18,7 @@ from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway import GatewayAnswer, GatewayCommand, encode_state, verb_of
 from appliance.protocol.gateway_server import GatewayServer
-from tests.unit.gateway_states import AEON, BOX, GENESIS
+from tests.fakes.gateway_states import AEON, BOX, GENESIS
 from tests.waiting import settle, until
 
 Answer = dict[str, object]

@@ -15,7 +15,7 @@ from appliance.protocol import run_ticket
 from appliance.protocol.control_events import AcceptedEvent
 from tests.fakes.cli_box import CliBox, Ended
 from tests.fakes.control_server import FakeSupervisor, Story, WaitFor
-from tests.unit.launch_rig import program, started
+from tests.programs import program, started
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="not root: that commands run as their callers is not shown"

@@ -17,8 +17,8 @@ from appliance.domain.profile import Endpoint
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
+from tests.programs import MODEL_S, eventually, free_port, program, started
 from tests.unit.gateway.relay.rig import OneKeyChecker
-from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, started
 
 pytestmark = [
     pytest.mark.timeout(MODEL_S + 60),

@@ -20,10 +20,10 @@ from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from tests.fakes.gateway_states import routed
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
-from tests.unit.gateway_states import routed
 from tests.waiting import until
 
 ON_REQUEST = Handling(on_request=True)

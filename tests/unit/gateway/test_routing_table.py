@@ -7,7 +7,7 @@ import pytest
 
 from appliance.domain.gateway import Key, Refusal, Routed, State
 from appliance.gateway.routing_table import STATE_FILE, RoutingTable
-from tests.unit.gateway_states import (
+from tests.fakes.gateway_states import (
     AEON,
     ANA,
     BEA,

@@ -20,8 +20,8 @@ from appliance.gateway.switch_requester import (
     ask_for_switch,
 )
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
+from tests.fakes.gateway_states import AEON, ANA, BOX, GENESIS, routed
 from tests.fakes.virtual_time import advance
-from tests.unit.gateway_states import AEON, ANA, BOX, GENESIS, routed
 from tests.waiting import until
 
 WILLING = {name: routed(name, on_request=True) for name in BOX}

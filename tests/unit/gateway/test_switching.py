@@ -21,7 +21,7 @@ from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway_server import GatewayServer
-from tests.unit.gateway_states import routed
+from tests.fakes.gateway_states import routed
 from tests.waiting import settle, until
 
 

@@ -23,7 +23,7 @@ from appliance.planning.units.apply_plan import Action, Installed, plan_apply
 from appliance.planning.units.polkit import RULE_FILE
 from appliance.protocol.control import Exit
 from appliance.settings import Settings
-from tests.fakes.service_manager import FakeManager
+from tests.fakes.systemctl import FakeSystemctl
 from tests.fakes.unit_specs import made
 
 PROFILE = """\
@@ -57,7 +57,7 @@ class Box:
             polkit_rule=root / "rules.d" / "50-appliance.rules",
             applied_dir=root / "applied",
         )
-        self.manager = FakeManager()
+        self.manager = FakeSystemctl()
         self.out = self.err = ""
         for directory in (self.settings.profiles_dir, self.settings.unit_dir):
             directory.mkdir()

@@ -16,7 +16,7 @@ from appliance.planning.units.gateway_drop_ins import SERVICE_DROP_IN, SOCKET_DR
 from appliance.protocol.control import Exit
 from appliance.settings import load_settings
 from tests.fakes.certificates import self_signed
-from tests.fakes.service_manager import FakeManager
+from tests.fakes.systemctl import FakeSystemctl
 
 PROFILE = """\
 engine = "command"
@@ -34,7 +34,7 @@ class Box:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.manager = FakeManager()
+        self.manager = FakeSystemctl()
         self.out = self.err = ""
         for name in ("profiles", "units", "state"):
             (root / name).mkdir()

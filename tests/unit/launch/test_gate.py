@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch_rig import Manager, program, run, started
+from tests.fakes.notify_socket import NotifySocket
+from tests.programs import program, run, started
 
 ONE_GIB = 1 << 30
 
@@ -103,7 +104,7 @@ def test_a_rival_is_named_in_the_refusal(box: Box) -> None:
     assert f"<3>a refused: {reason}" in result.stderr
 
 
-def test_a_rival_that_lets_go_is_waited_for(box: Box, manager: Manager) -> None:
+def test_a_rival_that_lets_go_is_waited_for(box: Box, manager: NotifySocket) -> None:
     """A lock that is dropped within the grace does not end in a refusal."""
     box.lease.parent.mkdir()
     with box.lease.open("w") as file:
@@ -170,7 +171,7 @@ def test_a_machine_that_is_too_small_is_not_waited_for(box: Box) -> None:
 
 
 @pytest.mark.slow
-def test_waiting_shows_and_keeps_the_start_alive(box: Box, manager: Manager) -> None:
+def test_waiting_shows_and_keeps_the_start_alive(box: Box, manager: NotifySocket) -> None:
     """While waiting, the status says for what, and the start time-out moves on."""
     argv = box.gate("--ram-bytes", available_bytes(), deadline_s=1.3)
     with started(argv, environment=manager.environment):
@@ -181,7 +182,7 @@ def test_waiting_shows_and_keeps_the_start_alive(box: Box, manager: Manager) -> 
     assert len(manager.messages) <= 8  # a few a second
 
 
-def test_a_stop_while_waiting_leaves_no_refusal(box: Box, manager: Manager) -> None:
+def test_a_stop_while_waiting_leaves_no_refusal(box: Box, manager: NotifySocket) -> None:
     """SIGTERM ends a waiting gate at once and says nothing about the profile."""
     argv = box.gate("--ram-bytes", available_bytes(), deadline_s=30)
     with started(argv, environment=manager.environment) as gate:

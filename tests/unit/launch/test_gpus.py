@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.notify_socket import NotifySocket
 from tests.pretend.building import build
 from tests.pretend.gpus import Gpus
-from tests.unit.launch_rig import Manager, eventually, program, run, run_answered, started
+from tests.programs import eventually, program, run, run_answered, started
 
 TOTAL = 24 << 30
 EMPTY = {"count": 2, "*.total": TOTAL}
@@ -125,7 +126,7 @@ def test_what_the_gate_makes_of_the_gpus(
 
 
 def test_memory_that_comes_back_late_is_waited_for(
-    driver: Driver, manager: Manager, tmp_path: Path
+    driver: Driver, manager: NotifySocket, tmp_path: Path
 ) -> None:
     """The gate admits soon after the release, long before its deadline."""
     driver.set(gpu0_free=GIB)
@@ -152,7 +153,7 @@ def test_a_driver_that_hangs_cannot_outlive_the_deadline(driver: Driver, tmp_pat
 
 
 def test_a_driver_that_is_just_being_loaded_is_waited_for(
-    driver: Driver, manager: Manager, tmp_path: Path
+    driver: Driver, manager: NotifySocket, tmp_path: Path
 ) -> None:
     """A driver that appears within seconds does not end in a refusal."""
     driver.set(init=9)

@@ -7,7 +7,7 @@ import pytest
 from appliance.domain import names
 from appliance.domain.claims import ALL_GPUS, CPU
 from appliance.planning.units.identity import own_user
-from tests.unit.launch_rig import ROOT, run
+from tests.programs import ROOT, run
 
 
 @pytest.mark.parametrize("text", ["a", "a" * 48, "9", "a_-.", "a."])

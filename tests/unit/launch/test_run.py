@@ -24,7 +24,8 @@ import pytest
 
 from appliance.protocol import run_ticket
 from appliance.protocol.run_request import BadRequest, Request
-from tests.unit.launch_rig import Manager, eventually, program, started
+from tests.fakes.notify_socket import NotifySocket
+from tests.programs import eventually, program, started
 
 CALLER = Path(__file__).with_name("run_caller.py")
 UID, GID, OTHER_GID = 54321, 54322, 54323
@@ -571,7 +572,7 @@ def test_what_it_leaves_keeps_the_lease(box: Box) -> None:
 
 
 @needs_root
-def test_nobody_is_told_the_arguments(box: Box, manager: Manager) -> None:
+def test_nobody_is_told_the_arguments(box: Box, manager: NotifySocket) -> None:
     """Neither the journal nor systemd nor the report learns more than the command's name."""
     box = Box(root=box.root, environment=manager.environment)
     request = document("sh", "-c", "true secret", env={"PATH": "/bin", "KEY": "secret"})

@@ -19,7 +19,7 @@ from appliance.adapters.kernel import text_files
 from appliance.domain.memory import GpuMemory, GpuState, Quality
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
-from tests.unit.launch_rig import eventually
+from tests.programs import eventually
 
 TOTAL = 24 * GIB
 RESERVED = GIB // 2

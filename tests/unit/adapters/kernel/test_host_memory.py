@@ -8,7 +8,7 @@ import pytest
 from appliance.adapters.kernel.host_memory import group_memory, group_pids, read_host_memory
 from appliance.domain.errors import ApplianceError
 from appliance.domain.memory import DeviceMemory, Holder
-from tests.unit.launch_rig import control_group, inside, started
+from tests.programs import control_group, inside, started
 
 
 def device(*held: int | None, used: int = 10) -> DeviceMemory:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.systemd.daemon import Notices, Readiness
-from tests.unit.launch_rig import Manager
+from tests.fakes.notify_socket import NotifySocket
 
 
 def test_the_supervisor_sends_a_status_only_when_it_changes(
-    manager: Manager, monkeypatch: pytest.MonkeyPatch
+    manager: NotifySocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same status is sent once; a line break in a status adds no line."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(manager.path))

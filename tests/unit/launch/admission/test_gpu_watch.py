@@ -18,12 +18,12 @@ from appliance.launch.admission.gpu_watch import GpuWatch
 from appliance.launch.admission.obstacles import Obstacle, left_over
 from appliance.launch.admission.release import Release
 from appliance.planning.memory.requirement import MemoryRequirement
+from tests.fakes.notify_socket import NotifySocket
 from tests.pretend.building import build
 from tests.pretend.gpus import GIB, Gpus
-from tests.unit.launch_rig import (
+from tests.programs import (
     DEADLINES_S,
     PATIENCE_S,
-    Manager,
     control_group,
     eventually,
     inside,
@@ -356,7 +356,7 @@ def test_senseless_needs_are_refused(tmp_path: Path, arguments: Sequence[str]) -
     assert result.stderr.startswith("<3>gate: ")
 
 
-def test_a_wait_is_shown_and_told(gpus: Gpus, tmp_path: Path, manager: Manager) -> None:
+def test_a_wait_is_shown_and_told(gpus: Gpus, tmp_path: Path, manager: NotifySocket) -> None:
     """The status shows what is still held, and the admission leaves from where to where it went."""
     gpus.change({"0.used": 12 * GIB})
     argv = gate(tmp_path, "--gpus", "0", "--vram-bytes", 20 * GIB, deadline_s=30)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.launch.start.patch import missing
-from tests.unit.launch_rig import (
-    Manager,
+from tests.fakes.notify_socket import NotifySocket
+from tests.programs import (
     control_group,
     engine,
     free_port,
@@ -163,7 +163,7 @@ def _command_line(process: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_hook_that_works_is_given_time(manager: Manager) -> None:
+def test_a_hook_that_works_is_given_time(manager: NotifySocket) -> None:
     """Each line of output moves the start time-out, and the status says what is going on."""
     port = free_port()
     script = f"for i in 1 2; do sleep 0.9; echo step; done; echo {P4} applied"

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.launch.start.progress import CPU_S, MEMORY_BYTES, READ_BYTES, WRITTEN_BYTES, Sample
 from appliance.launch.start.readiness import pause_s
-from tests.unit.launch_rig import eventually
+from tests.programs import eventually
 
 
 def sample(at_s: float, **values: float) -> Sample:

@@ -1,4 +1,4 @@
-"""Rig that the tests of the launch programs share: real processes, sockets and control groups."""
+"""Programs of this checkout as real processes, with the ports and control groups that they use."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-ENGINE: Final = Path(__file__).with_name("launch_engine.py")
+ROOT: Final = Path(__file__).resolve().parents[1]
+ENGINE: Final = Path(__file__).with_name("fakes") / "model_server.py"
 PATIENCE_S: Final = 20.0
 """For something that takes milliseconds on an idle machine."""
 MODEL_S: Final = 120.0
@@ -117,61 +117,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-class Manager:
-    """The service manager's end of the notification socket."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.messages: list[str] = []
-        self.barriers: list[int] = []
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(str(path))
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Return the variables that a program needs in order to talk to this manager."""
-        return {"NOTIFY_SOCKET": str(self.path)}
-
-    def receive(self, *, within_s: float) -> str | None:
-        """The next message; None: none came."""
-        self._socket.settimeout(max(0.001, within_s))
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 16, 4)
-        except TimeoutError:
-            return None
-        self.barriers += descriptors
-        self.messages.append(message.decode())
-        return self.messages[-1]
-
-    def wait_for(self, text: str, *, within_s: float = PATIENCE_S) -> str:
-        """The first message from now on that contains `text`."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            message = self.receive(within_s=deadline - time.monotonic())
-            if message is not None and text in message:
-                return message
-        raise AssertionError(f"no {text!r} in {self.messages}")
-
-    def drain(self, seconds: float) -> list[str]:
-        """The messages of the next `seconds`."""
-        deadline = time.monotonic() + seconds
-        seen: list[str] = []
-        while (left := deadline - time.monotonic()) > 0:
-            message = self.receive(within_s=left)
-            if message is not None:
-                seen.append(message)
-        return seen
-
-    def pass_barriers(self) -> None:
-        """Say that everything before the barriers was read."""
-        while self.barriers:
-            os.close(self.barriers.pop())
-
-    def close(self) -> None:
-        self.pass_barriers()
-        self._socket.close()
 
 
 @contextmanager

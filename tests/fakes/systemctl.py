@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class FakeManager:
+class FakeSystemctl:
     """As `appliance.adapters.systemd.systemctl.Systemctl`, in memory."""
 
     systemd: int = 252
