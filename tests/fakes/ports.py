@@ -222,6 +222,8 @@ class FakeStore:
     def __init__(self) -> None:
         self.rows: dict[int, Operation] = {}
         self.ended: list[Finished] = []
+        self.updates = 0
+        """How often a row was replaced while its operation ran."""
         self.mark_of: dict[str, Mark] = {}
         self.questions = 0
         """Count of requests for repairs."""
@@ -235,6 +237,7 @@ class FakeStore:
         return begun
 
     def update(self, operation: Operation) -> None:
+        self.updates += 1
         self.rows[operation.id] = operation
 
     async def finish(self, finished: Finished) -> None:

@@ -103,6 +103,17 @@ async def test_switch_ends_with_the_target_serving_and_committed() -> None:
     assert fakes.gateway.calls == ["hold aeon genesis", "drain aeon 30", "release genesis"]
 
 
+async def test_a_switch_looks_no_more_than_jobs_and_changes_need() -> None:
+    """Each look is a question to systemd while it starts the model, each row a write."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    _outcome, _ended, phases = await run(transaction(fakes, Kind.SWITCH, "genesis"))
+    begun = [e for e in phases if e.state is PhaseState.STARTED]
+    assert fakes.store.updates == len(begun) - 1, "the row begins in its first phase"
+    jobs, changes = 2, 4  # the engine ends; the next gate admits, its engine loads, and serves
+    assert fakes.units.looks == 1 + jobs + changes
+
+
 async def told(running: Transaction) -> dict[Phase, tuple[PhaseState, str]]:
     """Return the end of each phase."""
     _outcome, _ended, phases = await run(running)
