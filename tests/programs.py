@@ -14,11 +14,12 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 ENGINE: Final = Path(__file__).with_name("fakes") / "model_server.py"
 PATIENCE_S: Final = 20.0
-"""For something that takes milliseconds on an idle machine."""
+"""Time limit for work of milliseconds on an idle machine."""
 MODEL_S: Final = 120.0
-"""For a small model to load and warm up, which takes a second there."""
+"""Time for a small model to load and warm up, which takes a second on an idle machine."""
 DEADLINES_S: Final = (0.4, 2.0, 15.0)
-"""For a gate that refuses, which takes all of it: the next one where the GPUs were not read yet."""
+"""Deadlines of a gate that refuses, which takes all of it: the next one where the GPUs were not
+read yet."""
 _NOT_READ_YET: Final = (
     "the NVIDIA driver does not answer",
     "the readings of the GPU's memory disagree",

@@ -13,7 +13,7 @@ PATIENCE_S: Final = 20.0
 _PASSES: Final = 2000
 """First passes of the loop, each of which is checked: its own tasks do and undo things in them."""
 _PAUSE_S: Final = 0.001
-"""Between two later checks: the kernel, a thread or another process is waited for."""
+"""Pause between two later checks: the kernel, a thread or another process is waited for."""
 
 
 async def settle(passes: int = 20) -> None:

@@ -246,4 +246,4 @@ ATTACKS: Final[Mapping[str, Callable[[int], None]]] = {
         else {}
     ),
 }
-"""By name; each takes the gateway's port."""
+"""Attacks by name; each takes the gateway's port."""

@@ -23,7 +23,7 @@ class Tools:
     nginx: Path
     wrk: Path
     environment: dict[str, str]
-    """In which they find their libraries."""
+    """Variables by which the programs find their libraries."""
 
 
 def tools() -> Tools:

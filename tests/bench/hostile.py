@@ -49,7 +49,7 @@ class Neighbour:
 
     port: int
     times_ms: dict[str, list[float]] = field(default_factory=dict)
-    """By kind of request."""
+    """Times by kind of request."""
     refused: list[str] = field(default_factory=list)
     """Refusals that the client was sent instead of an answer."""
     kept: http.client.HTTPConnection | None = None

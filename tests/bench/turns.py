@@ -17,7 +17,7 @@ class Turns(Generic[Run]):
     runs: Mapping[str, Sequence[Run]]
 
     def median(self, name: str, figure: Callable[[Run], float]) -> float:
-        """Of a contestant, over its turns."""
+        """Return the median of a contestant over its turns."""
         return statistics.median(figure(run) for run in self.runs[name])
 
     def difference(self, name: str, other: str, figure: Callable[[Run], float]) -> float:

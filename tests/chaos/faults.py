@@ -169,7 +169,7 @@ def dismiss(world: World, trainer: Trainer) -> None:
 
 
 def release_late(world: World) -> str:
-    """From now on the memory of what dies comes back after a while."""
+    """Delay the release of a dead process's memory from now on, for a while."""
     seconds = world.rng.uniform(0.0, 10.0)
     world.gpus.release_after(seconds)
     world.memory_kept = False
@@ -177,7 +177,7 @@ def release_late(world: World) -> str:
 
 
 def release_never(world: World) -> str:
-    """From now on the memory of what dies does not come back."""
+    """Keep the memory of dead processes in use from now on."""
     world.gpus.release_after(None)
     world.memory_kept = True
     return "memory does not come back"

@@ -19,7 +19,7 @@ from tests.chaos.scenario import LEASES, MODELS, STATE
 from tests.chaos.world import World
 
 JOURNAL: Final = "/run/appliance-supervisor/operation.json"
-"""Where operations wait while the disk is full."""
+"""File in which operations wait while the disk is full."""
 NAMES_A_HOLDER: Final = re.compile(r"held by .*\bpid \d+|GiB|MiB")
 """Pattern of a refusal that names a holder, or the amount that is missing."""
 NAMES_AN_ENDING: Final = re.compile(

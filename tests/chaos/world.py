@@ -29,7 +29,7 @@ class Trainer:
 
     stream: Stream
     pid: int
-    """As the box knows it."""
+    """Process ID as the box knows it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -33,12 +33,12 @@ class CliBox:
 
     @property
     def socket(self) -> Path:
-        """Where its supervisor would listen."""
+        """Return the path where the box's supervisor would listen."""
         return self.root / "control.sock"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For a command on this box."""
+        """Return the variables for a command on this box."""
         return {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": str(Path(__file__).parents[2]),

@@ -37,7 +37,7 @@ class Talk:
         self.reader = reader
         self.writer = writer
         self.number = 0
-        """Of this connection, from 1."""
+        """Number of this connection, from 1."""
         self.heard: list[Heard] = []
 
     async def request(self) -> Heard:

@@ -97,7 +97,7 @@ class FakeGpus:
             gpu.ghosts = [(min(due, at_s), amount) for due, amount in gpu.ghosts]
 
     def next_due_s(self) -> float:
-        """When memory comes back next."""
+        """Return when memory comes back next."""
         return min((due for gpu in self.gpus.values() for due, _ in gpu.ghosts), default=NEVER)
 
     def power_cut(self) -> None:

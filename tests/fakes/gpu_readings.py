@@ -31,5 +31,5 @@ def card(
 
 
 def by_index(*cards: DeviceMemory) -> Mapping[int, DeviceMemory]:
-    """As `BoxFacts.devices` has them."""
+    """Return GPUs by index, as `BoxFacts.devices` has them."""
     return {c.index: c for c in cards}

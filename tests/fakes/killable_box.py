@@ -47,7 +47,7 @@ LOOK_EVERY_S: Final = 10.0
 _TURN: Final = 3
 """Rounds of the loop in which a supervisor gets from a look to what follows from it, or not quite."""
 _MOST_ROUNDS: Final = 50
-"""For a request to be answered."""
+"""Limit of rounds until a request is answered."""
 
 
 class KilledError(Exception):

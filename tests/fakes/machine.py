@@ -82,5 +82,5 @@ class FakeMachine:
         return True
 
     def next_due_s(self) -> float:
-        """When something happens by itself."""
+        """Return when something happens by itself."""
         return min(self.systemd.next_due_s(), self.gpus.next_due_s())

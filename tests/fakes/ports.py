@@ -223,7 +223,7 @@ class FakeStore:
         self.rows: dict[int, Operation] = {}
         self.ended: list[Finished] = []
         self.updates = 0
-        """How often a row was replaced while its operation ran."""
+        """Count of replacements of a row while its operation ran."""
         self.mark_of: dict[str, Mark] = {}
         self.questions = 0
         """Count of requests for repairs."""

@@ -51,7 +51,7 @@ _BURST_WINDOW_S: Final = 1800.0
 _RESTART_PREVENTED: Final = frozenset({EXIT_UNFIT, EXIT_LEASE_HELD})
 _CONDITION_FAILED: Final = 255
 _TICK_S: Final = 1e-6
-"""Between two changes at one virtual time, of which systemd's clock would show the order."""
+"""Time between two changes at one virtual time, whose order systemd's clock would show."""
 
 
 class Processes(Protocol):
@@ -305,7 +305,7 @@ class FakeSystemd:
     # --- time ------------------------------------------------------------------------
 
     def next_due_s(self) -> float:
-        """When something happens by itself."""
+        """Return when something happens by itself."""
         return min(unit.due_s for unit in self.units.values())
 
     def advance(self, to_s: float) -> bool:

@@ -42,7 +42,7 @@ class Unit:
     gave_up: bool = False
     """Whether the start limit ended its restarts."""
     due_s: float = NEVER
-    """When it is restarted, or when its processes act next."""
+    """Time when the unit is restarted, or when its processes act next."""
     starts_s: list[float] = field(default_factory=list)
     """Times that count for the start limit."""
     since_s: float = 0.0

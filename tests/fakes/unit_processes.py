@@ -60,22 +60,22 @@ class Behaviour:
     """Behaviour of one backend. Times are in seconds."""
 
     gate_s: float = 0.0
-    """From the fork of the gate until it looks."""
+    """Seconds from the fork of the gate until it checks."""
     wrapper_s: float = 0.0
-    """From the verdict of the gate until the lease is taken."""
+    """Seconds from the verdict of the gate until the lease is taken."""
     start_s: float = 0.0
-    """From then until the engine takes its memory."""
+    """Seconds from then until the engine takes its memory."""
     load_s: float = 3.0
-    """From then until it is ready."""
+    """Seconds from then until the engine is ready."""
     stop_s: float = 0.5
     release_s: float = 0.0
-    """From its end until its memory is back."""
+    """Seconds from the engine's end until its memory is back."""
     start_result: str = "success"
     """Other than success: the engine never becomes ready, with this result."""
     stops_badly: bool = False
     """Whether the backend exits with an error on SIGTERM."""
     refusal: str = ""
-    """Not empty: the gate refuses with this sentence."""
+    """Sentence with which the gate refuses; empty: it does not."""
 
 
 @dataclass
@@ -84,12 +84,12 @@ class Command:
 
     claim: Claim = field(default_factory=lambda: Claim(devices=frozenset({ALL_GPUS})))
     wait_s: float = 0.2
-    """Until the caller has connected."""
+    """Seconds until the caller has connected."""
     run_s: float = 20.0
     stop_s: float = 0.5
     release_s: float = 0.0
     problem: str = ""
-    """Not empty: it is not begun, for this reason."""
+    """Reason why the command is not begun; empty: it is."""
     fails_to_start: bool = False
     """Whether the command's unit cannot be executed."""
     report: RunReport | None = None

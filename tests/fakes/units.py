@@ -59,7 +59,7 @@ class FakeUnits:
         self.starts: list[str] = []
         """Profiles that were started, in order."""
         self.seen: dict[object, Observed] = {}
-        """By task."""
+        """Observations by task."""
         self.latest = Observed(units={})
         self.looks = 0
         self.is_quiet = False

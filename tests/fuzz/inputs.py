@@ -15,7 +15,7 @@ from tests.smuggling.responses import ANSWERS
 
 HEAD = 4
 MOST_BYTES = 4096
-"""Of a seed; longer ones say nothing that shorter ones do not."""
+"""Longest seed in bytes; longer ones show nothing that shorter ones do not."""
 _SIZES = (1, 1, 2, 3, 5, 8, 13, 40, 100, 300, 1000, 5000)
 
 

@@ -21,7 +21,7 @@ LIMITS = Limits(
     head_bytes=2048, body_bytes=8192, head_s=10.0, body_s=10.0, idle_s=10.0, stuck_s=10.0
 )
 PATIENCE_S = 60.0
-"""By then every limit has passed, one after the other."""
+"""Seconds after which every limit has passed, one after the other."""
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 _REQUESTS = (
     b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"model":"m"}',

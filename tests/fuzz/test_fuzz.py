@@ -15,7 +15,7 @@ from tests.fuzz.targets import Stage
 
 SECONDS = 30
 LEAST_INPUTS = 3000
-"""On a machine that is busy with other things."""
+"""Number of inputs on a machine that is busy with other work."""
 ROOT = Path(__file__).parents[2]
 
 

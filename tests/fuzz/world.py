@@ -87,7 +87,7 @@ class End(asyncio.Transport):
         self.ended = True
 
     def can_write_eof(self) -> bool:
-        """As TCP can."""
+        """Tell that the end can be written, as with TCP."""
         return True
 
     def close(self) -> None:

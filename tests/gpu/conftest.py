@@ -150,7 +150,7 @@ class Figures:
 
 @pytest.fixture
 def figures(pytestconfig: pytest.Config, record_property: Any) -> Figures:
-    """Where to leave what was measured."""
+    """Return where to write the measured figures."""
     return Figures(pytestconfig.stash.setdefault(_FIGURES, {}), record_property)
 
 

@@ -19,7 +19,7 @@ _ENOUGH_S: Final = 0.01
 _TIMES_STEPS: Final = 2.2
 _MORE_STEPS: Final = 400
 _TIMES_SECONDS: Final = 3.0
-"""For twice the input: a line gives 2, a parabola 4."""
+"""Ratio of times for twice the input: a line gives 2, a parabola 4."""
 _TRIES: Final = 20
 
 

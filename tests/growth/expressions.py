@@ -18,7 +18,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 Item = tuple[Any, Any]
-"""Of a parsed expression: what it is, and its parts."""
+"""Item of a parsed expression: its kind, and its parts."""
 
 _ALPHABET: Final = "".join(map(chr, range(256)))
 """Characters to try a set on; what is above is one character, as far as our expressions go."""

@@ -41,7 +41,7 @@ _BASE_NAME: Final = "plain"
 _BASE: Final = f"{_BASE_NAME}.txt"
 """Pin that the pins of all other profiles are stored as differences to."""
 _OF_THIS_MACHINE: Final = "this machine's"
-"""In a profile's comment: its threads and its fingerprint differ between machines."""
+"""Comment in a profile whose threads and fingerprint differ between machines."""
 _FINGERPRINT: Final = re.compile(r'"fingerprint": "([0-9a-f]+)"')
 _WRITTEN: Final = ("units", "rules", "applied")
 

@@ -23,14 +23,16 @@ class Hold:
 
     path: Path
     pid: int
-    """As this process sees it while the holder lives, afterwards as the holder saw itself."""
+    """Process ID as this process sees it while the holder lives, afterwards as the holder saw
+    itself."""
     gpu: int
     bytes: int
     alive: bool
     died_s: float | None
-    """When somebody first saw it dead, on the monotonic clock; None: not yet."""
+    """Time when the holder was first seen dead, on the monotonic clock; None: not yet."""
     free_at_s: float | None
-    """When its bytes are free, on the monotonic clock; None: not while things stay as they are."""
+    """Time when its bytes are free, on the monotonic clock; None: not while things stay as they
+    are."""
 
     @property
     def own_pid(self) -> int:
@@ -57,7 +59,7 @@ class Gpus:
 
     @property
     def directory(self) -> Path:
-        """Where the holds are now."""
+        """Return the directory of the holds."""
         return self._holds() if callable(self._holds) else self._holds
 
     def environment(self, library: Path) -> dict[str, str]:
@@ -90,7 +92,7 @@ class Gpus:
         self.replace({"count": count, "*.total": total_bytes, "*.reserved": 300 << 20})
 
     def release_after(self, seconds: float | None, *, gpu: int | None = None) -> None:
-        """From now on the bytes of a dead process stay in use for so long; None: for ever."""
+        """Keep the bytes of dead processes in use for so long from now on; None: for ever."""
         key = "release_ms" if gpu is None else f"{gpu}.release_ms"
         self.change({key: "never" if seconds is None else round(seconds * 1000)})
 
@@ -136,7 +138,7 @@ class Gpus:
         return self._log("oom")
 
     def released(self) -> list[float]:
-        """When memory really came back, each time that it did, on the monotonic clock."""
+        """Return when memory really came back, each time that it did, on the monotonic clock."""
         return [int(line.split()[0]) / 1e6 for line in self._log("released")]
 
     def _log(self, name: str) -> list[str]:

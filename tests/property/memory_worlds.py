@@ -54,9 +54,9 @@ class Card:
     state: GpuState = GpuState.OK
     uses: tuple[Use, ...] = ()
     nobodys_bytes: int = 0
-    """Of no process that is listed."""
+    """Bytes of no listed process."""
     freed_bytes: int = 0
-    """As much of those as goes with what leaves."""
+    """Part of these bytes that is freed with the leaving profiles."""
     lists: bool = True
     """The driver has a list of processes."""
 
@@ -126,7 +126,7 @@ class World:
     blind: bool = False
     """The supervisor may not see who holds memory of a GPU, as on AMD's; the gate may."""
     uncertain: frozenset[str | int] = frozenset()
-    """Of which places nobody knows beforehand what will be free: indexes, or `RAM`."""
+    """Places whose free memory cannot be known beforehand: indexes, or `RAM`."""
 
     @property
     def leaving(self) -> frozenset[str]:

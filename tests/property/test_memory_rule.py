@@ -57,7 +57,7 @@ GUESSES: Final = (
     # On AMD's GPUs only root sees them all.
     "processes that the supervisor's user may not see",
 )
-"""Where the preflight may admit what the gate refuses: the places of `World.uncertain`."""
+"""Places where the preflight may admit what the gate refuses: those of `World.uncertain`."""
 
 
 def requirement(case: World) -> MemoryRequirement:

@@ -29,7 +29,7 @@ class Case:
     taken: tuple[Taken, ...] = ()
     """Requests that the engine gets, in this order and no others."""
     refused: frozenset[int] = frozenset()
-    """With which status the next request is refused, by the gateway itself; empty: none is."""
+    """Status with which the gateway itself refuses the next request; empty: none is refused."""
     closes: bool = False
     """The connection is closed after that. Otherwise another request can follow."""
     unfinished: bool = False

@@ -140,7 +140,7 @@ def by_bytes(raw: bytes) -> Iterator[bytes]:
 
 
 def at_random(raw: bytes) -> Iterator[bytes]:
-    """In pieces of chance, the same ones for the same bytes."""
+    """Send random pieces, the same ones for the same bytes."""
     chance = random.Random(raw)  # noqa: S311
     at = 0
     while at < len(raw):

@@ -27,9 +27,9 @@ class Answer:
     raw: bytes
     fates: frozenset[Fate]
     status: int = 200
-    """Of a whole one."""
+    """Status of a whole response."""
     body: bytes = b"hello"
-    """Of a whole one; what comes before an error event."""
+    """Body of a whole response, or the part before an error event."""
     hangs_up: bool = False
     """The engine closes the connection behind it."""
     method: bytes = b"POST"

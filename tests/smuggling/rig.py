@@ -25,7 +25,7 @@ class Rig:
     engine: ScriptedEngine
     relay: Relay
     port: int
-    """Where the gateway listens."""
+    """Port on which the gateway listens."""
 
 
 def new_relay(engine_port: int, *, limits: Limits = LIMITS) -> Relay:

@@ -129,7 +129,7 @@ def check_answers(case: Case, outcome: Outcome, where: str) -> None:
 
 
 def check_engine(engine: ScriptedEngine, where: str) -> None:
-    """On no connection is the engine left in the middle of a request, or with nonsense."""
+    """Check that no connection left the engine in the middle of a request, or with nonsense."""
     for reading in engine.readings():
         assert reading.error is None, where
         assert reading.clean, where

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.structure.source_tree import SourceFile, SourceTree
 
 _Members = Mapping[str, frozenset[str] | None]
-"""By name: a method's or property's parameters without the first one, None for an attribute."""
+"""Members by name: parameters of a method or property without the first one, None for an
+attribute."""
 
 
 def ancestors(node: ast.ClassDef, file: SourceFile, tree: SourceTree) -> Sequence[ast.ClassDef]:

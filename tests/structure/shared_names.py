@@ -18,4 +18,4 @@ SHARED_NAMES: Final[Mapping[str, str]] = {
     "run": "appliance run: the verb in cli.verbs, the launcher of the command in launch",
     "status": "appliance status: the verb in cli.verbs, the decisions behind it in planning",
 }
-"""By name: the one idea, and where it is."""
+"""Ideas by shared name, with the place of each."""

@@ -25,7 +25,7 @@ with socket.socket(socket.AF_UNIX) as jobs:
 """
 """Asks the program that queues jobs for one."""
 _GPUS: Final = 2
-"""As many as a box with pretend GPUs has when it boots."""
+"""Number of pretend GPUs that a box has when it boots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from tests.system.rig import Box
 UNIT = "appliance-backend-a.service"
 RESTART_S = 2
 LATER_S = RESTART_S + 1.5
-"""By then a restart would have come."""
+"""Time after which a restart would have come."""
 
 
 def drop_in(fleet: Fleet, name: str, text: str) -> None:

@@ -15,7 +15,7 @@ BACKEND = "appliance-backend"
 NOT_A_MEMBER = "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
 SLEEP = "[Service]\nExecStart=/bin/sleep 600\n"
 FOREIGN = ("ssh.service", "appliance-backend-evil.service", "appliance-backend-a-evil.service")
-"""Not ours: an ordinary service, and two whose names only begin like those of backends."""
+"""Foreign units: an ordinary service, and two whose names only begin like those of backends."""
 CANARY = "xylophonist"
 MODES = ("replace", "fail", "flush", "isolate", "replace-irreversibly", "ignore-dependencies")
 

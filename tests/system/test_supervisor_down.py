@@ -82,7 +82,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
     "version": [("", 0, r"^appliance \d.*\nsupervisor does not answer$")],
     "completion": [("bash", 0, "complete"), ("fish", 0, "complete")],
 }
-"""By verb: arguments, exit status, and what stdout or stderr says."""
+"""Cases by verb: arguments, exit status, and text on stdout or stderr."""
 LINES = [
     *(
         (f"{verb} {words}", status, says)

@@ -46,7 +46,7 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"\bappliance ([a-z]+)\b([^`|\n:;,()]*)")
 CODE = re.compile(r"`([^`]+)`")
 CLOSED_PIPE = 141
-"""Not one of `Exit`: what any program ends with whose reader went away."""
+"""Status that `Exit` lacks: that of any program whose reader has closed the pipe."""
 
 by_name = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 

@@ -15,7 +15,7 @@ from tests.system.rig.appliance import CHECKOUT
 
 HERE = Path(__file__).parent
 FIGURES = os.environ.get("APPLIANCE_FIGURES")
-"""Where the figures are written; unset: they are only asserted on."""
+"""File for the figures; unset: the figures are only asserted on."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

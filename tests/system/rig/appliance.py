@@ -11,9 +11,9 @@ from tests.system.rig.host import RigError
 
 CHECKOUT: Final = Path(__file__).parents[3]
 SOURCE: Final = "/mnt/source"
-"""Where a box sees the checkout."""
+"""Path at which a box sees the checkout."""
 WHEELS: Final = "/mnt/wheels"
-"""Where a box sees the wheels."""
+"""Path at which a box sees the wheels."""
 
 
 def fetch_wheels(directory: Path | None = None) -> Path:

@@ -25,7 +25,7 @@ class RigError(RuntimeError):
 
 
 def work_dir() -> Path:
-    """Where boxes live: APPLIANCE_RIG_DIR, or a folder that survives a small /tmp."""
+    """Return where boxes are kept: APPLIANCE_RIG_DIR, or a folder that survives a small /tmp."""
     return Path(os.environ.get("APPLIANCE_RIG_DIR", "/var/tmp/appliance-rig"))  # noqa: S108
 
 

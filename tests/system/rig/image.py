@@ -31,7 +31,7 @@ class Image:
 
     @property
     def stage(self) -> Stage:
-        """Where the layers are mounted."""
+        """Return where the layers are mounted."""
         return self._box.stage
 
     @property

@@ -65,7 +65,7 @@ def run(box: CliBox, story: Story, *argv: str) -> tuple[Ended, Sequence[Mapping[
 
 
 def story(box: CliBox, closing: Mapping[str, object]) -> Story:
-    """Of a run: room is made, the command runs until it leaves a file, what served comes back."""
+    """Return the story of a run whose command runs until it leaves a file."""
     return [ACCEPTED, TICKET, RELEASE, WaitFor(box.root / "ended"), BACK, closing]
 
 

@@ -97,7 +97,7 @@ def box(tmp_path: Path) -> CliBox:
 
 
 def started() -> str:
-    """When genesis began, as the screen says it at this moment."""
+    """Return when genesis began, as the screen tells it at this moment."""
     return time.strftime("%a %H:%M", time.gmtime(time.time() - 2 * 86_400 - 60))
 
 

@@ -1,4 +1,4 @@
-"""Where engines keep what they compile: a second start finds what the first one made."""
+"""Caches in which engines keep compiled kernels, so that a second start finds them."""
 
 from pathlib import Path
 

@@ -69,7 +69,7 @@ class Box:
         return path
 
     def unit(self, name: str) -> Path:
-        """Where the unit of a profile is installed."""
+        """Return where the unit of a profile is installed."""
         return self.settings.unit_dir / unit_of(name)
 
     def apply(

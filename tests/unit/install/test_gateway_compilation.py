@@ -71,7 +71,7 @@ class Box:
         return recover_configuration(self.root / "applied").content
 
     def drop_in(self, file: str) -> Path:
-        """Where a drop-in is installed."""
+        """Return where a drop-in is installed."""
         return self.root / "units" / file
 
 

@@ -101,7 +101,7 @@ _SHARED = frozenset(
         "protocol.sd_notify",
     }
 )
-"""Of other rooms, what these programs share with them."""
+"""Modules of other rooms that these programs import."""
 
 
 @pytest.mark.parametrize("module", ["gate", "backend", "boot"])

@@ -55,7 +55,7 @@ class Sockets:
 
     @property
     def targets(self) -> list[tuple[str, ...]]:
-        """Of every operation that was begun."""
+        """Return the target of every operation that was begun."""
         return [row.target for row in self.fakes.store.rows.values()]
 
 

@@ -358,7 +358,7 @@ INSERT INTO marks VALUES ('genesis', 'retired', 'ana', 1.0);
 PRAGMA user_version=1;
 """
 GOAL_1 = '{"stop": ["aeon"], "start": ["genesis"], "restore": ["aeon"], "commit": null, "hold_until": null}'
-"""Of a row that an early release of version 1 wrote."""
+"""Goal of a row that an early release of version 1 wrote."""
 OVER_1 = "the command ended with status 0 after 5 s"
 
 

@@ -1,4 +1,4 @@
-"""On which line of a document a key stands."""
+"""Lines on which the keys of a document are."""
 
 import pytest
 
