@@ -8,7 +8,7 @@ port                    adapter               contract
 ``Profiles``            `ManifestProfiles`    here
 ``Backend``             `HttpBackend`         here, over HTTP
 ``Gateway``             `SocketGateway`       here, over gateway.sock
-``Host``                `LinuxHost`           here
+``Host``                `LinuxHost`           here, its GPUs under the pretend driver
 ``Commitment``          `FileCommitment`      with the tests of the adapter (`either`)
 ``Store``               `SqliteStore`         with the tests of the adapter (`either`)
 ``Peaks``               `FilePeaks`           with the tests of the adapter (`peaks`)
@@ -18,9 +18,10 @@ port                    adapter               contract
 
 import asyncio
 import json
+import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,12 +30,14 @@ import pytest
 
 from appliance.adapters.applied.manifest import MANIFEST, ManifestProfiles, encode
 from appliance.adapters.engine_http import HttpBackend
+from appliance.adapters.gpus import reader
 from appliance.adapters.host import LinuxHost, SystemClock
 from appliance.adapters.launch_files import FileRunTickets
 from appliance.adapters.socket_gateway import SocketGateway
 from appliance.domain.claims import claim_on
 from appliance.domain.errors import BackendError, StoreError
 from appliance.domain.gateway import Standing, State
+from appliance.domain.memory import GpuMemory, GpuState
 from appliance.domain.names import unit_of
 from appliance.domain.operations import RunCaller
 from appliance.domain.profile import Applied, Endpoint, WarmUp
@@ -48,12 +51,15 @@ from appliance.protocol.gateway_server import GatewayServer
 from appliance.protocol.run_ticket import Ticket
 from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
 from tests.fakes.clock import FakeClock
+from tests.fakes.engine_server import EngineServer, answering, sized
 from tests.fakes.gateway_states import BOX
+from tests.fakes.gpu_readings import card
 from tests.fakes.ports import FakeBackend, FakeGateway, FakeHost, FakeRunTickets
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.systemd import FakeSystemd
 from tests.fakes.unit_processes import UnitProcesses
 from tests.fakes.units import FakeUnits
+from tests.pretend import GIB, Gpus, build
 
 either = pytest.mark.parametrize("real", [True, False], ids=["adapter", "fake"])
 GENESIS = applied("genesis", "gpu-all")
@@ -125,27 +131,17 @@ def test_applied_profiles_are_loaded(
 # --- an engine -------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def engine(status: str, body: bytes) -> AsyncIterator[int]:
-    """An engine with one answer to everything; its port."""
-
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-        writer.close()
-        await writer.wait_closed()
-
-    async with await asyncio.start_server(converse, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1]
+def engine(status: bytes) -> EngineServer:
+    """Return an engine with one answer to everything."""
+    return EngineServer(answering(sized(b'{"choices": [{}]}', status)))
 
 
 @either
 async def test_a_warm_engine_answers(*, real: bool) -> None:
     """A warm-up says what to show; a profile that wants none is asked nothing."""
     backend: Backend = HttpBackend() if real else FakeBackend()
-    async with engine("200 OK", b'{"choices": [{}]}') as port:
-        profile = replace(GENESIS, endpoint=Endpoint(port=port))
+    async with engine(b"200 OK") as server:
+        profile = replace(GENESIS, endpoint=Endpoint(port=server.port))
         assert (await backend.warm_up(profile, timeout_s=20)).startswith("answered in ")
     silent = replace(profile, warm_up=WarmUp.NONE)
     assert await backend.warm_up(silent, timeout_s=20) == "not asked for"
@@ -157,8 +153,8 @@ async def test_a_cold_engine_is_a_backend_error(*, real: bool) -> None:
     fake = FakeBackend()
     fake.cold.add("genesis")
     backend: Backend = HttpBackend() if real else fake
-    async with engine("500 Oops", b'{"choices": [{}]}') as port:
-        profile = replace(GENESIS, endpoint=Endpoint(port=port))
+    async with engine(b"500 Oops") as server:
+        profile = replace(GENESIS, endpoint=Endpoint(port=server.port))
         with pytest.raises(BackendError):
             await backend.warm_up(profile, timeout_s=20)
         assert await backend.load(profile) is None
@@ -271,6 +267,37 @@ async def test_a_machine_is_read(tmp_path: Path, *, real: bool) -> None:
     assert await host.installed_unix_s("aeon") is None
     assert len(await host.log_tail("genesis", 1, since_unix_s=0)) <= 1
     assert isinstance(await host.facts(GENESIS), ProfileFacts)
+
+
+@pytest.fixture
+def pretend_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two empty GPUs under the real binding; skipped without a compiler."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc to build the pretend driver; the GPUs of LinuxHost stay unproved")
+    gpus = Gpus(tmp_path / "gpus")
+    gpus.replace({"count": 2, "*.total": 16 * GIB})
+    for name, value in gpus.environment(build()).items():
+        monkeypatch.setenv(name, value)
+    yield
+    reader._READER.close()
+
+
+@either
+@pytest.mark.usefixtures("pretend_gpus")
+async def test_gpus_are_read(tmp_path: Path, *, real: bool) -> None:
+    """Each GPU is read once, with its holders; who needs no GPU is told of none."""
+    fake = FakeHost(UnitProcesses(FakeSystemd({})))
+    fake.gpu_memory = GpuMemory(devices=(card(0, ()), card(1, ())))
+    host: Host = LinuxHost(gate_dir=tmp_path, unit_dir=tmp_path) if real else fake
+    memory = await host.gpus()
+    assert (memory.state, memory.reason) == (GpuState.OK, None)
+    assert [device.index for device in memory.devices] == [0, 1]
+    assert all(device.total_bytes == 16 * GIB for device in memory.devices)
+    assert all(device.holders == () for device in memory.devices)
+    needed, unneeded = await host.box(with_gpus=True), await host.box(with_gpus=False)
+    assert needed.devices.keys() == {0, 1}
+    assert (needed.gpu_state, needed.gpu_error) == (memory.state, memory.reason)
+    assert unneeded.devices == {}
 
 
 # --- units -----------------------------------------------------------------------------------

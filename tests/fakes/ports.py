@@ -120,8 +120,9 @@ class FakeHost:
         await self.files_answer.wait()
         return self.profile_facts.get(applied.name, ProfileFacts())
 
-    async def box(self, *, with_gpus: bool) -> BoxFacts:  # noqa: ARG002
-        return self.box_after_start if self.box_after_start and self._starts else self.box_facts
+    async def box(self, *, with_gpus: bool) -> BoxFacts:
+        facts = self.box_after_start if self._starts and self.box_after_start else self.box_facts
+        return facts if with_gpus else replace(facts, devices={}, gpu_error=None)
 
     async def ram(self) -> HostMemory:
         return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
