@@ -29,7 +29,6 @@ from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
 from tests.fakes.clock import FakeClock
-from tests.fakes.gpu_readings import by_index, card
 from tests.fakes.machine import A_HOLD, FakeMachine
 from tests.fakes.ports import (
     FakeBackend,
@@ -256,7 +255,7 @@ class KillableBox:
         self.peaks, self.tickets = FakePeaks(), FakeRunTickets()
         self.clock = FakeClock(machine.systemd)
         self.host = FakeHost(machine.processes)
-        self.host.box_facts = BoxFacts(ram_total_bytes=1 << 40, devices=by_index(card(0), card(1)))
+        self.host.box_facts = BoxFacts(ram_total_bytes=1 << 40)
         self.fuse = -1
         """Effects until it dies; negative: it lives."""
         self.touched: list[str] = []

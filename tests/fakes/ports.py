@@ -103,10 +103,11 @@ class FakeHost:
         self._starts = starts
         self.profile_facts: dict[str, ProfileFacts] = {}
         self.admitted: dict[str, str] = {}
-        self.box_facts = BoxFacts(ram_total_bytes=32 << 30, devices=by_index(card(0), card(1)))
-        self.box_after_start: BoxFacts | None = None
-        """State of the box once a backend was started; None: as before."""
-        self.gpu_memory = GpuMemory()
+        self.box_facts = BoxFacts(ram_total_bytes=32 << 30)
+        """Facts about main memory and the margin; those about GPUs come from their reading."""
+        self.gpu_memory = GpuMemory(devices=(card(0), card(1)))
+        self.gpus_after_start: GpuMemory | None = None
+        """Reading of the GPUs once a backend was started; None: as before."""
         self.gpu_readings = 0
         self.driver_answers = asyncio.Event()
         self.driver_answers.set()
@@ -121,8 +122,15 @@ class FakeHost:
         return self.profile_facts.get(applied.name, ProfileFacts())
 
     async def box(self, *, with_gpus: bool) -> BoxFacts:
-        facts = self.box_after_start if self._starts and self.box_after_start else self.box_facts
-        return facts if with_gpus else replace(facts, devices={}, gpu_error=None)
+        if not with_gpus:
+            return self.box_facts
+        gpus = self._reading()
+        return replace(
+            self.box_facts,
+            gpu_error=gpus.reason,
+            gpu_state=gpus.state,
+            devices=by_index(*gpus.devices),
+        )
 
     async def ram(self) -> HostMemory:
         return HostMemory(total_bytes=self.box_facts.ram_total_bytes, available_bytes=16 << 30)
@@ -130,7 +138,10 @@ class FakeHost:
     async def gpus(self) -> GpuMemory:
         await self.driver_answers.wait()
         self.gpu_readings += 1
-        return self.gpu_memory
+        return self._reading()
+
+    def _reading(self) -> GpuMemory:
+        return self.gpus_after_start if self._starts and self.gpus_after_start else self.gpu_memory
 
     async def group(self, control_group: str) -> GroupMemory | None:
         await asyncio.sleep(0)

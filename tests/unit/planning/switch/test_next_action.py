@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.memory import GroupMemory, Holder
+from appliance.domain.memory import GpuMemory, GroupMemory, Holder
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import (
     FOREVER,
@@ -816,17 +816,15 @@ async def test_foreign_holder_refuses_only_what_does_not_fit_beside_it(
     )
     fakes = FakePorts(box, "aeon")
     fakes.serve("aeon")
-    facts = fakes.host.box_facts
-    fakes.host.box_facts = replace(
-        facts,
-        devices=by_index(
+    fakes.host.gpu_memory = GpuMemory(
+        devices=(
             card(
                 0,
                 [holder("session-3.scope"), holder("appliance-backend-aeon.service", pid=4122)],
                 total_bytes=24 << 30,
             ),
             card(1, total_bytes=24 << 30),
-        ),
+        )
     )
     finished = await transaction(fakes, Kind.SWITCH, "genesis", box=box).run()
     assert finished.outcome is outcome
@@ -854,14 +852,11 @@ async def test_model_must_sit_where_its_profile_says(
 ) -> None:
     """A model that answers from the CPU or from another GPU is not committed."""
     fakes = FakePorts(BOX, "right")
-    fakes.host.box_after_start = replace(
-        fakes.host.box_facts,
-        devices=by_index(
-            *(
-                card(i, [holder(u, 1 << 20) for u in holders[i]] if i in holders else None)
-                for i in (0, 1)
-            )
-        ),
+    fakes.host.gpus_after_start = GpuMemory(
+        devices=tuple(
+            card(i, [holder(u, 1 << 20) for u in holders[i]] if i in holders else None)
+            for i in (0, 1)
+        )
     )
     finished = await transaction(fakes, Kind.SWITCH, "left").run()
     assert (finished.outcome is Outcome.DONE) == (not problem)
