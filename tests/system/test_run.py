@@ -131,7 +131,7 @@ def cancel(fleet: Fleet, _stream: Stream) -> None:
         (hang_up, "done", "with signal 1 (SIGHUP)", 129),
         (stop_the_unit, "done", "it was stopped", 143),
         (cancel, "rolled-back", "cancelled", 143),
-        (kill_the_launcher, "rolled-back", "launcher was killed by signal 9", 10),
+        (kill_the_launcher, "rolled-back", "the command was killed by signal 9", 10),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
