@@ -188,7 +188,8 @@ def _profile_row(
         committed=committed,
         since_unix_s=unit.since_unix_s or None,
         uptime_s=uptime_of(unit, now_s),
-        status_text=unit.status_text,
+        # systemd keeps the last text of a unit that has stopped: of a model, that it serves.
+        status_text="" if state == "stopped" else unit.status_text,
         main_pid=unit.main_pid or None,
         edited_since_apply=changed,
         memory=memory,

@@ -117,6 +117,13 @@ def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) ->
     assert profile_state(unit, refused=refused) == state
 
 
+@pytest.mark.parametrize("unit", [UP, FAILED, STOPPED])
+def test_a_stopped_profile_has_no_status_text(unit: ObservedUnit) -> None:
+    """A stopped unit keeps its last text in systemd, which says nothing about the present."""
+    (_, _, row) = status({"genesis": replace(unit, status_text="serving")})["profiles"]
+    assert row["status_text"] == ("" if unit is STOPPED else "serving")
+
+
 @pytest.mark.parametrize(
     ("document", "state", "exit_status", "sentence"),
     [
