@@ -147,7 +147,7 @@ make_release() {
   "$python" -m venv --without-pip "$1"
   "$work/tools/bin/pip" --python "$1/bin/python" install --quiet --quiet --disable-pip-version-check \
     --no-index --no-deps --no-compile --no-warn-script-location "$work/stage/"*.whl
-  write_launcher "$1"
+  write_start_scripts "$1"
   # Service users cannot write here, so what is not compiled now would be compiled at every start.
   "$1/bin/python" -m compileall -q -j 0 "$1/lib"
   chown -R root:root "$1"
@@ -155,21 +155,29 @@ make_release() {
   touch "$1/.complete"
 }
 
-# The command, in place of pip's script. It imports neither site nor re (4 ms together) and names the
-# place of the packages itself. Imports make no garbage, and looking for it takes 1.4 ms: the command
-# turns the collector on once it has imported what it needs.
-write_launcher() { # RELEASE
+# What people and units start often, in place of pip's script and of `python -m`.
+write_start_scripts() { # RELEASE
   local packages
   packages=$("$1/bin/python" -I -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  cat >"$1/bin/appliance" <<END
-#!$1/bin/python -IS
+  write_start_script "$1/bin/appliance" appliance.cli.main
+  write_start_script "$1/bin/appliance-gate" appliance.launch.gate
+  write_start_script "$1/bin/appliance-backend" appliance.launch.backend
+}
+
+# A start script imports neither site, re nor runpy (4 ms together) and names the place of the packages
+# itself. Imports make no garbage, and looking for it takes up to 1.4 ms: `run` of the module turns the
+# collector on once it has imported what it needs.
+write_start_script() { # FILE MODULE; the interpreter is beside FILE
+  cat >"$1" <<END
+#!${1%/*}/python -IS
 import gc
 gc.disable()
 import sys
 sys.path.append("$packages")
-from appliance.cli.main import run
+from $2 import run
 run()
 END
+  chmod 755 "$1"
 }
 
 # The engine is compiled code: it is there and still may not load.
@@ -423,4 +431,5 @@ main() {
   "$action" ${argument:+"$argument"}
 }
 
-main "$@"
+# Tests read the functions alone.
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

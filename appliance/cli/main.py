@@ -60,7 +60,7 @@ def _verb(runs: str) -> Run:
 
 
 def _collect_garbage() -> None:
-    """Turn the collector on, which the launcher turned off, and exempt imported objects."""
+    """Turn the collector on, which the start script turned off, and exempt imported objects."""
     gc.freeze()
     gc.enable()
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/opt/appliance/current"
 """Path of the installed release, a virtual environment."""
+GATE_SCRIPT: Final = "bin/appliance-gate"
+"""Start script of the gate below the prefix; scripts/install.sh writes it."""
+BACKEND_SCRIPT: Final = "bin/appliance-backend"
+"""Start script of the wrapper around every engine, below the prefix."""
 SETTINGS_FILE: Final = "/etc/appliance/appliance.toml"
 PROFILES_DIR: Final = "/etc/appliance/profiles"
 UNIT_DIR: Final = "/etc/systemd/system"

@@ -15,16 +15,16 @@ is the unit's main process and holds the leases. Exit statuses that no restart c
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from appliance.domain.paths import LEASE_DIR
 from appliance.launch.admission import leases
-from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
+from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 EX_ADMISSION_LOST = 75
 EX_CONFIG = 78
@@ -202,5 +202,10 @@ def main(argv: Sequence[str]) -> int:
         return EX_CONFIG
 
 
+def run() -> NoReturn:
+    """Run the wrapper for its start script."""
+    run_program(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run()

@@ -14,7 +14,6 @@ arguments. Exit statuses, as systemd.service(5) reads them:
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from appliance.adapters.files.regular import (
@@ -26,13 +25,14 @@ from appliance.domain.names import is_profile_name, unit_of
 from appliance.domain.paths import GATE_DIR, LEASE_DIR
 from appliance.launch.admission import leases, obstacles
 from appliance.launch.admission.release import Release
-from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, say
+from appliance.launch.program import ERROR, EX_USAGE, WARNING, Options, UsageError, run_program, say
 from appliance.planning.memory import gate_arguments, peak
 from appliance.protocol import gate_verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from appliance.launch.admission.obstacles import Obstacle
     from appliance.planning.memory.requirement import MemoryRequirement
@@ -231,5 +231,10 @@ def main(argv: Sequence[str]) -> int:
         return LATE
 
 
+def run() -> NoReturn:
+    """Run the gate for its start script."""
+    run_program(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run()

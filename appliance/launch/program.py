@@ -6,11 +6,14 @@ by `appliance apply`, not by people, and need no help text.
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import NoReturn
 
 ERROR = 3
 WARNING = 4
@@ -100,6 +103,12 @@ class Options:
         if not 0.0 <= number < float("inf"):
             raise UsageError(f"--{flag} is not a number of seconds: {value}")
         return number
+
+
+def run_program(main: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Run a program on its command line; ends at once, without the interpreter's clean-up (2 ms)."""
+    gc.enable()  # The start script turned the collector off for the imports.
+    os._exit(main(sys.argv[1:]))
 
 
 def say(priority: int, text: str) -> None:

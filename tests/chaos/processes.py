@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT, PREFIX
 from tests.chaos.observer import backend_group, group_of
 from tests.chaos.scenario import MODELS
 from tests.system.rig import Box
@@ -23,9 +24,9 @@ class Process:
     words: tuple[str, ...]
     parent: int
 
-    def runs(self, module: str) -> bool:
-        """Whether it is `python -m` of that module."""
-        return module in self.words
+    def runs(self, program: str) -> bool:
+        """Whether it is `python -m` of that module, or that start script."""
+        return program in self.words
 
 
 def in_group(path: Path, group: str) -> Iterator[Process]:
@@ -64,8 +65,8 @@ KINDS: Final[Mapping[str, Callable[[Process, list[Process]], bool]]] = {
     "supervisor": lambda p, _all: p.group == "supervisor" and p.runs("appliance.supervisor"),
     "backend": lambda p, every: _is_engine(p) and _is_main(p, every),
     "worker": lambda p, every: _is_engine(p) and not _is_main(p, every),
-    "gate": lambda p, _all: p.group in MODELS and p.runs("appliance.launch.gate"),
-    "wrapper": lambda p, _all: p.group in MODELS and p.runs("appliance.launch.backend"),
+    "gate": lambda p, _all: p.group in MODELS and p.runs(f"{PREFIX}/{GATE_SCRIPT}"),
+    "wrapper": lambda p, _all: p.group in MODELS and p.runs(f"{PREFIX}/{BACKEND_SCRIPT}"),
     "sampler": lambda p, _all: _is_sampler(p),
 }
 """Kinds of processes. A wrapper's poller counts as a wrapper: both are the same program."""

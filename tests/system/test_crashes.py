@@ -63,7 +63,7 @@ def test_an_engine_that_ends_by_itself_is_started_again(
         fleet.box.run(f"systemctl restart --no-block {UNIT}")
         # The engine's own process: the wrapper has become it.
         engine = f"/proc/$(systemctl show -P MainPID {UNIT})/cmdline"
-        fleet.box.wait_for(f"grep -q delay {engine} && ! grep -q launch.backend {engine}")
+        fleet.box.wait_for(f"grep -q delay {engine} && ! grep -q bin/appliance-backend {engine}")
         time.sleep(0.3)
         assert fleet.show("a", "ActiveState") == "activating"
     pid = fleet.main_pid("a")

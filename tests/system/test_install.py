@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT
 from tests.system.rig import Box, Image
 from tests.system.rig.appliance import SOURCE, WHEELS, fetch_wheels, install, sources
 
@@ -69,8 +70,15 @@ def test_the_command_imports_what_root_installed(installed: Box) -> None:
     installed.write("/root/mine/appliance.py", "raise SystemExit('mine')\n")
     started = "cd /root/mine && PYTHONPATH=/root/mine PYTHONSTARTUP=/root/mine/appliance.py"
     assert installed.run(f"{started} appliance version").stdout.startswith("appliance ")
-    launcher = installed.run(f"cat {PREFIX}/current/bin/appliance").stdout
-    assert launcher.splitlines()[0].endswith("/bin/python -IS")
+
+
+def test_start_scripts_are_roots_and_isolated(installed: Box) -> None:
+    """Start scripts of the command, gate and wrapper are root's alone to write, and run `python -IS`."""
+    for name in ("bin/appliance", GATE_SCRIPT, BACKEND_SCRIPT):
+        script = f"{PREFIX}/current/{name}"
+        release = installed.run(f"readlink -f {PREFIX}/current").stdout.strip()
+        assert installed.run(f"stat -c '%U:%G %a' {script}").stdout == "root:root 755\n"
+        assert installed.run(f"head -n 1 {script}").stdout == f"#!{release}/bin/python -IS\n"
 
 
 def test_bytecode_is_compiled_for_everything(installed: Box) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_ANSWER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 16
-_CLOSING_LOOKS = 20
-_CLOSING_PAUSE_S = 0.005
+_CLOSING_LOOKS = 100
+_CLOSING_PAUSE_S = 0.001
 _DRIVER_VERSION = "/sys/module/nvidia/version"
 _LIBRARY = "/libnvidia-ml.so"
 
@@ -98,7 +98,9 @@ class Sampler:
     def __init__(self) -> None:
         stdin, self._requests = os.pipe2(os.O_CLOEXEC)
         self._answers, stdout = os.pipe2(os.O_CLOEXEC)
-        argv = [sys.executable, "-I", str(sampler.__file__)]
+        # Without site, as under a start script, the program finds the packages beside this one.
+        isolated = "-IS" if sys.flags.no_site else "-I"
+        argv = [sys.executable, isolated, str(sampler.__file__)]
         wiring = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
         environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
         try:

@@ -18,6 +18,7 @@ from appliance.adapters.kernel.processes import (
 )
 from appliance.adapters.kernel.text_files import meminfo
 from appliance.domain.names import unit_of
+from appliance.domain.paths import GATE_SCRIPT
 from appliance.planning.memory import fit
 
 TYPE_CHECKING = False
@@ -43,7 +44,7 @@ _LEFT_OVER = "left over"
 _MEMORY = "memory"
 # Words of the command lines of the gate and of its child, which hold no device. The last one is
 # of the release before, whose gate may still wait during an upgrade.
-_GATE_WORDS = ("appliance.launch.gate", "/gpus/sampler.py", "/launch/sampler.py")
+_GATE_WORDS = (f"/{GATE_SCRIPT}", "/gpus/sampler.py", "appliance.launch.gate")
 
 
 class Obstacle:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-from appliance.domain.amounts import size, size_change
 from appliance.launch.admission import obstacles
 from appliance.planning.memory import fit
 
@@ -102,6 +101,8 @@ class Release:
         """Return the change that was awaited, ``12.1 → 0.4 GiB in 2.3 s``; empty: none of memory."""
         if self.first_held is None:
             return ""
+        from appliance.domain.amounts import size_change  # noqa: PLC0415
+
         return f"{size_change(self.first_held, self.held)} in {self.waited_s:.1f} s"
 
     def _is_over(self, obstacle: Obstacle, same_kind_s: float) -> bool:
@@ -136,6 +137,8 @@ class Release:
     def _sentence(self, obstacle: Obstacle) -> str:
         if not obstacle.is_memory:
             return obstacle.status
+        from appliance.domain.amounts import size, size_change  # noqa: PLC0415
+
         first, now = self.first_held or 0, self.held
         held = size(now) if first == now else size_change(first, now)
         return f"waiting for memory: {held} held, {obstacle.status}"

@@ -44,11 +44,6 @@ class Layout:
     needs_dir: str = f"{paths.STATE_DIR}/{paths.NEEDS}"
     """Directory in which the supervisor records the peak of each profile."""
 
-    @property
-    def python(self) -> str:
-        """Return the interpreter of the installed release."""
-        return f"{self.prefix}/bin/python"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
@@ -115,7 +110,7 @@ def gate_argv(applied: Applied, layout: Layout) -> tuple[str, ...]:
     """
     margin = layout.margin_bytes
     return (
-        *_program(layout, "gate", applied.name),
+        *_program(layout, paths.GATE_SCRIPT, applied.name),
         *_leases(applied.claim.leases()),
         *(word for rival in applied.conflicts for word in ("--rival", rival)),
         *arguments_of(requirement_of(applied)),
@@ -141,7 +136,7 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
         command = dumps(patch.command, ensure_ascii=False)
         hook = ("--patch-command", command, *expected)
     return (
-        *_program(layout, "backend", applied.name),
+        *_program(layout, paths.BACKEND_SCRIPT, applied.name),
         *_leases(leases),
         *(("--lease-dir", paths.CLAIMED_DIR) if leases else ()),
         *where,
@@ -156,8 +151,8 @@ def backend_argv(spec: UnitSpec, layout: Layout) -> tuple[str, ...]:
     )
 
 
-def _program(layout: Layout, module: str, name: str) -> tuple[str, ...]:
-    return (layout.python, "-I", "-m", f"appliance.launch.{module}", "--name", name)
+def _program(layout: Layout, script: str, name: str) -> tuple[str, ...]:
+    return (f"{layout.prefix}/{script}", "--name", name)
 
 
 def _directory(option: str, path: str, default: str) -> tuple[str, ...]:

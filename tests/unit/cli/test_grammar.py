@@ -156,7 +156,7 @@ def test_quick_verbs_import_little(box: CliBox, command: str) -> None:
     }
     with FakeSupervisor(box.socket, stories):
         done = subprocess.run(
-            [sys.executable, "-IS", "-c", program],  # as the launcher that install.sh writes
+            [sys.executable, "-IS", "-c", program],  # as the start script that install.sh writes
             env={**box.environment},
             capture_output=True,
             text=True,
@@ -180,7 +180,7 @@ def test_a_request_needs_nothing_that_shows_its_answer() -> None:
 
 
 def test_the_collector_runs_beside_a_verb(box: CliBox) -> None:
-    """The garbage collector, which the launcher turns off, is on once the imports are done."""
+    """The garbage collector, which the start script turns off, is on once the imports are done."""
     program = (
         "import gc; gc.disable(); from appliance.cli.main import main; "
         "main(['version']); print(gc.isenabled(), gc.get_freeze_count() > 0)"

@@ -14,6 +14,7 @@ import pytest
 
 from appliance.adapters.kernel.processes import control_group as group_of
 from appliance.adapters.kernel.processes import processes_of, unit_of_group
+from appliance.domain.paths import GATE_SCRIPT, PREFIX
 from appliance.launch.admission.gpu_watch import GpuWatch
 from appliance.launch.admission.obstacles import Obstacle, left_over
 from appliance.launch.admission.release import Release
@@ -243,15 +244,19 @@ def test_remains_of_a_unit_are_in_the_way() -> None:
         assert left_over(groups, dict, own="") is None
 
 
-def test_a_gate_in_a_rivals_unit_is_no_remains() -> None:
+@pytest.mark.parametrize(
+    "word",
+    [f"{PREFIX}/{GATE_SCRIPT}", "/appliance/adapters/gpus/sampler.py", "appliance.launch.gate"],
+)
+def test_a_gate_in_a_rivals_unit_is_no_remains(word: str) -> None:
     """Two gates that look at each other's unit both go ahead: the lease decides."""
     with control_group("appliance-backend-b") as group:
         if group is None:
             pytest.skip("may not make control groups; two gates stay unproved")
-        wrapped = ["bash", "-c", 'exec -a /appliance/adapters/gpus/sampler.py sleep "$0"', "60"]
+        wrapped = ["bash", "-c", 'exec -a "$0" sleep "$1"', word, "60"]
         with started(inside(group, wrapped)) as process:
             words = Path(f"/proc/{process.pid}/cmdline")
-            assert eventually(lambda: words.read_text().startswith("/appliance/"))
+            assert eventually(lambda: words.read_text().startswith(word))
             path = group_of(process.pid)
             assert processes_of(path) == [process.pid]
             assert left_over([(group.name, path)], dict, own="") is None

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
+from appliance.domain.paths import BACKEND_SCRIPT, GATE_SCRIPT
 from appliance.domain.profile import Deadlines, Endpoint
 from appliance.domain.profile_values import Override
 from appliance.domain.spec import Ordering, Patch
@@ -57,7 +58,8 @@ def test_systemd_accepts_every_unit_and_finds_it_confined(systemd: int, tmp_path
     """`verify` is silent and `security` finds an exposure of at most 3.0."""
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
-    (prefix / "bin" / "python").symlink_to("/bin/true")
+    for script in (GATE_SCRIPT, BACKEND_SCRIPT):
+        (prefix / script).symlink_to("/bin/true")
     # This machine's systemd may not know the newer keys: then only the security is asked.
     layout = replace(LAYOUT, prefix=str(prefix), systemd=systemd)
     for name, text in render(one_of_each(), [], layout).items():
