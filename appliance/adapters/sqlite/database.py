@@ -1,66 +1,104 @@
-"""Database of operations and marks: opened at its present version, migrated forward only."""
+"""SQLite files of any schema: opened at its present version, migrated forward only.
+
+A file that cannot be used is renamed and a new one begun: as `NAME.damaged` a database with damage,
+as `NAME.SUFFIX.damaged` something that is no regular file. A full or failing disk is no damage.
+"""
 
 import contextlib
 import logging
 import sqlite3
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
-from appliance.adapters.sqlite.operation_spool import newer_error
+from appliance.domain.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
-_OPERATIONS: Final = """
-CREATE TABLE operations (
-  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, goal TEXT NOT NULL,
-  boot_id TEXT NOT NULL, requested_by TEXT NOT NULL, began REAL NOT NULL, began_s REAL,
-  rollback INTEGER NOT NULL, drain_s REAL, phase TEXT NOT NULL, cause TEXT, reason TEXT NOT NULL,
-  outcome TEXT, message TEXT, finish_cause TEXT, finished REAL, finished_s REAL, phases_ms TEXT
-) STRICT"""
-_BEGAN: Final = "CREATE INDEX operations_began ON operations (began)"
-_MARKS: Final = """
-CREATE TABLE marks (
-  name TEXT PRIMARY KEY, mark TEXT NOT NULL, set_by TEXT NOT NULL, set_at REAL NOT NULL
-) STRICT"""
+_MODE: Final = 0o600
+_LOG_FILES: Final = ("-wal", "-shm", "-journal")
+"""Suffixes of SQLite's own files beside a database."""
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """Tables of one store."""
+
+    version: int
+    migrate: Callable[[sqlite3.Connection, int], None]
+    """Function that makes the tables of this version from those of an earlier one, 0 for a new file.
+    It runs in a transaction. Raises sqlite3.Error for rows that no version wrote."""
+    pragmas: tuple[str, ...]
+    """Settings of each connection, made before the first table."""
+    is_checked: bool = False
+    """Whether opening reads the whole file to find damage (PRAGMA quick_check)."""
+
+
+def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, str | None]:
+    """Open a file that only this user can read, or a new one in place of a damaged file.
+
+    Returns:
+        The database, and the fault of the file that was renamed; None: none was.
+
+    Raises:
+        StoreError: a newer version wrote the file.
+        sqlite3.Error: the disk is full or fails.
+        OSError: the directory is missing or cannot be written.
+    """
+    fault = "no regular file" if _set_odd_aside(path) else None
+    # SQLite's own further files take the mode of this one.
+    path.touch(mode=_MODE)
+    path.chmod(_MODE)
+    try:
+        return open_database(path, schema), fault
+    except sqlite3.OperationalError:
+        raise  # A full or failing disk: the file may be sound.
+    except sqlite3.DatabaseError as error:
+        _log.warning("%s cannot be used (%s): renamed, and a new database begun", path, error)
+        fault = str(error)
+    _set_damaged_aside(path)
+    return open_database(path, schema), fault
+
+
+def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
     """Open a file, new or of any version so far. Raises `StoreError` for a newer version."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
     try:
         db.row_factory = sqlite3.Row
-        version = _readable_version(db, path)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        if version != SCHEMA_VERSION:
-            _bring_up_to_date(db, version)
+        version = _readable_version(db, path, schema)
+        for pragma in (*schema.pragmas, "journal_mode=WAL"):
+            db.execute(f"PRAGMA {pragma}")
+        if schema.is_checked:
+            _check(db)
+        if version != schema.version:
+            _bring_up_to_date(db, version, schema)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _readable_version(db: sqlite3.Connection, path: Path) -> int:
-    """Return the version of a file, 0 for a new one. Raises `StoreError` for a newer version."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise newer_error(path, version)
-    return int(version)
+def damaged_path(path: Path) -> Path:
+    """Return the path that a damaged database is renamed to; an earlier one there is replaced."""
+    return path.with_suffix(".damaged")
 
 
-def _bring_up_to_date(db: sqlite3.Connection, version: int) -> None:
-    """Make or migrate the tables in one transaction, so that a killed process changes nothing."""
+def newer_error(path: Path, version: int, *, known: int) -> StoreError:
+    """Return the error for a file that a newer version of the appliance has written."""
+    return StoreError(
+        f"{path} was written by a newer appliance (schema {version}, this one knows"
+        f" {known}): install that version again"
+    )
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the block writes, or nothing if it fails."""
     db.execute("BEGIN IMMEDIATE")
     try:
-        old = [] if version == 0 else _taken_out(db)
-        for statement in (_OPERATIONS, _BEGAN, *([_MARKS] if version == 0 else [])):
-            db.execute(statement)
-        for row in old:
-            put_row(db, row)
-        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        yield
         db.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
@@ -68,28 +106,50 @@ def _bring_up_to_date(db: sqlite3.Connection, version: int) -> None:
         raise
 
 
-def _taken_out(db: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Drop the table of version 1, and return its rows in the form of this version."""
-    try:
-        rows = [from_version_1(old) for old in db.execute("SELECT * FROM operations")]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise sqlite3.DatabaseError(f"no row of version 1: {error}") from error
-    db.execute("DROP TABLE operations")
-    return rows
+def _readable_version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
+    """Return the version of a file, 0 for a new one. Raises `StoreError` for a newer version."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > schema.version:
+        raise newer_error(path, version, known=schema.version)
+    return int(version)
 
 
-def put_row(db: sqlite3.Connection, row: Mapping[str, Any]) -> None:
-    """Insert or replace the operation of the row's id."""
-    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
-    sql = f"INSERT OR REPLACE INTO operations ({columns}) VALUES ({places})"  # noqa: S608 - our names
-    db.execute(sql, dict(row))
+def _check(db: sqlite3.Connection) -> None:
+    """Read all pages. Raises sqlite3.DatabaseError for damage that SQLite can recognise."""
+    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(" ".join(verdict.split()))
 
 
-def set_odd_aside(path: Path) -> None:
-    """Rename a path that is no regular file, on which SQLite might wait. Raises OSError."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
+def _bring_up_to_date(db: sqlite3.Connection, version: int, schema: Schema) -> None:
+    """Make or migrate the tables in one transaction, so that a killed process changes nothing."""
+    with transaction(db):
+        schema.migrate(db, version)
+        db.execute(f"PRAGMA user_version={schema.version}")
+
+
+def _set_odd_aside(path: Path) -> bool:
+    """Rename paths that are no regular files, on which SQLite might wait. Raises OSError.
+
+    Returns:
+        Whether the database itself was one.
+    """
+    renamed = False
+    for suffix in ("", *_LOG_FILES):
         file = path.with_name(f"{path.name}{suffix}")
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(file.stat().st_mode):
                 _log.warning("%s is no regular file: renamed, and a new database begun", file)
                 file.replace(file.with_name(f"{file.name}.damaged"))
+                renamed = renamed or not suffix
+    return renamed
+
+
+def _set_damaged_aside(path: Path) -> None:
+    """Rename a database with its log, which may hold the newest rows. Raises OSError."""
+    aside = damaged_path(path)
+    for suffix in _LOG_FILES:
+        aside.with_name(f"{aside.name}{suffix}").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(f"{path.name}{suffix}").replace(aside.with_name(f"{aside.name}{suffix}"))
+    path.replace(aside)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from appliance.adapters.files.regular import read_small_file, replace_volatile
+from appliance.adapters.sqlite.database import newer_error
 from appliance.adapters.sqlite.operation_rows import SCHEMA_VERSION, from_version_1
-from appliance.domain.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class OperationSpool:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _log.warning("%s is damaged: %s", self.path, error)
             return
-        raise newer_error(self.path, version)
+        raise newer_error(self.path, version, known=SCHEMA_VERSION)
 
     def _take(self, document: dict[str, Any], version: int) -> None:
         """Take over the content of a file. Raises KeyError or TypeError for a damaged one."""
@@ -101,11 +101,3 @@ class OperationSpool:
             replace_volatile(self.path, self.path.with_suffix(".new"), json.dumps(document))
         except OSError as error:
             _log.warning("the running operation could not be written to %s: %s", self.path, error)
-
-
-def newer_error(path: Path, version: int) -> StoreError:
-    """Return the error for a file that a newer version of the appliance has written."""
-    return StoreError(
-        f"{path} was written by a newer appliance (schema {version}, this one knows"
-        f" {SCHEMA_VERSION}): install that version again"
-    )

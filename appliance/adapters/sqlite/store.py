@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from appliance.adapters.sqlite.database import open_database, put_row, set_odd_aside
+from appliance.adapters.sqlite.database import open_database, open_or_replace
 from appliance.adapters.sqlite.operation_rows import (
     to_finished,
     to_finished_row,
@@ -26,13 +26,13 @@ from appliance.adapters.sqlite.operation_rows import (
     to_row,
 )
 from appliance.adapters.sqlite.operation_spool import OperationSpool
+from appliance.adapters.sqlite.operation_tables import OPERATIONS, put_row
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome
 from appliance.domain.profile import Mark
 
 _log = logging.getLogger(__name__)
 
-_MODE: Final = 0o600
 _USUAL_ROWS: Final = 9
 _RETRY_AFTER_S: Final = 10.0
 """Pause before a disk that refused a write is tried again; a full disk stays full for longer."""
@@ -258,33 +258,17 @@ class SqliteStore:
         """Open the file; replace a damaged one, and retry later one that no disk holds."""
         self._close()
         try:
-            self._db = self._opened_or_anew()
+            self._db, _ = open_or_replace(self._path, OPERATIONS)
             self._retry_at_s = None
         except (sqlite3.Error, OSError) as error:
             _log.error("operations are kept in memory only: %s: %s", self._path, error)
-            self._db = open_database(Path(":memory:"))
+            self._db = open_database(Path(":memory:"), OPERATIONS)
             self._retry_at_s = time.monotonic() + self._retry_after_s
         if not self._spool.known:
             self._spool.load()
         self._last_id = max(self._last_id, self._spool.last_id)
         if self._retry_at_s is None:
             self._try(self._store_waiting)
-
-    def _opened_or_anew(self) -> sqlite3.Connection:
-        set_odd_aside(self._path)
-        # SQLite's own further files take the mode of this one.
-        self._path.touch(mode=_MODE)
-        self._path.chmod(_MODE)
-        try:
-            return open_database(self._path)
-        except sqlite3.OperationalError:
-            raise  # A full or failing disk: the file may be sound.
-        except sqlite3.DatabaseError as error:
-            _log.warning(
-                "%s cannot be used (%s): renamed, and a new database begun", self._path, error
-            )
-        self._path.replace(self._path.with_suffix(".damaged"))
-        return open_database(self._path)
 
     def _close(self) -> None:
         db, self._db = self._db, None
