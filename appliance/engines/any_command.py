@@ -7,8 +7,10 @@ from typing import Annotated, Final
 
 from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.domain.value_types import Command, Doc, TypeName, matching
+from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import Engine, Invocation, InvocationContext, options_of
+from appliance.engines.shared.probing import Probing, exact_length
 from appliance.engines.shared.rendering import LOOPBACK, environment
 
 _PLACEHOLDER: Final = re.compile(r"\{(port|socket|host|model)\}")
@@ -117,6 +119,11 @@ def _common_problems(profile: Profile) -> Iterator[Problem]:
         yield Problem(where=("extra_args",), text="put them into argv: remove extra_args")
 
 
+def _exact_length(output_tokens: int, salt: str) -> Mapping[str, object]:
+    """Return the parameters of all engines: the program may be any, and most ignore unknown ones."""
+    return {**exact_length(output_tokens, salt), "cache_prompt": False}
+
+
 ENGINE: Final = Engine(
     name="command",
     options=CommandOptions,
@@ -125,4 +132,5 @@ ENGINE: Final = Engine(
     needs_binary=False,
     arguments_name_files=False,
     needs_model=False,
+    probing=Probing(parameters=_exact_length, timings=llama_cpp_server.timings_in),
 )

@@ -7,7 +7,7 @@ from before June 2026 did (``--mlock``, no CORS options, a number for all layers
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from appliance.domain.spec import EngineOptions, Problem, Profile, Thinking
@@ -25,6 +25,7 @@ from appliance.domain.value_types import (
     shown,
     size,
 )
+from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared import refused_arguments as why
 from appliance.engines.shared.engine import (
     Engine,
@@ -34,10 +35,10 @@ from appliance.engines.shared.engine import (
     LlamaCppLoading,
     LogPrefixes,
     MemoryUse,
-    Metrics,
     Task,
     options_of,
 )
+from appliance.engines.shared.probing import VersionPage
 from appliance.engines.shared.rendering import (
     LOOPBACK,
     environment,
@@ -511,10 +512,9 @@ ENGINE: Final = Engine(
         "LLAMA_ARG_": "it sets an option that the profile does not show: use a key or extra_args",
         "LLAMA_LOG_": why.PRIVATE,
     },
-    metrics=Metrics(
-        running=("llamacpp:requests_processing",),
-        queued=("llamacpp:requests_deferred",),
-        kv_cache=("llamacpp:kv_cache_usage_ratio",),
+    metrics=llama_cpp_server.METRICS,
+    probing=replace(
+        llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")
     ),
     kv_cache_page=KvCachePage(path="/slots", read=kv_cache_in_slots),
     # tools/server/server.cpp, as of November 2026. Its tools read and write files, its proxy

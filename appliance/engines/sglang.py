@@ -18,6 +18,7 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
+from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
     enough_gpus,
@@ -253,7 +254,15 @@ ENGINE: Final = Engine(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),
         kv_cache=("sglang:token_usage",),
+        # srt/observability/metrics_collector.py: no metric has the time of prefill alone; the time
+        # to the first token contains the work of the tokenizer, too.
+        finished=("sglang:num_requests_total",),
+        prefill_s=("sglang:time_to_first_token_seconds_sum",),
+        decode_s=("sglang:inter_token_latency_seconds_sum",),
+        cached_tokens=("sglang:cached_tokens_total",),
+        verify_steps=("sglang:spec_verify_calls_total",),
     ),
+    probing=Probing(version_page=VersionPage(path="/server_info", key="version")),
     # srt/entrypoints/http_server.py, as of November 2026.
     admin_paths=frozenset(
         {

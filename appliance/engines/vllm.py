@@ -21,6 +21,7 @@ from appliance.engines.shared.engine import (
     Task,
     options_of,
 )
+from appliance.engines.shared.probing import Probing, VersionPage
 from appliance.engines.shared.pytorch import (
     architecture_task,
     enough_gpus,
@@ -391,7 +392,20 @@ ENGINE: Final = Engine(
         running=("vllm:num_requests_running",),
         queued=("vllm:num_requests_waiting",),
         kv_cache=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        # vllm/v1/metrics/loggers.py: with one request, the latencies between its tokens add up to
+        # its time of decoding, whether each step made one token or several.
+        finished=("vllm:request_success_total",),
+        prefill_s=("vllm:request_prefill_time_seconds_sum",),
+        decode_s=(
+            "vllm:request_decode_time_seconds_sum",
+            "vllm:inter_token_latency_seconds_sum",
+            "vllm:time_per_output_token_seconds_sum",
+        ),
+        cached_tokens=("vllm:prompt_tokens_cached_total", "vllm:prefix_cache_hits_total"),
+        drafted_tokens=("vllm:spec_decode_num_draft_tokens_total",),
+        accepted_tokens=("vllm:spec_decode_num_accepted_tokens_total",),
     ),
+    probing=Probing(version_page=VersionPage(path="/version", key="version")),
     # docs/usage/security.md and vllm/entrypoints/serve, as of November 2026; "inference" shows its
     # configuration and takes tokens without applying its templates.
     admin_paths=frozenset(

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from appliance.domain.spec import EngineOptions, Problem, Profile
 from appliance.domain.value_types import Doc, Threads
+from appliance.engines.shared import llama_cpp_server
 from appliance.engines.shared.engine import (
     Engine,
     Invocation,
@@ -82,4 +83,7 @@ ENGINE: Final = Engine(
     default_gpus=(),
     weights="gguf",
     memory=_memory,
+    metrics=llama_cpp_server.METRICS,
+    # Its build number is always b0: the version is that of the wheel.
+    probing=llama_cpp_server.PROBING,
 )

@@ -9,6 +9,7 @@ from appliance.domain.model_headers import Safetensors
 from appliance.domain.paths import CACHE_DIR, HF_HOME, PREFIX
 from appliance.domain.profile_values import Gpus
 from appliance.domain.spec import EngineOptions, Problem, Profile
+from appliance.engines.shared.probing import Probing
 
 Options = TypeVar("Options", bound=EngineOptions)
 
@@ -118,6 +119,18 @@ class Metrics:
     queued: tuple[str, ...] = ()
     kv_cache: tuple[str, ...] = ()
     """Names of a metric that is a share, from 0 to 1."""
+    finished: tuple[str, ...] = ()
+    """Names of a counter of requests that have ended."""
+    prefill_s: tuple[str, ...] = ()
+    """Names of a sum of seconds from the start of requests to their first tokens."""
+    decode_s: tuple[str, ...] = ()
+    """Names of a sum of seconds from the first tokens of requests to their last."""
+    cached_tokens: tuple[str, ...] = ()
+    """Names of a counter of prompt tokens that the prefix cache held."""
+    drafted_tokens: tuple[str, ...] = ()
+    accepted_tokens: tuple[str, ...] = ()
+    verify_steps: tuple[str, ...] = ()
+    """Names of a counter of steps that verified drafts, where none counts accepted tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +208,7 @@ class Engine:
     refused_variable_families: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of names of such variables, each with the reason."""
     metrics: Metrics = field(default_factory=Metrics)
+    probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None
     admin_paths: frozenset[str] = frozenset()
     """Paths, after a version, that change the engine or tell of other clients; longer paths that
