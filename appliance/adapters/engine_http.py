@@ -16,6 +16,7 @@ from appliance.domain.errors import BackendError
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.planning.status.engine_load import kv_cache_page, load_in
+from appliance.planning.text_request import requested_name, text_request
 
 _PROMPT: Final = "Say hello."
 _MAX_TOKENS: Final = 4
@@ -118,23 +119,11 @@ def _page(connection: http.client.HTTPConnection, path: str) -> str | None:
 
 
 def _request(applied: Applied) -> tuple[str, dict[str, Any]]:
-    model = next((n for n in applied.served if "*" not in n), applied.name)
-    match applied.warm_up:
-        case WarmUp.EMBEDDING:
-            return "/v1/embeddings", {"model": model, "input": _PROMPT}
-        case WarmUp.CHAT:
-            messages = [{"role": "user", "content": _PROMPT}]
-            return "/v1/chat/completions", {
-                "model": model,
-                "messages": messages,
-                "max_tokens": _MAX_TOKENS,
-            }
-        case WarmUp.COMPLETION | WarmUp.NONE:
-            return "/v1/completions", {
-                "model": model,
-                "prompt": _PROMPT,
-                "max_tokens": _MAX_TOKENS,
-            }
+    request = text_request(applied, _PROMPT)
+    if request is None:
+        return "/v1/embeddings", {"model": requested_name(applied), "input": _PROMPT}
+    path, body = request
+    return path, {**body, "max_tokens": _MAX_TOKENS}
 
 
 def _is_answer(kind: WarmUp, answer: object) -> bool:

@@ -25,6 +25,7 @@ from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
+from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.routing import url_paths
 from appliance.planning.routing.body_changes import LONG_BYTES, compile_changes
 from appliance.planning.routing.form_body import parse_form
@@ -136,6 +137,16 @@ def _any_body(data: bytes) -> None:
             deque(request_body.parse_body_in_steps(head, data), maxlen=0)
         else:
             request_body.parse_body(head, data)
+
+
+def _events(data: bytes) -> None:
+    EventStreamParser().feed(data)
+
+
+def _events_in_pieces(data: bytes) -> None:
+    parser = EventStreamParser()
+    for byte in data:
+        parser.feed(bytes((byte,)))
 
 
 def _head(data: bytes) -> None:
@@ -334,6 +345,7 @@ _LINES: Final = {
 }
 _DOCUMENT: Final = b'{"format":1,"version":"1","profiles":'
 
+_EVENTS: Final = {"events": b"data: {}\n\n", "fields": b"data:\n", "comments": b":\n"}
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "head of a form's part": Subject(
         parse=_form,
@@ -473,6 +485,12 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         around=[(b"", b""), (b'"completion_tokens"', b"1"), (b'{"predicted_per_second":1', b"}")],
         most=8 << 10,
         more={"keys": b'"completion_tokens"', "lines": b"\ndata:"},
+    ),
+    "events of a probe": Subject(
+        parse=_events, around=[(b"", b""), (b"data: ", b"\n\n")], most=1 << 20, more=_EVENTS
+    ),
+    "events of a probe, byte by byte": Subject(
+        parse=_events_in_pieces, around=[(b"", b""), (b"data: ", b"")], most=8 << 10, more=_EVENTS
     ),
     "model's name": Subject(
         parse=_model,

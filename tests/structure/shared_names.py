@@ -12,6 +12,7 @@ SHARED_NAMES: Final[Mapping[str, str]] = {
     "jobs": "jobs that the supervisor requests: their codec in protocol, their server in launch",
     "memory": "memory of GPUs and host: readings in domain, the rule in planning",
     "paths": "paths of files: the defaults in domain, those of this box in cli",
+    "probing": "probes: the part of an engine in engines.shared, their decisions in planning",
     "process": "assembly and life of a daemon, in supervisor and in gateway",
     "profile": "a profile: as applied in domain, the verb in cli.verbs",
     "relay": "the relay: its package in gateway, and in it the module of the class Relay",

@@ -1,0 +1,1 @@
+"""Probes of a serving profile: their requests, what they measure, and when they are due."""

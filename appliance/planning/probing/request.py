@@ -1,0 +1,30 @@
+"""Request of a probe: path and body, as the engine of the profile wants them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from appliance.domain.profile import Applied, WarmUp
+from appliance.engines import ENGINES
+from appliance.engines.shared.probing import Probing
+from appliance.planning.text_request import text_request
+
+_FIXED: Final[Mapping[str, object]] = {
+    "temperature": 0,
+    "seed": 1,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+def probe_request(
+    applied: Applied, prompt: str, *, output_tokens: int, salt: str
+) -> tuple[str, Mapping[str, object]] | None:
+    """Return path and body of a probe; None: the profile generates no text."""
+    request = text_request(applied, prompt)
+    if request is None:
+        return None
+    path, body = request
+    engine = ENGINES.get(applied.engine)
+    probing = Probing() if engine is None else engine.probing
+    chat = probing.chat_parameters if applied.warm_up is WarmUp.CHAT else {}
+    return path, {**body, **_FIXED, **probing.parameters(output_tokens, salt), **chat}
