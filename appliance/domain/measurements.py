@@ -4,6 +4,7 @@ Raw times are stored; rates are derived from them by the functions here whenever
 that a better definition applies to old probes too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -174,6 +175,44 @@ class EventKind(StrEnum):
     QUALITY_RECOVERED = "quality-recovered"
     STORE_RECOVERED = "store-recovered"
     """The database was damaged: it was moved aside and begun anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryRun:
+    """One request of a quality canary, and whether its answer was as promised."""
+
+    profile: str
+    canary: str
+    """Name of the canary."""
+    unix_s: float
+    passed: bool
+    detail: str = ""
+    """What was wrong with the answer; never a prompt or a completion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficSums:
+    """Sums of the real traffic of a profile in a span of time."""
+
+    unix_s: float
+    """Any time of the span; in the store its beginning."""
+    output_tokens: int = 0
+    decode_s: float = 0.0
+    """Time in which the output tokens were made."""
+    prompt_tokens: int = 0
+    """Of requests whose engine told how many of them were cached."""
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBench:
+    """Result of one bench."""
+
+    id: int
+    unix_s: float
+    name: str
+    """Profiles that it compared."""
+    document: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,30 +36,29 @@ class Schema:
     """Whether opening reads the whole file to find damage (PRAGMA quick_check)."""
 
 
-def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, str | None]:
+def open_or_replace(path: Path, schema: Schema) -> tuple[sqlite3.Connection, Path | None]:
     """Open a file that only this user can read, or a new one in place of a damaged file.
 
     Returns:
-        The database, and the fault of the file that was renamed; None: none was.
+        The database, and the new path of what was renamed; None: nothing was.
 
     Raises:
         StoreError: a newer version wrote the file.
         sqlite3.Error: the disk is full or fails.
         OSError: the directory is missing or cannot be written.
     """
-    fault = "no regular file" if _set_odd_aside(path) else None
+    aside = _set_odd_aside(path)
     # SQLite's own further files take the mode of this one.
     path.touch(mode=_MODE)
     path.chmod(_MODE)
     try:
-        return open_database(path, schema), fault
+        return open_database(path, schema), aside
     except sqlite3.OperationalError:
         raise  # A full or failing disk: the file may be sound.
     except sqlite3.DatabaseError as error:
         _log.warning("%s cannot be used (%s): renamed, and a new database begun", path, error)
-        fault = str(error)
-    _set_damaged_aside(path)
-    return open_database(path, schema), fault
+    aside = _set_damaged_aside(path)
+    return open_database(path, schema), aside
 
 
 def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
@@ -78,11 +77,6 @@ def open_database(path: Path, schema: Schema) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def damaged_path(path: Path) -> Path:
-    """Return the path that a damaged database is renamed to; an earlier one there is replaced."""
-    return path.with_suffix(".damaged")
 
 
 def newer_error(path: Path, version: int, *, known: int) -> StoreError:
@@ -128,28 +122,32 @@ def _bring_up_to_date(db: sqlite3.Connection, version: int, schema: Schema) -> N
         db.execute(f"PRAGMA user_version={schema.version}")
 
 
-def _set_odd_aside(path: Path) -> bool:
+def _set_odd_aside(path: Path) -> Path | None:
     """Rename paths that are no regular files, on which SQLite might wait. Raises OSError.
 
     Returns:
-        Whether the database itself was one.
+        The new path of the database itself; None: it was a file, or missing.
     """
-    renamed = False
+    aside = None
     for suffix in ("", *_LOG_FILES):
         file = path.with_name(f"{path.name}{suffix}")
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(file.stat().st_mode):
                 _log.warning("%s is no regular file: renamed, and a new database begun", file)
-                file.replace(file.with_name(f"{file.name}.damaged"))
-                renamed = renamed or not suffix
-    return renamed
+                renamed = file.replace(file.with_name(f"{file.name}.damaged"))
+                aside = aside if suffix else renamed
+    return aside
 
 
-def _set_damaged_aside(path: Path) -> None:
-    """Rename a database with its log, which may hold the newest rows. Raises OSError."""
-    aside = damaged_path(path)
+def _set_damaged_aside(path: Path) -> Path:
+    """Rename a database with its log, which may hold the newest rows. Raises OSError.
+
+    Returns:
+        Its new path; an earlier damaged database there is replaced.
+    """
+    aside = path.with_suffix(".damaged")
     for suffix in _LOG_FILES:
         aside.with_name(f"{aside.name}{suffix}").unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             path.with_name(f"{path.name}{suffix}").replace(aside.with_name(f"{aside.name}{suffix}"))
-    path.replace(aside)
+    return path.replace(aside)

@@ -30,6 +30,7 @@ from appliance.adapters.sqlite.operation_tables import OPERATIONS, put_row
 from appliance.domain.errors import StoreError
 from appliance.domain.operations import Finished, Kind, Operation, Outcome
 from appliance.domain.profile import Mark
+from appliance.planning.history import median
 
 _log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ class SqliteStore:
 
         def read(db: sqlite3.Connection) -> float | None:
             rows = [r[0] for r in db.execute(sql, values)]
-            return _median(rows) if rows else None
+            return median(rows) if rows else None
 
         return await self._run(read, None)
 
@@ -274,12 +275,6 @@ class SqliteStore:
         db, self._db = self._db, None
         if db is not None:
             db.close()
-
-
-def _median(values: Sequence[float]) -> float:
-    """Return the median; importing `statistics` for it takes 150 KiB of the daemon."""
-    ranked = sorted(values)
-    return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
 
 
 def _highest_id(db: sqlite3.Connection) -> int:
