@@ -26,6 +26,7 @@ from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
 from appliance.planning.probing.event_stream import EventStreamParser
+from appliance.planning.probing.measurement import ObservedStream
 from appliance.planning.routing import url_paths
 from appliance.planning.routing.body_changes import LONG_BYTES, compile_changes
 from appliance.planning.routing.form_body import parse_form
@@ -140,7 +141,9 @@ def _any_body(data: bytes) -> None:
 
 
 def _events(data: bytes) -> None:
-    EventStreamParser().feed(data)
+    stream = ObservedStream(sent_s=0.0)
+    for event in EventStreamParser().feed(data):
+        stream.take(event, 1.0)
 
 
 def _events_in_pieces(data: bytes) -> None:
@@ -487,7 +490,14 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         more={"keys": b'"completion_tokens"', "lines": b"\ndata:"},
     ),
     "events of a probe": Subject(
-        parse=_events, around=[(b"", b""), (b"data: ", b"\n\n")], most=1 << 20, more=_EVENTS
+        parse=_events,
+        around=[
+            (b"", b""),
+            (b"data: ", b"\n\n"),
+            (b'data: {"choices":[{"delta":{"content":"', b'"}}]}\n\n'),
+        ],
+        most=1 << 20,
+        more=_EVENTS,
     ),
     "events of a probe, byte by byte": Subject(
         parse=_events_in_pieces, around=[(b"", b""), (b"data: ", b"")], most=8 << 10, more=_EVENTS

@@ -21,7 +21,8 @@ def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
     """Return the member ``timings`` of a response's last event (server-task.cpp, result_timings).
 
     ``predicted_ms`` begins with the first token, and so covers one token fewer than
-    ``predicted_n``: since mid-2026 ``predicted_per_token_ms`` divides by as many.
+    ``predicted_n``: since mid-2026 ``predicted_per_token_ms`` divides by as many. The members about
+    drafts are left out where nothing was drafted.
     """
     timings = event.get("timings")
     if not isinstance(timings, dict):
@@ -37,8 +38,8 @@ def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
         cached_tokens=count(timings.get("cache_n")),
         output_tokens=predicted,
         decode_s=decode_s,
-        drafted_tokens=count(timings.get("draft_n")),
-        accepted_tokens=count(timings.get("draft_n_accepted")),
+        drafted_tokens=count(timings.get("draft_n", 0)),
+        accepted_tokens=count(timings.get("draft_n_accepted", 0)),
     )
 
 

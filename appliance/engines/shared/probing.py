@@ -24,7 +24,7 @@ class ResponseTimings:
     decode_s: float
     """From the first output token to the last: one token fewer than `output_tokens`."""
     drafted_tokens: int | None
-    """None: not told, which builds also do that drafted nothing."""
+    """None: not told, as for the next."""
     accepted_tokens: int | None
 
 

@@ -19,7 +19,14 @@ _FIXED: Final[Mapping[str, object]] = {
 def probe_request(
     applied: Applied, prompt: str, *, output_tokens: int, salt: str
 ) -> tuple[str, Mapping[str, object]] | None:
-    """Return path and body of a probe; None: the profile generates no text."""
+    """Return path and body of a probe; None: the profile generates no text.
+
+    Args:
+        applied: The profile.
+        prompt: Text that begins with `salt`.
+        output_tokens: Number of tokens that the engine must generate.
+        salt: Letters and digits that no other probe has.
+    """
     request = text_request(applied, prompt)
     if request is None:
         return None

