@@ -24,8 +24,8 @@ FEATURES = {
     "dashboard": ("appliance/web",),
     "health agent": ("appliance/health", "units/appliance-health.*"),
     "HTTP API for the status": ("appliance/web", "units/appliance-web.*"),
-    "judgement on speed": ("appliance/planning/regression*",),
-    "probes": ("appliance/health", "appliance/planning/prob*"),
+    "judgement on speed": ("appliance/health",),
+    "probes": ("appliance/health",),
 }
 """Paths that come with a feature: none may exist while a sentence calls the feature missing."""
 
