@@ -149,8 +149,7 @@ make_release() {
     --no-index --no-deps --no-compile --no-warn-script-location "$work/stage/"*.whl
   write_start_scripts "$1"
   # Service users cannot write here, so what is not compiled now would be compiled at every start.
-  # Twice: the daemons run without docstrings.
-  "$1/bin/python" -m compileall -q -j 0 -o 0 -o 2 "$1/lib"
+  "$1/bin/python" -m compileall -q -j 0 "$1/lib"
   chown -R root:root "$1"
   chmod -R go-w "$1"
   touch "$1/.complete"

@@ -85,9 +85,7 @@ def test_bytecode_is_compiled_for_everything(installed: Box) -> None:
     """No module is left to be compiled at start by users who could not store the result."""
     package = f"{PREFIX}/current/lib/python3*/site-packages/appliance"
     sources_found = installed.run(f"find {package} -name '*.py' | wc -l").stdout
-    optimized = "-name '*.opt-2.pyc'"  # for the daemons, which run with -OO
-    for compiled in (optimized, f"-name '*.pyc' -not {optimized}"):
-        assert installed.run(f"find {package} {compiled} | wc -l").stdout == sources_found
+    assert installed.run(f"find {package} -name '*.pyc' | wc -l").stdout == sources_found
 
 
 def test_the_installed_documentation_leads_somewhere(installed: Box) -> None:
