@@ -37,16 +37,16 @@ def fleet(box: Box) -> Fleet:
     return fleet
 
 
-def outer_pid(inner: int, word: str) -> int:
-    """The pid on this machine of a box's process with `word` in its command line."""
+def outer_pid(box: Box, inner: int) -> int:
+    """Return the pid on this machine of process `inner` of a box."""
+    space = Path(f"/proc/{box.leader}/ns/pid").readlink()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, StopIteration):
-            if entry.name.isdigit() and word in (entry / "cmdline").read_text():
+            if entry.name.isdigit() and (entry / "ns/pid").readlink() == space:
                 lines = (entry / "status").read_text().splitlines()
-                pids = next(x for x in lines if x.startswith("NSpid")).split()[1:]
-                if len(pids) > 1 and int(pids[-1]) == inner:
+                if int(next(x for x in lines if x.startswith("NSpid")).split()[-1]) == inner:
                     return int(entry.name)
-    raise AssertionError(f"no process {inner} in any box")
+    raise AssertionError(f"no process {inner} in the box")
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def test_nobody_starts_beside_what_cannot_be_ended(fleet: Fleet) -> None:
     Its own unit waits for it, and starts when it is gone.
     """
     inner = fleet.main_pid("a")
-    with frozen(outer_pid(inner, "9001")):
+    with frozen(outer_pid(fleet.box, inner)):
         fleet.box.run("systemctl", "start", unit("b"), check=False, timeout_s=60)
         assert fleet.show("a", "ActiveState") == "failed"
         assert fleet.show("b", "Result") == "exec-condition"
