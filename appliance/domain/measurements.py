@@ -187,7 +187,7 @@ class CanaryRun:
     unix_s: float
     passed: bool
     detail: str = ""
-    """What was wrong with the answer; never a prompt or a completion."""
+    """Fault of the answer; never a prompt or a completion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ StateKey = tuple[str, str]
 
 
 class MeasurementStore:
-    """All access happens in one thread of its own.
+    """Store of the health agent. One thread of its own does all access.
 
     Args:
         path: The database.

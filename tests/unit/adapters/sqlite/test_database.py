@@ -63,7 +63,7 @@ def test_a_damaged_file_takes_its_log_along(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_place_of_the_file_is_renamed(tmp_path: Path) -> None:
-    """What lies there is kept under another name, and the caller is told."""
+    """A directory in the place of the file is kept under another name, and the caller is told."""
     path = tmp_path / "x.sqlite"
     (path / "inside").mkdir(parents=True)
     db, aside = open_or_replace(path, PLAIN)

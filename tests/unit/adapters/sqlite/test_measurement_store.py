@@ -99,7 +99,7 @@ async def test_everything_comes_back_as_it_was(store: MeasurementStore) -> None:
 
 
 async def test_events_are_read_on_from_a_number(store: MeasurementStore) -> None:
-    """Those of the box belong to each profile; the newest ones are kept where there are many."""
+    """Events of the box belong to each profile; the newest ones are kept where there are many."""
     box = replace(LOSS, profile="", kind=EventKind.STORE_RECOVERED)
     await store.add(events=[LOSS, box, replace(LOSS, profile="aeon")])
     assert [event.id for event in await store.events(1)] == [2, 3]
@@ -219,7 +219,7 @@ async def test_a_damaged_file_is_replaced_and_its_sound_rows_kept(tmp_path: Path
 
 
 async def test_a_file_that_is_no_database_is_replaced(tmp_path: Path) -> None:
-    """Nothing can be kept of it; the store goes on, with numbers above all earlier ones."""
+    """The store loses the file and goes on, with numbers above all earlier ones."""
     path = tmp_path / "measurements.sqlite"
     path.write_bytes(b"no database" * 1000)
     store = MeasurementStore(path)
