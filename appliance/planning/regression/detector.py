@@ -191,7 +191,7 @@ class Detector:
 
     def _want_again(self, unix_min: float) -> None:
         state = self.state
-        if state.wake_min is not None:
+        if state.wake_min is not None or state.phase is DetectorPhase.UNSET:
             return
         if state.start_min is not None and self._warming_up(unix_min):
             state.wake_min = state.start_min + thresholds.WARM_MIN + 1
