@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Series(StrEnum):
-    """Rates that have a baseline and may raise an alert, both at concurrency 1."""
+    """Rates that have a baseline, both at concurrency 1."""
 
     DECODE = "decode"
     """Decode steps a second: tokens a second over tokens a step."""
@@ -217,7 +217,7 @@ class StoredBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementEvent:
-    """Event that the health agent stores and tells."""
+    """Event that follows from measurements."""
 
     unix_s: float
     profile: str

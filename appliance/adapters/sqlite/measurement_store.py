@@ -1,7 +1,7 @@
 """Store of measurements in SQLite: probes, baselines, events.
 
 A probe, the detector states that follow from it and its events are written in one transaction, and
-are on the disk when `add` returns (synchronous=FULL). No fault of the file ends the health agent:
+are on the disk when `add` returns (synchronous=FULL). No fault of the file ends the process:
 
 =====================================  ======================================================
 fault                                  what happens
@@ -70,7 +70,7 @@ StateKey = tuple[str, str]
 
 
 class MeasurementStore:
-    """Store of the health agent. One thread of its own does all access.
+    """Store of measurements. One thread of its own does all access.
 
     Args:
         path: The database.
