@@ -17,7 +17,7 @@ class RateSummary:
     high: float
 
 
-def median(values: Sequence[float]) -> float:
+def median(values: Iterable[float]) -> float:
     """Return the median of at least one value; importing `statistics` for it takes 150 KiB."""
     ranked = sorted(values)
     return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2

@@ -7,8 +7,8 @@ bounds stays visible. Rates are natural logarithms of tokens or steps per second
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
+from appliance.planning.history import median
 from appliance.planning.regression import thresholds
 
 

@@ -36,9 +36,9 @@ was wanted, it is wanted again 5 min later. A clock that is set back counts as n
 
 import math
 from dataclasses import dataclass
-from statistics import median
 from typing import Final
 
+from appliance.planning.history import median
 from appliance.planning.regression import thresholds
 from appliance.planning.regression.benign import BenignModel, bounded
 from appliance.planning.regression.detector_state import (
