@@ -148,6 +148,11 @@ class Systemd:
                         return message
                 await self._spoken_to()
 
+    async def hand_over(self, process: asyncio.subprocess.Process) -> int:
+        """Have a gateway hand over, and return the pid of the process that takes over."""
+        process.send_signal(signal.SIGHUP)
+        return int((await self.told("MAINPID="))["MAINPID"])
+
     async def _spoken_to(self) -> None:
         """Wait for a notice."""
         spoken_to, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -315,8 +320,7 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     process = await systemd.start()
     long = asyncio.ensure_future(asked(systemd.port))
     await systemd.told("STATUS=m serves · 1 in flight")
-    process.send_signal(signal.SIGHUP)
-    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    new = await systemd.hand_over(process)
     assert new != process.pid
     await systemd.told("STATUS=m serves · 0 in flight")
     engine.may_end = asyncio.Event()
@@ -341,8 +345,7 @@ async def test_who_waits_in_the_old_process_hears_of_changes(
     process = await systemd.start()
     held = asyncio.ensure_future(asked(systemd.port))
     await systemd.told("STATUS=nothing serves · 0 in flight · 1 waiting")
-    process.send_signal(signal.SIGHUP)
-    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    new = await systemd.hand_over(process)
     await systemd.told("READY=1")
     reader, writer = await asyncio.open_unix_connection(str(systemd.root / "door"))
     writer.write(json.dumps({"verb": "route", "state": encode_state(SERVING)}).encode() + b"\n")
@@ -366,8 +369,7 @@ async def test_a_process_that_does_not_come_up_changes_nothing(
     await until(lambda: "the hand-over failed" in (systemd.root / "journal").read_text())
     assert events(await asked(systemd.port)) == WHOLE
     systemd.configure(systemd.configuration)
-    process.send_signal(signal.SIGHUP)
-    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    new = await systemd.hand_over(process)
     assert await ended(process) == 0
     os.kill(new, signal.SIGTERM)
     await systemd.told("STOPPING=1")
@@ -380,8 +382,7 @@ async def test_a_draining_process_can_be_told_to_end(systemd: Systemd, engine: E
     process = await systemd.start()
     long = asyncio.ensure_future(asked(systemd.port))
     await systemd.told("STATUS=m serves · 1 in flight")
-    process.send_signal(signal.SIGHUP)
-    new = int((await systemd.told("MAINPID="))["MAINPID"])
+    new = await systemd.hand_over(process)
     for pid in (process.pid, new):
         os.kill(pid, signal.SIGTERM)
     assert b"being restarted" in await long
