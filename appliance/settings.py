@@ -90,6 +90,38 @@ class MemorySettings(BaseModel):
     )
 
 
+class HealthSettings(BaseModel):
+    """``[health]``: measurements of the models that serve, by the health agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(
+        default=True,
+        description="whether models are measured; false: the health agent asks them nothing",
+    )
+    probe_every: Annotated[Duration, Field(ge=60, le=86_400)] = Field(
+        default=900.0,
+        description="time between two probes of a model's speed, while nobody else uses it",
+    )
+    silent_after: Annotated[Duration, Field(ge=600, le=7 * 86_400)] = Field(
+        default=6 * 3600.0,
+        description="serving time without a valid probe after which that is reported",
+    )
+    canary_every: Annotated[Duration, Field(ge=300, le=86_400)] = Field(
+        default=3600.0,
+        description="time between two checks that a model's answers are well-formed",
+    )
+    state_dir: Location = Field(
+        default=Path(paths.HEALTH_STATE_DIR),
+        description="directory of the health agent's measurements",
+    )
+    trial_speed: Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)] = Field(
+        default=1.0,
+        description="factor by which all times of the health agent's schedules are shorter, for "
+        "trials and tests",
+    )
+
+
 class Settings(BaseSettings):
     """Every setting of the box, checked. Durations are seconds, sizes bytes."""
 
@@ -174,6 +206,10 @@ class Settings(BaseSettings):
         default=MemorySettings(),
         description="memory that the gate keeps free, and how often memory is sampled",
     )
+    health: HealthSettings = Field(
+        default=HealthSettings(),
+        description="measurements of the models that serve, by the health agent",
+    )
 
     @property
     def gateway_socket(self) -> Path:
@@ -189,6 +225,11 @@ class Settings(BaseSettings):
     def jobs_socket(self) -> Path:
         """Return the socket of the program that queues jobs."""
         return self._beside_control_socket(paths.JOBS_SOCKET)
+
+    @property
+    def health_socket(self) -> Path:
+        """Return the socket of the health agent for operators."""
+        return self._beside_control_socket(paths.HEALTH_SOCKET)
 
     @property
     def needs_dir(self) -> Path:

@@ -65,7 +65,7 @@ class Speculative:
     tokens: Annotated[int, Range(least=1, most=64), Doc("tokens drafted in each step")]
     require: Annotated[
         bool,
-        Doc("whether the profile must not run without it; recorded for probes, not yet enforced"),
+        Doc("whether the profile must not run without it: probes that draft nothing are reported"),
     ] = False
 
 

@@ -13,7 +13,7 @@ SHARED_NAMES: Final[Mapping[str, str]] = {
     "memory": "memory of GPUs and host: readings in domain, the rule in planning",
     "paths": "paths of files: the defaults in domain, those of this box in cli",
     "probing": "probes: the part of an engine in engines.shared, their decisions in planning",
-    "process": "assembly and life of a daemon, in supervisor and in gateway",
+    "process": "assembly and life of a daemon, in supervisor, gateway and health",
     "profile": "a profile: as applied in domain, the verb in cli.verbs",
     "relay": "the relay: its package in gateway, and in it the module of the class Relay",
     "run": "appliance run: the verb in cli.verbs, the launcher of the command in launch",

@@ -22,36 +22,29 @@ PAGES = sorted(WRITTEN - GENERATED - DECISIONS)
 FEATURES = {
     "alerts": ("appliance/notifier", "appliance/planning/alerting*"),
     "dashboard": ("appliance/web",),
-    "health agent": ("appliance/health", "units/appliance-health.*"),
     "HTTP API for the status": ("appliance/web", "units/appliance-web.*"),
-    "judgement on speed": ("appliance/health",),
-    "probes": ("appliance/health",),
 }
 """Paths that come with a feature: none may exist while a sentence calls the feature missing."""
 
 MISSING = {
     "a status API that is to come": ("HTTP API for the status",),
-    "There are no alerts, no dashboard, no HTTP API for the status, and no judgement on speed yet": (
+    "There are no alerts, no dashboard and no HTTP API for the status yet": (
         "alerts",
         "dashboard",
         "HTTP API for the status",
-        "judgement on speed",
     ),
     "Not there yet": ("alerts", "dashboard"),
-    "No alerts, no dashboard, no HTTP API for the status, no judgement on speed": (
+    "No alerts, no dashboard, no HTTP API for the status": (
         "alerts",
         "dashboard",
         "HTTP API for the status",
-        "judgement on speed",
     ),
-    "`appliance-health`, `appliance-notifier` and `appliance-web` are reserved": (
-        "health agent",
+    "`appliance-notifier` and `appliance-web` are reserved": (
         "alerts",
         "dashboard",
     ),
     "nothing listens there yet": ("HTTP API for the status",),
     "the status API; no profile may use it": ("HTTP API for the status",),
-    "recorded for probes, not yet enforced": ("probes",),
 }
 """Parts of sentences that call a feature missing, with those features."""
 
@@ -73,7 +66,7 @@ SIGNALS = re.compile(
 )
 """Words of sentences that may call a feature missing."""
 FEATURE_WORDS = re.compile(
-    r"\b(?:dashboard|alerts?|alerting|notifier|health agent|status API|HTTP API|appliance-web)\b"
+    r"\b(?:dashboard|alerts?|alerting|notifier|status API|HTTP API|appliance-web)\b"
 )
 """Words that name a feature which is missing: each use is entered too."""
 SIGNALS_IN_CODE = re.compile(

@@ -1,0 +1,90 @@
+"""View of the box, from the supervisor's status document."""
+
+from typing import Any
+
+import pytest
+
+from appliance.domain.measurements import TrafficSums
+from appliance.health.box_view import NOT_CONNECTED, view_of
+from appliance.protocol.json_dataclasses import JsonValueError
+from tests.fakes.profiles import applied
+
+NOW_S = 1_760_000_000.0
+CATALOGUE = {"a": applied("a")}
+
+
+def document(**more: Any) -> dict[str, Any]:
+    """A status document with what the health agent reads in it, and a little else."""
+    rows = [
+        {"name": "a", "state": "serving", "mark": "live", "since_unix_s": 5.0, "main_pid": 77},
+        {"name": "b", "state": "loading", "mark": None, "since_unix_s": None, "main_pid": None},
+    ]
+    return {"host": "box", "profiles": rows, "hold": None, "run": None, "operation": None, **more}
+
+
+def test_a_document_says_who_serves() -> None:
+    """A profile serves by its state; one that this process does not know has no applied form."""
+    view = view_of(document(), CATALOGUE, NOW_S)
+    assert (view.connected, view.operation, view.hold) == (True, False, False)
+    a, b = view.profiles["a"], view.profiles["b"]
+    assert (a.serving, a.started_unix_s, a.main_pid, a.mark) == (True, 5.0, 77, "live")
+    assert a.applied is CATALOGUE["a"]
+    assert (b.serving, b.applied, b.held) == (False, None, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "operation", "hold"),
+    [
+        ({"operation": {"kind": "switch"}}, True, False),
+        ({"hold": {"until_unix_s": None, "kept": True}}, False, True),
+        ({"run": {"state": "running"}}, False, True),
+    ],
+)
+def test_a_document_says_what_goes_on(
+    more: dict[str, Any],
+    operation: bool,  # noqa: FBT001 - a column of the table
+    hold: bool,  # noqa: FBT001
+) -> None:
+    """Operation and hold are of the box; a command in place of models counts as a hold."""
+    view = view_of(document(**more), CATALOGUE, NOW_S)
+    assert (view.operation, view.hold) == (operation, hold)
+    assert {profile.held for profile in view.profiles.values()} == {hold}
+
+
+def test_real_traffic_is_told_while_the_gateway_answers() -> None:
+    """Sums since the gateway's start, with those that an older gateway does not keep as zero."""
+    rows = [
+        {
+            "name": "a",
+            "decoded_tokens": 90,
+            "decode_s": 2,
+            "prompt_tokens": 50,
+            "cached_tokens": 40,
+        },
+        {"name": "b", "requests": 3},
+    ]
+    up = document(gateway={"state": "up", "profiles": rows})
+    assert view_of(up, CATALOGUE, NOW_S).traffic == {
+        "a": TrafficSums(
+            unix_s=NOW_S, output_tokens=90, decode_s=2.0, prompt_tokens=50, cached_tokens=40
+        ),
+        "b": TrafficSums(unix_s=NOW_S),
+    }
+    down = document(gateway={"state": "down", "profiles": rows})
+    assert view_of(down, CATALOGUE, NOW_S).traffic == {}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [None, [], {}, {"profiles": [{"name": "a"}]}, document(hold=True), document(gateway=7)],
+)
+def test_a_document_of_other_types_is_refused(damaged: object) -> None:
+    """A document that cannot be read gives no view, not half of one."""
+    with pytest.raises(JsonValueError):
+        view_of(damaged, CATALOGUE, NOW_S)
+
+
+def test_a_view_without_a_supervisor_knows_nobody() -> None:
+    """While the supervisor does not answer nothing is known to serve."""
+    assert NOT_CONNECTED.profiles == {}
+    assert not NOT_CONNECTED.connected
