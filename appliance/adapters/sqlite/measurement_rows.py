@@ -6,7 +6,7 @@ row that is read.
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -38,13 +38,14 @@ def to_probe(row: Row) -> Probe:
     return from_json(Probe, document)
 
 
-def to_raw(row: Row) -> RawTimings:
-    """Return the times of a row that has some, unchecked, of which a history needs thousands.
+def to_raw(values: Sequence[Any]) -> RawTimings:
+    """Return the times of the columns `RAW_COLUMNS`, unchecked, of which a history needs thousands.
 
     Raises ValueError for an unknown clock.
     """
-    values = {name: row[name] for name in RAW_COLUMNS}
-    return RawTimings(**{**values, "source": TimingSource(values["source"])})
+    named = dict(zip(RAW_COLUMNS, values, strict=True))
+    named["source"] = TimingSource(named["source"])
+    return RawTimings(**named)
 
 
 def to_event_row(event: MeasurementEvent) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -51,7 +51,7 @@ from appliance.domain.measurements import (
     StoredBench,
     TrafficSums,
 )
-from appliance.planning.history import RateSummary, down_sampled
+from appliance.planning.history import RateSummary, down_sampled, fitted
 from appliance.protocol.json_dataclasses import from_json
 
 _log = logging.getLogger(__name__)
@@ -204,21 +204,38 @@ class MeasurementStore:
     async def history(
         self, profile: str, series: Series, since_unix_s: float, *, span_s: float | None = None
     ) -> Sequence[RateSummary]:
-        """Return the rates of a series, oldest first.
+        """Return the rates of a series, oldest first; arguments as of `histories`."""
+        found = await self.histories(profile, (series,), since_unix_s, span_s=span_s)
+        return found[series]
+
+    async def histories(
+        self,
+        profile: str,
+        wanted: Collection[Series],
+        since_unix_s: float,
+        *,
+        span_s: float | None = None,
+        most: int | None = None,
+    ) -> Mapping[Series, Sequence[RateSummary]]:
+        """Return the rates of several series, oldest first.
 
         Args:
             profile: Its name.
-            series: Which rates.
+            wanted: The series.
             since_unix_s: From then on.
             span_s: Span of time to join in one row; None: each probe, and each hour of the time
                 before those that are kept.
+            most: At most so many rows of each series, joined in longer spans where there are more;
+                None: all.
         """
 
-        def read(db: sqlite3.Connection) -> Sequence[RateSummary]:
-            rows = history(db, profile, series, since_unix_s)
-            return tuple(rows) if span_s is None else down_sampled(rows, span_s)
+        def read(db: sqlite3.Connection) -> Mapping[Series, Sequence[RateSummary]]:
+            return {
+                series: _joined(rows, span_s, most)
+                for series, rows in history(db, profile, wanted, since_unix_s).items()
+            }
 
-        nothing: Sequence[RateSummary] = ()
+        nothing: Mapping[Series, Sequence[RateSummary]] = dict.fromkeys(wanted, ())
         return await self._run(self._try, read, nothing)
 
     async def canary_runs(self, profile: str, since_unix_s: float) -> Sequence[CanaryRun]:
@@ -374,6 +391,13 @@ def _decoded(rows: Iterable[Row], decode: Callable[[Row], T]) -> list[T]:
         except ValueError as error:
             _log.warning("a damaged row of the measurements is left out: %s", error)
     return found
+
+
+def _joined(
+    rows: Sequence[RateSummary], span_s: float | None, most: int | None
+) -> Sequence[RateSummary]:
+    joined = rows if span_s is None else down_sampled(rows, span_s)
+    return tuple(joined if most is None else fitted(joined, most))
 
 
 def _to_canary_run(row: Row) -> CanaryRun:

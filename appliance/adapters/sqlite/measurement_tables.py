@@ -7,8 +7,7 @@ years of a probe every 15 minutes are 23 MiB (`make bench-history`).
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from heapq import merge
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,16 +132,17 @@ def _down_sample(db: sqlite3.Connection, hour: int) -> None:
     span = " began_unix_s >= ? AND began_unix_s < ?"
     bounds = (hour * HOUR_S, (hour + 1) * HOUR_S)
     rates: dict[tuple[str, Series], list[float]] = {}
-    for row in db.execute(f"{_MEASURED} AND {span}", bounds):
-        for series, rate in _rates_of(row):
-            rates.setdefault((row["profile"], series), []).append(rate)
+    for profile, _, *times in db.execute(f"{_MEASURED} AND {span}", bounds):
+        for series, rate in _rates_of(times):
+            rates.setdefault((profile, series), []).append(rate)
     for (profile, series), values in rates.items():
         summary = summarise(hour * HOUR_S, values)
         row = {
             "profile": profile,
             "series": series,
             "hour": hour,
-            **{name: getattr(summary, name) for name in ("count", "low", "median", "high")},
+            "count": summary.probes,
+            **{name: getattr(summary, name) for name in ("low", "median", "high")},
         }
         insert(db, "hourly", row, _JOIN_HOUR)
     db.execute(f"DELETE FROM probes WHERE {span}", bounds)  # noqa: S608 - our names
@@ -153,45 +153,42 @@ _JOIN_HOUR: Final = """ON CONFLICT DO UPDATE SET
   count = count + excluded.count, low = min(low, excluded.low), high = max(high, excluded.high)"""
 
 
-def _rates_of(row: sqlite3.Row) -> Iterable[tuple[Series, float]]:
+def _rates_of(times: Sequence[Any]) -> Iterable[tuple[Series, float]]:
     """Return the rates that a probe measured, by today's definition; none for a damaged row."""
     with contextlib.suppress(ValueError, TypeError):
-        raw = to_raw(row)
+        raw = to_raw(times)
         found = [(series, rate_of(series, raw)) for series in Series]
         return [(series, rate) for series, rate in found if rate is not None]
     return []
 
 
 def history(
-    db: sqlite3.Connection, profile: str, series: Series, since_unix_s: float
-) -> Iterator[RateSummary]:
-    """Return each probe that counts, and the hours before those that are kept, oldest first."""
-    hours = _hours(db, profile, series, since_unix_s)
-    # Both overlap only where the clock was set back.
-    return merge(hours, _rates(db, profile, series, since_unix_s), key=lambda row: row.unix_s)
+    db: sqlite3.Connection, profile: str, wanted: Collection[Series], since_unix_s: float
+) -> Mapping[Series, list[RateSummary]]:
+    """Return each probe that counts, and the hours before those that are kept, oldest first.
+
+    The probes are read once for all series.
+    """
+    rows = {series: _hours(db, profile, series, since_unix_s) for series in wanted}
+    sql = f"{_MEASURED} AND profile=? AND began_unix_s>=? ORDER BY began_unix_s"
+    for _, began_unix_s, *times in db.execute(sql, (profile, since_unix_s)):
+        for series, rate in _rates_of(times):
+            if series in rows:
+                rows[series].append(RateSummary(began_unix_s, 1, rate, rate, rate))
+    for found in rows.values():
+        found.sort(key=lambda row: row.unix_s)  # Both overlap only where the clock was set back.
+    return rows
 
 
 def _hours(
     db: sqlite3.Connection, profile: str, series: Series, since_unix_s: float
-) -> Iterator[RateSummary]:
+) -> list[RateSummary]:
     sql = (
-        "SELECT hour, count, low, median, high FROM hourly"
+        "SELECT hour * 3600.0, count, low, median, high FROM hourly"
         " WHERE profile=? AND series=? AND hour>=? ORDER BY hour"
     )
-    for hour, count, low, median, high in db.execute(
-        sql, (profile, series, since_unix_s // HOUR_S)
-    ):
-        yield RateSummary(unix_s=hour * HOUR_S, count=count, low=low, median=median, high=high)
-
-
-def _rates(
-    db: sqlite3.Connection, profile: str, series: Series, since_unix_s: float
-) -> Iterator[RateSummary]:
-    sql = f"{_MEASURED} AND profile=? AND began_unix_s>=? ORDER BY began_unix_s"
-    for row in db.execute(sql, (profile, since_unix_s)):
-        for one, rate in _rates_of(row):
-            if one is series:
-                yield summarise(row["began_unix_s"], [rate])
+    found = db.execute(sql, (profile, series, since_unix_s // HOUR_S))
+    return [RateSummary(*row) for row in found]
 
 
 # --- recovery ------------------------------------------------------------------------

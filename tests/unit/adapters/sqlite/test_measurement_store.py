@@ -122,6 +122,20 @@ async def test_a_history_is_of_valid_probes_alone(store: MeasurementStore) -> No
     )
 
 
+async def test_several_series_are_read_at_once(store: MeasurementStore) -> None:
+    """Rows of each are joined in spans that leave no more than may travel."""
+    unsynchronised(store)
+    for quarter in range(12):
+        await store.add(probe=probe(NOW + quarter * 900))
+    found = await store.histories("genesis", tuple(Series), NOW, most=12)
+    assert [len(found[series]) for series in Series] == [12, 12]
+    found = await store.histories("genesis", tuple(Series), NOW, most=11)
+    assert found == {
+        Series.DECODE: tuple(summarise(NOW + hour * 3600, [50.0] * 4) for hour in range(3)),
+        Series.PREFILL: tuple(summarise(NOW + hour * 3600, [2000.0] * 4) for hour in range(3)),
+    }
+
+
 async def test_old_probes_become_hours(store: MeasurementStore) -> None:
     """A step takes a day at most; the history goes on over the border, and hours can be joined."""
     unsynchronised(store)
@@ -143,7 +157,7 @@ async def test_old_probes_become_hours(store: MeasurementStore) -> None:
     await store.add(probe=probe(old, decode_s=2.0))  # The clock was set back for a moment.
     assert not await store.compact(NOW)
     joined = (await store.history("genesis", Series.DECODE, old))[0]
-    assert (joined.count, joined.low, joined.high) == (3, 40.0, 100.0)
+    assert (joined.probes, joined.low, joined.high) == (3, 40.0, 100.0)
     assert joined.median == pytest.approx((2 * 45.0 + 100.0) / 3)
 
 
