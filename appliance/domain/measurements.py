@@ -228,6 +228,12 @@ class MeasurementEvent:
     """Relative to the baseline: -0.34 is 34 % slower; None: not about a rate."""
     cause: str | None = None
     """Key of the likely cause (`planning.regression.causes`); None: unknown, or not about a rate."""
+    rate: float | None = None
+    """Rate at the event, in the unit of its series; None: not about a rate, as for the next two."""
+    baseline: float | None = None
+    """Rate that it is compared with."""
+    since_unix_s: float | None = None
+    """Beginning of what is told, before the event itself."""
     text: str = ""
     """One sentence for people."""
     id: int = 0

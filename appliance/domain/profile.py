@@ -145,6 +145,8 @@ class Applied:
     """Whether the model's weights must be locked in RAM (mlock)."""
     assume_free: bool = False
     """Whether to start it also on GPUs whose memory cannot be read."""
+    speculative: bool = False
+    """Whether the profile declares speculative decoding."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
     """User that the profile's engine runs as; empty: a user of its own, made at each start."""

@@ -43,7 +43,8 @@ _TABLES: Final = {
   PRIMARY KEY (profile, series)) STRICT, WITHOUT ROWID""",
     "events": """
   id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, profile TEXT NOT NULL, kind TEXT NOT NULL,
-  series TEXT, change REAL, cause TEXT, text TEXT NOT NULL) STRICT""",
+  series TEXT, change REAL, cause TEXT, rate REAL, baseline REAL, since_unix_s REAL,
+  text TEXT NOT NULL) STRICT""",
     "hourly": """
   profile TEXT NOT NULL, series TEXT NOT NULL, hour INTEGER NOT NULL, count INTEGER NOT NULL,
   low REAL NOT NULL, median REAL NOT NULL, high REAL NOT NULL,

@@ -99,6 +99,7 @@ def compile_applied(
         estimate_problem=found.problem,
         locks_memory=memory.locks_memory,
         assume_free=profile.need.assume_free,
+        speculative=profile.speculative is not None,
         handling=handling_of(profile),
     )
 
