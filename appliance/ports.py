@@ -3,7 +3,8 @@
 Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from appliance.domain.claims import Claim
@@ -15,6 +16,7 @@ from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.switch.goals import Writes
+from appliance.protocol.lane import LaneOutcome
 
 
 class Clock(Protocol):
@@ -140,6 +142,95 @@ class Gateway(Protocol):
 
     async def stats(self) -> Mapping[str, object] | None:
         """Return the gateway's counters as received; None: no answer at once."""
+        ...
+
+
+class LaneResponse(Protocol):
+    """Response of an engine to a probe."""
+
+    @property
+    def sent_s(self) -> float:
+        """Return when the gateway sent the request, in seconds of CLOCK_MONOTONIC."""
+        ...
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status; 0: no response head has come."""
+        ...
+
+    @property
+    def outcome(self) -> LaneOutcome | None:
+        """Return how the response has ended; None: not yet."""
+        ...
+
+    @property
+    def detail(self) -> str:
+        """Return why, for people; empty for a complete response."""
+        ...
+
+    def chunks(self) -> AsyncIterator[tuple[bytes, float]]:
+        """Iterate over pieces of the body, each with its arrival at the gateway, up to the outcome.
+
+        Iterated once. Invalid UTF-8 comes as U+FFFD. Never raises for a fault of engine or gateway.
+        """
+        ...
+
+
+class LaneLease(Protocol):
+    """Lease of the lane."""
+
+    @property
+    def token(self) -> str:
+        """Return the header value by which the holder's own requests are known."""
+        ...
+
+    @property
+    def requests(self) -> int:
+        """Return how many requests of others have begun since the lease, as `traffic` last said."""
+        ...
+
+    @property
+    def lost(self) -> str | None:
+        """Return why the lease has ended; None: it lasts, as far as `traffic` has said."""
+        ...
+
+    def traffic(self) -> AsyncIterator[int]:
+        """Iterate over the number of requests of others, whenever it grows, up to the lease's end.
+
+        Iterated once, by one task.
+        """
+        ...
+
+
+class ProbeLane(Protocol):
+    """Lane of the gateway in which probes go to engines, behind every request of a client.
+
+    Entering a context raises `LaneBusyError` if nothing was sent; leaving it early aborts the
+    request, or ends the lease.
+    """
+
+    def send(
+        self, profile: str, path: str, body: Mapping[str, object] | None, *, timeout_s: float
+    ) -> AbstractAsyncContextManager[LaneResponse]:
+        """Send a request to the engine of a profile that serves, while no client has any.
+
+        Args:
+            profile: The profile.
+            path: Path of the engine's API.
+            body: Value of the JSON body; None: a GET.
+            timeout_s: Time for the whole response, at most 600.
+        """
+        ...
+
+    def lease(
+        self, names: Sequence[str], *, exclusive: bool
+    ) -> AbstractAsyncContextManager[LaneLease]:
+        """Keep probes away, and if exclusive the clients of these profiles, too.
+
+        Args:
+            names: Profiles that must serve.
+            exclusive: New requests for them wait; entering waits for those in flight.
+        """
         ...
 
 

@@ -46,3 +46,7 @@ class BusyError(ApplianceError):
 
 class UnknownProfileError(ApplianceError):
     """Name of a profile that is not applied."""
+
+
+class LaneBusyError(ApplianceError):
+    """Refusal of a probe or a lease by the gateway, which sent nothing to an engine: try later."""
