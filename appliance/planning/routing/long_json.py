@@ -72,10 +72,12 @@ class LongJsonScanner:
 
     Args:
         body: Whole body.
+        most_marks: Most brackets and long strings.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, *, most_marks: int = _MOST_MARKS) -> None:
         self._body = body
+        self._most_marks = most_marks
         self._at = 0
         self._marks = 0
         self._spent = 0
@@ -209,7 +211,7 @@ class LongJsonScanner:
 
     def _count_mark(self) -> None:
         self._marks += 1
-        if self._marks > _MOST_MARKS:
+        if self._marks > self._most_marks:
             raise BodyError("the body holds too many values: send less at once")
 
     def _here(self) -> bytes:
