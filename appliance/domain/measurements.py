@@ -31,10 +31,11 @@ class TimingSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawTimings:
-    """Times of one request as its engine or its stream gave them."""
+    """Times of one prompt as its engine or its stream gave them, added up over its pieces."""
 
     source: TimingSource
     prompt_tokens: int
+    """Tokens of the prompt; of one that was sent in pieces, with the template of each piece."""
     cached_tokens: int | None
     """Prompt tokens that the prefix cache held; None: the engine does not tell."""
     prefill_s: float | None
@@ -128,7 +129,12 @@ class Evidence:
     other_cpu_share: float | None = None
     """Share of the box's CPU time that others than the backend used during the probe, 0 to 1."""
     cpu_throttled_share: float | None = None
-    """Share of the probe's time in which a CPU quota kept the backend from running, 0 to 1."""
+    """Share of the time in which the backend could have run that a CPU quota kept it from running,
+    0 to 1."""
+    energy_j: float | None = None
+    """Energy that the profile's GPUs took during the probe; None: a driver does not count it."""
+    idle_power_w: float | None = None
+    """Power of the profile's GPUs right before the probe, while the model was idle."""
     driver: str | None = None
     engine_version: str | None = None
     cpu_backend: str | None = None

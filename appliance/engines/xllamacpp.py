@@ -1,7 +1,7 @@
 """Embedded engine: llama.cpp's own server from a wheel, run by our interpreter."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from appliance.domain.spec import EngineOptions, Problem, Profile
@@ -85,5 +85,5 @@ ENGINE: Final = Engine(
     memory=_memory,
     metrics=llama_cpp_server.METRICS,
     # Its build number is always b0: the version is that of the wheel.
-    probing=llama_cpp_server.PROBING,
+    probing=replace(llama_cpp_server.PROBING, version_of_module="xllamacpp"),
 )

@@ -43,4 +43,6 @@ def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
     )
 
 
-PROBING: Final = Probing(parameters=_exact_length, timings=timings_in)
+PROBING: Final = Probing(
+    parameters=_exact_length, timings=timings_in, piece_parameters={"cache_prompt": True}
+)

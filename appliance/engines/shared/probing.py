@@ -77,8 +77,14 @@ class Probing:
     """Further parameters of a chat request: the template writes no thinking."""
     timings: Callable[[Mapping[str, object]], ResponseTimings | None] = no_timings
     """Function that reads the timings in one event of a response; None: it has none."""
+    piece_parameters: Mapping[str, object] | None = None
+    """Further parameters of a request whose prompt goes on where that of the one before ended: the
+    engine evaluates only the rest, and its timings tell how much that was. None: the engine gives
+    way to a real request in the middle of a prompt, or does not tell."""
     version_page: VersionPage | None = None
     """None: no page tells it."""
+    version_of_module: str = ""
+    """Module of the appliance's own Python whose package has the version; empty: none."""
 
 
 def count(value: object) -> int | None:

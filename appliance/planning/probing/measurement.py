@@ -11,7 +11,7 @@ Decode time always runs from the first token to the last, and covers one token f
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,13 +19,12 @@ from appliance.domain.measurements import ProbeOutcome, RawTimings, TimingSource
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import ResponseTimings, count
 from appliance.planning.probing.event_stream import DONE
+from appliance.planning.probing.pieces import PieceTimes
 from appliance.planning.probing.request_metrics import RequestCounters, one_request
 
 MOST_CACHED: Final = 0.05
 """Share of a prompt that the prefix cache may hold: the beginning that a chat template writes
 before every prompt."""
-YIELDED: Final = "yielded"
-"""Code of the gateway's error event that ends a probe for a real request."""
 _READERS: Final = tuple(dict.fromkeys(engine.probing.timings for engine in ENGINES.values()))
 _MOST_CLOCK_STEP_S: Final = 0.25
 _MOST_CLOCK_SLEW: Final = 0.01
@@ -49,8 +48,8 @@ class ObservedStream:
     timings: ResponseTimings | None = None
     ended: bool = False
     """Whether the engine has ended the response."""
-    failure: ProbeOutcome | None = None
-    """Outcome by the error event that ended the response; None: none came."""
+    failed: bool = False
+    """Whether an error event has come."""
 
     def take(self, data: bytes, at_s: float) -> None:
         """Read the data of one event that arrived at `at_s`; what is no JSON object is ignored."""
@@ -64,7 +63,7 @@ class ObservedStream:
         if not isinstance(event, dict):
             return
         if event.get("error") is not None:
-            self.failure = _outcome_of(event["error"])
+            self.failed = True
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if isinstance(choice, dict):
@@ -110,6 +109,7 @@ def measure(
     too_long: bool = False,
     before: RequestCounters | None = None,
     after: RequestCounters | None = None,
+    pieces: Sequence[PieceTimes] = (),
 ) -> Measurement:
     """Return what a probe has measured.
 
@@ -120,11 +120,10 @@ def measure(
         too_long: Whether the response was given up for its time or its size.
         before: Counters of the engine before the request; None: not read.
         after: Counters of the engine after the response.
+        pieces: Pieces of the prompt that were sent before it.
     """
-    if stream.failure is ProbeOutcome.YIELDED:
-        return Measurement(outcome=stream.failure, detail="a request arrived")
-    if stream.failure is not None:
-        return Measurement(outcome=stream.failure, detail="the response ended with an error")
+    if stream.failed:
+        return Measurement(outcome=ProbeOutcome.FAILED, detail="the response ended with an error")
     if too_long:
         return Measurement(
             outcome=ProbeOutcome.TOO_LONG, detail=f"no end within {ended_s - stream.sent_s:.1f} s"
@@ -137,17 +136,55 @@ def measure(
         return _unmeasured(stream.output_tokens, wanted_tokens)
     ttft_s = None if stream.first_s is None else stream.first_s - stream.sent_s
     raw = replace(raw, ttft_s=ttft_s, wall_s=ended_s - stream.sent_s)
-    return _judged(raw, wanted_tokens)
+    return _judged(_with_pieces(raw, pieces), wanted_tokens)
+
+
+def piece_times(stream: ObservedStream) -> PieceTimes | None:
+    """Return the times of a piece of a prompt from its response; None: the engine told none."""
+    timings, cached = stream.timings, _cached_tokens(stream)
+    if timings is None or cached is None or stream.first_s is None:
+        return None
+    return PieceTimes(
+        evaluated_tokens=timings.evaluated_tokens,
+        cached_tokens=cached,
+        prefill_s=timings.prefill_s,
+        ttft_s=stream.first_s - stream.sent_s,
+    )
+
+
+def _with_pieces(raw: RawTimings, pieces: Sequence[PieceTimes]) -> RawTimings:
+    """Return the times of a prompt that was sent in pieces, of which `raw` are the last one's.
+
+    What the cache held counts where this probe did not put it there: before the first piece, or
+    between two of them.
+    """
+    if not pieces or raw.prefill_s is None:
+        return raw
+    cached, before = 0, 0
+    for held, prompt in (*((p.cached_tokens, p.prompt_tokens) for p in pieces), _last_piece(raw)):
+        cached, before = cached + max(0, held - before), prompt
+    evaluated = before - (raw.cached_tokens or 0) + sum(p.evaluated_tokens for p in pieces)
+    pieces_s = sum(piece.ttft_s for piece in pieces)
+    return replace(
+        raw,
+        prompt_tokens=evaluated + cached,
+        cached_tokens=cached,
+        prefill_s=raw.prefill_s + sum(piece.prefill_s for piece in pieces),
+        ttft_s=None if raw.ttft_s is None else raw.ttft_s + pieces_s,
+        wall_s=raw.wall_s + pieces_s,
+    )
+
+
+def _last_piece(raw: RawTimings) -> tuple[int, int]:
+    """Return the cached tokens of the last request, and its whole prompt's."""
+    return raw.cached_tokens or 0, raw.prompt_tokens
 
 
 def _engine_times(stream: ObservedStream) -> RawTimings | None:
     timings = stream.timings
     if timings is None or timings.output_tokens < _FEWEST_TOKENS or not timings.decode_s:
         return None
-    cached, prompt = timings.cached_tokens, stream.prompt_tokens
-    if cached is None:
-        # The usage counts the whole prompt, the timings what was evaluated.
-        cached = None if prompt is None else max(0, prompt - timings.evaluated_tokens)
+    cached = _cached_tokens(stream)
     return RawTimings(
         source=TimingSource.ENGINE,
         prompt_tokens=timings.evaluated_tokens + (cached or 0),
@@ -159,6 +196,14 @@ def _engine_times(stream: ObservedStream) -> RawTimings | None:
         drafted_tokens=timings.drafted_tokens,
         accepted_tokens=timings.accepted_tokens,
     )
+
+
+def _cached_tokens(stream: ObservedStream) -> int | None:
+    timings, prompt = stream.timings, stream.prompt_tokens
+    if timings is None or timings.cached_tokens is not None or prompt is None:
+        return None if timings is None else timings.cached_tokens
+    # The usage counts the whole prompt, the timings what was evaluated.
+    return max(0, prompt - timings.evaluated_tokens)
 
 
 def _metrics_times(stream: ObservedStream, request: RequestCounters | None) -> RawTimings | None:
@@ -241,11 +286,6 @@ def clock_moved(*, monotonic_s: float, wall_s: float, boot_s: float) -> bool:
     """
     limit_s = _MOST_CLOCK_STEP_S + _MOST_CLOCK_SLEW * monotonic_s
     return abs(boot_s - monotonic_s) > limit_s or abs(wall_s - monotonic_s) > limit_s
-
-
-def _outcome_of(error: object) -> ProbeOutcome:
-    has_yielded = isinstance(error, dict) and error.get("code") == YIELDED
-    return ProbeOutcome.YIELDED if has_yielded else ProbeOutcome.FAILED
 
 
 def _whole(value: float | None) -> int | None:

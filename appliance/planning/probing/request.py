@@ -17,7 +17,7 @@ _FIXED: Final[Mapping[str, object]] = {
 
 
 def probe_request(
-    applied: Applied, prompt: str, *, output_tokens: int, salt: str
+    applied: Applied, prompt: str, *, output_tokens: int, salt: str, continues: bool = False
 ) -> tuple[str, Mapping[str, object]] | None:
     """Return path and body of a probe; None: the profile generates no text.
 
@@ -26,12 +26,22 @@ def probe_request(
         prompt: Text that begins with `salt`.
         output_tokens: Number of tokens that the engine must generate.
         salt: Letters and digits that no other probe has.
+        continues: Whether the prompt goes on where that of the request before ended
+            (`planning.probing.pieces`); the engine must take pieces.
     """
     request = text_request(applied, prompt)
     if request is None:
         return None
     path, body = request
-    engine = ENGINES.get(applied.engine)
-    probing = Probing() if engine is None else engine.probing
+    probing = probing_of(applied)
     chat = probing.chat_parameters if applied.warm_up is WarmUp.CHAT else {}
-    return path, {**body, **_FIXED, **probing.parameters(output_tokens, salt), **chat}
+    parameters = dict(probing.parameters(output_tokens, salt))
+    if continues:
+        parameters |= probing.piece_parameters or {}
+    return path, {**body, **_FIXED, **parameters, **chat}
+
+
+def probing_of(applied: Applied) -> Probing:
+    """Return the engine's part in probes of a profile; that of any engine for an unknown one."""
+    engine = ENGINES.get(applied.engine)
+    return Probing() if engine is None else engine.probing

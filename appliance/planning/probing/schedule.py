@@ -24,7 +24,7 @@ from zlib import crc32
 
 from appliance.domain.measurements import EventKind, ProbeKind, ProbeOutcome, Series
 from appliance.planning.probing.size import BUDGET_SHARE
-from appliance.planning.probing.tasks import coding_task, prefill_name
+from appliance.planning.probing.tasks import coding_task
 
 WARM_UPS: Final = 2
 """The first request after a start is 0.87 to 1.08 times as fast as others."""
@@ -149,13 +149,19 @@ def _affordable_s(schedule: ProbeSchedule) -> float:
     return schedule.budget_at_s - schedule.budget_s / BUDGET_SHARE
 
 
-def prompts(schedule: ProbeSchedule, due: DueProbe, *, prefill_tokens: int) -> Sequence[str]:
+def prompts(schedule: ProbeSchedule, due: DueProbe, *, long_prompt: str) -> tuple[str, ...]:
     """Return the names of the prompts of a probe, in the order in which they are asked.
 
     The order of the two series changes with each probe, so that one that often yields after its
     first request measures both.
+
+    Args:
+        schedule: Schedule of the profile.
+        due: The probe.
+        long_prompt: Name of the long prompt (`planning.probing.tasks.prefill_name`), which stays the
+            same from the first probe for a baseline on.
     """
-    task, prefill = coding_task(schedule.rotation), prefill_name(prefill_tokens)
+    task, prefill = coding_task(schedule.rotation), long_prompt
     if due.kind is ProbeKind.WARM_UP or due.series is Series.DECODE:
         return (task,)
     if due.series is Series.PREFILL:

@@ -58,10 +58,12 @@ CODING_TASKS: Final[Mapping[str, str]] = {
 }
 """Tasks by name, in the order of their rotation."""
 PREFILL: Final = "prefill"
-"""Name of the long prompt, followed by its size where that is not the full one."""
+"""Name of the long prompt, followed by its size where that is not the full one, and by the size of
+its pieces where it is sent in several: ``prefill-512/p64``. Each has a baseline of its own."""
 PREFILL_TOKENS: Final = 2048
-_CHARACTERS_A_TOKEN: Final = 3
+CHARACTERS_A_TOKEN: Final = 3
 """The report takes 3.2 characters a token in the vocabulary of SmolLM2, for its many numbers."""
+_PIECES: Final = "/p"
 _STATIONS: Final = ("north", "harbour", "mill", "bridge", "forest", "quarry", "airfield")
 _FINDINGS: Final = (
     "the pump ran without a pause and its bearing stayed cool",
@@ -84,16 +86,34 @@ def series_of(name: str) -> Series:
     return Series.DECODE if name in CODING_TASKS else Series.PREFILL
 
 
-def prefill_name(tokens: int) -> str:
-    """Return the name of the long prompt of about so many tokens."""
-    return PREFILL if tokens == PREFILL_TOKENS else f"{PREFILL}-{tokens}"
+def prefill_name(tokens: int, piece_tokens: int | None = None) -> str:
+    """Return the name of the long prompt of about so many tokens.
+
+    Args:
+        tokens: Its size.
+        piece_tokens: Size of the pieces in which it is sent; None: in one.
+    """
+    name = PREFILL if tokens == PREFILL_TOKENS else f"{PREFILL}-{tokens}"
+    in_one = piece_tokens is None or piece_tokens >= tokens
+    return name if in_one else f"{name}{_PIECES}{piece_tokens}"
+
+
+def piece_tokens_of(name: str) -> int | None:
+    """Return the size of the pieces in which the long prompt `name` is sent; None: in one."""
+    _, _, size = name.partition(_PIECES)
+    return int(size) if size else None
+
+
+def in_one_piece(name: str) -> str:
+    """Return the name of the same prompt sent in one request."""
+    return name.partition(_PIECES)[0]
 
 
 def prompt_text(name: str, salt: str) -> str:
     """Return the prompt `name`, which must be one of this module, after a salt."""
     task = CODING_TASKS.get(name)
     if task is None:
-        size = name.removeprefix(PREFILL).removeprefix("-")
+        size = in_one_piece(name).removeprefix(PREFILL).removeprefix("-")
         task = _report(int(size) if size else PREFILL_TOKENS)
     return f"{salt}\n\n{task}"
 
@@ -101,7 +121,7 @@ def prompt_text(name: str, salt: str) -> str:
 def _report(tokens: int) -> str:
     """Return a text of about so many tokens, in which no long passage is repeated."""
     entries, length = ["Summarise this report in one sentence.\n"], 0
-    while length < tokens * _CHARACTERS_A_TOKEN:
+    while length < tokens * CHARACTERS_A_TOKEN:
         n = len(entries)
         entries.append(
             f"{n}. On round {n * 7 % 90 + 10} the {_STATIONS[n % len(_STATIONS)]} station was "

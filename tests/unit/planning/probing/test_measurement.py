@@ -19,7 +19,9 @@ from appliance.planning.probing.measurement import (
     ObservedStream,
     clock_moved,
     measure,
+    piece_times,
 )
+from appliance.planning.probing.pieces import PieceTimes
 from appliance.planning.probing.request_metrics import RequestCounters
 
 NONE = RequestCounters(
@@ -285,19 +287,77 @@ def test_a_stream_for_ever_is_too_long() -> None:
     assert (found.outcome, found.detail) == (ProbeOutcome.TOO_LONG, "no end within 10.0 s")
 
 
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        ({"code": "yielded", "message": "a request came"}, ProbeOutcome.YIELDED),
-        ({"code": 500, "message": "secret prompt"}, ProbeOutcome.FAILED),
-        ("secret prompt", ProbeOutcome.FAILED),
-    ],
-)
-def test_an_error_event_ends_a_probe(error: object, outcome: ProbeOutcome) -> None:
-    """The gateway's own code means that the probe has yielded; no text of an error is kept."""
+@pytest.mark.parametrize("error", [{"code": 500, "message": "secret prompt"}, "secret prompt"])
+def test_an_error_event_ends_a_probe(error: object) -> None:
+    """A response with an error measures nothing; no text of an error is kept."""
     found = measured([*LLAMA_CPP, {"error": error}])
-    assert (found.outcome, found.raw) == (outcome, None)
+    assert (found.outcome, found.raw) == (ProbeOutcome.FAILED, None)
     assert "secret" not in found.detail
+
+
+def in_pieces(*pieces: tuple[int, int], last: tuple[int, int]) -> Measurement:
+    """Measure a prompt whose pieces evaluated and reused so many tokens, in 10 ms and 20 ms each."""
+    chunks = with_member("timings.prompt_n", last[0])
+    chunks[-1]["timings"]["cache_n"] = last[1]  # type: ignore[index]
+    times = [
+        PieceTimes(evaluated_tokens=new, cached_tokens=old, prefill_s=0.01, ttft_s=0.02)
+        for new, old in pieces
+    ]
+    return measure(observed(chunks), ended_s=20.0, wanted_tokens=WANTED, pieces=times)
+
+
+def test_pieces_are_measured_as_one_prompt() -> None:
+    """The prefill rate is that of all evaluated tokens, the templates of pieces included."""
+    found = in_pieces((38, 0), (40, 32), last=(36, 64))
+    assert found.outcome is ProbeOutcome.VALID
+    assert found.raw is not None
+    assert (found.raw.prompt_tokens, found.raw.cached_tokens) == (38 + 40 + 36, 0)
+    assert prefill_tok_s(found.raw) == pytest.approx(114 / (0.5 + 0.02))
+    assert found.raw.ttft_s == pytest.approx(1.04)
+    assert found.raw.wall_s == pytest.approx(10.04)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "cached"),
+    [((30, 8), (36, 64), 8), ((38, 0), (6, 94), 22), ((38, 0), (99, 0), 0)],
+)
+def test_what_another_left_in_the_cache_is_not_the_probes_own(
+    first: tuple[int, int], last: tuple[int, int], cached: int
+) -> None:
+    """Tokens that were cached before the first piece, or between two, make a probe invalid."""
+    found = in_pieces(first, (40, 32), last=last)
+    assert found.outcome is (ProbeOutcome.CACHED if cached else ProbeOutcome.VALID)
+    assert found.raw is not None
+    assert found.raw.cached_tokens == cached
+
+
+def test_pieces_need_times_of_the_last_request() -> None:
+    """Where the end of a prompt was not timed, its pieces tell nothing; text may come at once."""
+    pieces = [PieceTimes(evaluated_tokens=38, cached_tokens=0, prefill_s=0.01, ttft_s=0.02)]
+    for member, value in (("prefill_s", None), ("finished", 1.0)):
+        after = replace(AFTER, **{member: value})
+        stream = observed(VLLM)
+        found = measure(
+            stream, ended_s=20.0, wanted_tokens=9, before=BEFORE, after=after, pieces=pieces
+        )
+        assert found.raw is not None
+    stream = observed([*LLAMA_CPP[:1], *LLAMA_CPP[-2:]])
+    silent = measure(stream, ended_s=20.0, wanted_tokens=9, pieces=pieces)
+    assert silent.raw is not None
+    assert silent.raw.ttft_s is None
+
+
+def test_a_piece_has_its_own_times() -> None:
+    """Evaluated and cached tokens come from the timings, or from the difference to the usage."""
+    piece = piece_times(observed(LLAMA_CPP))
+    assert piece == PieceTimes(evaluated_tokens=100, cached_tokens=0, prefill_s=0.5, ttft_s=1.0)
+    assert piece_times(observed(VLLM)) is None
+    assert piece_times(observed([*LLAMA_CPP[:1], *LLAMA_CPP[-2:]])) is None
+    chunks = with_member("timings.cache_n", None)
+    chunks[-1]["usage"] = {"prompt_tokens": 132}
+    found = piece_times(observed(chunks))
+    assert found is not None
+    assert found.cached_tokens == 32
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,15 @@ def test_a_probe_is_greedy_of_fixed_length_and_without_thinking(
     assert request == ("/v1/chat/completions", body)
 
 
+@pytest.mark.parametrize(("engine", "reused"), [("xllamacpp", True), ("vllm", None)])
+def test_a_piece_reuses_the_prompt_of_the_one_before(engine: str, reused: bool | None) -> None:  # noqa: FBT001
+    """llama.cpp is told to reuse its cache; another engine has no parameters for it."""
+    profile = replace(applied("alpha"), engine=engine)
+    request = probe_request(profile, "Why", output_tokens=1, salt="f00", continues=True)
+    assert request is not None
+    assert request[1].get("cache_prompt") is reused
+
+
 def test_a_model_without_chat_has_no_template() -> None:
     """A text completion carries no parameters for a chat template."""
     profile = replace(applied("alpha"), engine="sglang", warm_up=WarmUp.COMPLETION)

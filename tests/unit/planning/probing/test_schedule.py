@@ -64,7 +64,7 @@ def test_two_warm_ups_follow_a_start() -> None:
     for at_s in (1000.0, 1010.0):
         assert due(schedule, wake_s=5.0).kind is ProbeKind.WARM_UP
         assert due(schedule).at_s == 1000.0
-        assert prompts(schedule, due(schedule), prefill_tokens=2048) == ("lru-cache",)
+        assert prompts(schedule, due(schedule), long_prompt="prefill") == ("lru-cache",)
         schedule = probed(schedule, at_s=at_s)
     assert due(schedule) == DueProbe(at_s=1000.0, kind=ProbeKind.SCHEDULED)
     assert (schedule.rotation, schedule.last_s, schedule.valid_s) == (0, None, None)
@@ -125,7 +125,7 @@ def test_a_probe_asks_in_turn(
 ) -> None:
     """Tasks rotate, and either series is first in every other probe."""
     probe = DueProbe(at_s=0.0, kind=kind, series=series)
-    assert prompts(replace(WARM, rotation=rotation), probe, prefill_tokens=512) == names
+    assert prompts(replace(WARM, rotation=rotation), probe, long_prompt="prefill-512") == names
 
 
 @pytest.mark.parametrize("outcome", [ProbeOutcome.YIELDED, ProbeOutcome.BUSY, ProbeOutcome.CLOCK])

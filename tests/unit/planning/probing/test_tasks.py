@@ -9,6 +9,8 @@ from appliance.planning.probing.tasks import (
     CODING_TASKS,
     PREFILL,
     coding_task,
+    in_one_piece,
+    piece_tokens_of,
     prefill_name,
     prompt_text,
     series_of,
@@ -52,6 +54,21 @@ def test_the_long_prompt_has_its_size(tokens: int) -> None:
     name = prefill_name(tokens)
     assert (name == PREFILL) == (tokens == 2048)
     assert 0 <= len(prompt_text(name, "")) - 3 * tokens < 250
+
+
+@pytest.mark.parametrize(
+    ("tokens", "piece_tokens", "name"),
+    [(512, 64, "prefill-512/p64"), (2048, 512, "prefill/p512"), (512, 512, "prefill-512")],
+)
+def test_the_size_of_its_pieces_belongs_to_the_name_of_a_prompt(
+    tokens: int, piece_tokens: int, name: str
+) -> None:
+    """Another size is another prompt with the same text; what fits into one piece has none."""
+    assert prefill_name(tokens, piece_tokens) == name
+    assert piece_tokens_of(name) == (piece_tokens if piece_tokens < tokens else None)
+    assert in_one_piece(name) == prefill_name(tokens)
+    assert prompt_text(name, "f00") == prompt_text(prefill_name(tokens), "f00")
+    assert series_of(name) is Series.PREFILL
 
 
 def test_no_line_of_the_long_prompt_is_repeated() -> None:

@@ -1,0 +1,84 @@
+"""Pieces of a probe's prompt, so that a real request waits for none of them for long.
+
+llama.cpp evaluates a batch of up to 2048 prompt tokens to its end, also when the connection has
+gone: 37 to 705 ms on a CPU, for which a request that arrives meanwhile waits. So a prompt is sent in
+growing prefixes, each of which the engine evaluates from where the one before ended, and a probe
+gives way between two of them. An engine whose timings do not tell how much of a prompt was cached
+gets its prompt in one request.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from appliance.planning.probing.tasks import CHARACTERS_A_TOKEN, PREFILL_TOKENS
+
+MOST_PIECE_S: Final = 0.03
+"""Time that an engine may take for a piece: a real request is to wait for less than 50 ms."""
+FEWEST_PIECE_TOKENS: Final = 16
+"""Smaller pieces cost more in their templates and connections than they are worth."""
+_ROOM: Final = 0.75
+"""Share of the time beyond which a piece of twice the size is not tried."""
+_MOST_TAIL_TOKENS: Final = 64
+"""Limit of what a chat template writes after the text, which no later piece can use again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceTimes:
+    """Times of one piece, as the engine told them."""
+
+    evaluated_tokens: int
+    cached_tokens: int
+    prefill_s: float
+    ttft_s: float
+    """From sending the piece to its only token."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.evaluated_tokens + self.cached_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceSize:
+    """Search for the largest piece that takes no longer than `MOST_PIECE_S`."""
+
+    tokens: int = FEWEST_PIECE_TOKENS
+    """Size of the next piece; when the search has ended, the result."""
+    settled: bool = False
+
+    def after(self, piece: PieceTimes) -> "PieceSize":
+        """Return the search after a piece of the size `tokens`."""
+        if self.settled:
+            return self
+        if piece.prefill_s > MOST_PIECE_S:
+            return PieceSize(tokens=max(FEWEST_PIECE_TOKENS, self.tokens // 2), settled=True)
+        if piece.prefill_s > _ROOM * MOST_PIECE_S or self.tokens >= PREFILL_TOKENS:
+            return replace(self, settled=True)
+        return PieceSize(tokens=2 * self.tokens)
+
+
+def prefix(prompt: str, tokens: int) -> str:
+    """Return the beginning of a prompt of about so many tokens, up to the end of a word.
+
+    A tokenizer then cuts the prefix like the prompt itself.
+    """
+    end = tokens * CHARACTERS_A_TOKEN
+    if end >= len(prompt):
+        return prompt
+    words = max(prompt.rfind(" ", 0, end), prompt.rfind("\n", 0, end))
+    return prompt[: words if words > 0 else end]
+
+
+def prefixes(prompt: str, piece_tokens: int) -> Sequence[str]:
+    """Return the growing prefixes that go before the request with the whole prompt."""
+    count = -(-len(prompt) // (piece_tokens * CHARACTERS_A_TOKEN))
+    return [prefix(prompt, piece_tokens * number) for number in range(1, count)]
+
+
+def continues(before: PieceTimes, after: PieceTimes) -> bool:
+    """Tell whether an engine evaluated a piece from where the one before ended.
+
+    It begins anew where another request took the place of the prompt meanwhile, or where the
+    model's state cannot be cut: that of a recurrent one.
+    """
+    return after.cached_tokens >= before.prompt_tokens - _MOST_TAIL_TOKENS

@@ -1,0 +1,81 @@
+"""Pieces of a probe's prompt."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.planning.probing.pieces import (
+    FEWEST_PIECE_TOKENS,
+    MOST_PIECE_S,
+    PieceSize,
+    PieceTimes,
+    continues,
+    prefix,
+    prefixes,
+)
+from appliance.planning.probing.tasks import CODING_TASKS, prompt_text
+
+
+def piece(evaluated: int, cached: int = 0, *, prefill_s: float = 0.01) -> PieceTimes:
+    return PieceTimes(
+        evaluated_tokens=evaluated, cached_tokens=cached, prefill_s=prefill_s, ttft_s=prefill_s
+    )
+
+
+def searched(tok_s: float, overhead_s: float = 0.0) -> tuple[int, float]:
+    """Return the size that a search finds for an engine, and the longest piece on the way."""
+    size, longest_s = PieceSize(), 0.0
+    while not size.settled:
+        took_s = overhead_s + size.tokens / tok_s
+        longest_s = max(longest_s, took_s)
+        size = size.after(piece(size.tokens, prefill_s=took_s))
+    assert size.after(piece(1, prefill_s=9.0)) == size
+    return size.tokens, longest_s
+
+
+def test_a_slow_engine_gets_small_pieces() -> None:
+    """The size is the largest power of two that takes 30 ms, at least 16 tokens."""
+    assert searched(1500.0) == (32, 64 / 1500.0)
+    assert searched(100.0)[0] == FEWEST_PIECE_TOKENS
+    assert searched(1100.0, overhead_s=0.01)[0] == 16
+
+
+def test_a_fast_engine_gets_one_piece() -> None:
+    """A GPU that evaluates 2048 tokens in 30 ms gets them at once."""
+    assert searched(100_000.0)[0] == 2048
+    assert searched(6000.0, overhead_s=0.004)[0] == 128
+
+
+@given(st.floats(min_value=600.0, max_value=1e6), st.floats(min_value=0.0, max_value=0.01))
+def test_the_search_delays_nobody_for_long(tok_s: float, overhead_s: float) -> None:
+    """No piece of a search takes more than 50 ms where the smallest takes less."""
+    tokens, longest_s = searched(tok_s, overhead_s)
+    assert longest_s <= 0.05
+    assert tokens == FEWEST_PIECE_TOKENS or overhead_s + tokens / tok_s <= MOST_PIECE_S
+
+
+def test_prefixes_grow_by_a_piece_each() -> None:
+    """Each is the beginning of the prompt, ends at a word, and adds about a piece to the one before."""
+    for name in (*CODING_TASKS, "prefill-512"):
+        text = prompt_text(name, "0123456789abcdef")
+        found = [*prefixes(text, 32), text]
+        assert len(found) > 2
+        for shorter, longer in itertools.pairwise(found):
+            assert longer.startswith(shorter)
+            assert longer[len(shorter)] in " \n"
+            assert 0 < len(longer) - len(shorter) <= 32 * 3 + 20
+
+
+def test_a_prompt_that_fits_into_a_piece_has_no_prefixes() -> None:
+    """One request is enough, and a text without spaces is cut anywhere."""
+    assert prefixes("short", 16) == []
+    assert prefix("short", 16) == "short"
+    assert prefix("x" * 100, 16) == "x" * 48
+
+
+def test_a_piece_goes_on_where_the_one_before_ended() -> None:
+    """An engine uses all but the template's end again; one that begins anew is found out."""
+    assert continues(piece(200, 0), piece(40, 193))
+    assert not continues(piece(200, 0), piece(240, 0))
+    assert not continues(piece(40, 193), piece(180, 93))
