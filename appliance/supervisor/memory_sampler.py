@@ -18,7 +18,7 @@ from appliance.domain.profile import Catalogue
 from appliance.planning.ledger import Ledger, grown, ledger_of, worth_keeping
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.ports import Clock, Host, Peaks, Units
-from appliance.settings import Settings
+from appliance.settings_snapshot import SettingsSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class MemorySampler:
         host: Host,
         peaks: Peaks,
         clock: Clock,
-        settings: Settings,
+        settings: SettingsSnapshot,
     ) -> None:
         self._units = units
         self._host = host

@@ -53,7 +53,7 @@ from appliance.ports import (
     Store,
     Units,
 )
-from appliance.settings import Settings
+from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
@@ -154,7 +154,7 @@ class Supervisor:
         peaks: Peaks,
         tickets: RunTickets,
         clock: Clock,
-        settings: Settings,
+        settings: SettingsSnapshot,
         on_look: Callable[[str], None],
     ) -> None:
         self._profiles = profiles

@@ -5,12 +5,11 @@ units of systemd, so neither costs them a token.
 """
 
 import asyncio
-import contextlib
 import logging
 import pwd
-import signal
-import sys
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from appliance.adapters.applied.gateway_file import DamageWatch
@@ -23,8 +22,9 @@ from appliance.adapters.launch_files import TICKET, FileRunTickets
 from appliance.adapters.peaks import FilePeaks
 from appliance.adapters.socket_gateway import SocketGateway
 from appliance.adapters.sqlite.store import SqliteStore
-from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
+from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.systemd.service_manager import SystemdUnits
+from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
     GATEWAY_USER,
@@ -32,9 +32,8 @@ from appliance.domain.names import (
     SUPERVISOR_SOCKET_UNIT,
 )
 from appliance.ports import Profiles
-from appliance.protocol.control import Exit
 from appliance.protocol.control_server import ReadRequest
-from appliance.settings import Settings, load_settings
+from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.memory_sampler import MemorySampler
@@ -50,30 +49,28 @@ _MANIFEST_EVERY_S: Final = 1.0
 """Pause between two readings of a damaged manifest."""
 
 
-class _ToldToEndError(Exception):
-    """Signal SIGTERM or SIGINT."""
-
-
-async def run(settings: Settings) -> None:
+async def run(settings: SettingsSnapshot) -> None:
     """Supervise until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
-    profiles = ManifestProfiles(settings.applied_dir)
+    applied_dir, state_dir = Path(settings.applied_dir), Path(settings.state_dir)
+    runtime_dir, unit_dir = Path(settings.runtime_dir), Path(settings.unit_dir)
+    profiles = ManifestProfiles(applied_dir)
     await _until_readable(profiles, readiness)
     host = LinuxHost(
-        gate_dir=settings.gate_dir,
-        unit_dir=settings.unit_dir,
+        gate_dir=Path(settings.gate_dir),
+        unit_dir=unit_dir,
         margin_bytes=settings.memory.margin,
     )
     clock = SystemClock()
     store = SqliteStore(
-        settings.state_dir / "state.sqlite",
+        state_dir / "state.sqlite",
         keep_rows=settings.keep_operations,
-        spool=settings.runtime_dir / "operation.json",
+        spool=runtime_dir / "operation.json",
     )
     await store.open()
-    gateway = SocketGateway(settings.gateway_socket)
-    backend, peaks = HttpBackend(), FilePeaks(settings.state_dir)
-    async with SystemdUnits(settings.jobs_socket, settings.unit_dir) as units:
+    gateway = SocketGateway(Path(settings.gateway_socket))
+    backend, peaks = HttpBackend(), FilePeaks(state_dir)
+    async with SystemdUnits(Path(settings.jobs_socket), unit_dir) as units:
         memory = UnitMemory(units, clock)
         supervisor = Supervisor(
             profiles,
@@ -82,10 +79,10 @@ async def run(settings: Settings) -> None:
             backend=backend,
             gateway=gateway,
             host=host,
-            commitment=FileCommitment(settings.state_dir),
+            commitment=FileCommitment(state_dir),
             store=store,
             peaks=peaks,
-            tickets=FileRunTickets(settings.runtime_dir / TICKET.name),
+            tickets=FileRunTickets(runtime_dir / TICKET.name),
             clock=clock,
             settings=settings,
             on_look=readiness.alive,
@@ -111,13 +108,13 @@ async def run(settings: Settings) -> None:
             peaks=peaks,
             units=units,
             clock=clock,
-            gateway_damage=DamageWatch(settings.applied_dir).damage,
+            gateway_damage=DamageWatch(applied_dir).damage,
             stalls=stalls.stalls,
         )
         control = ControlVerbs(
             supervisor,
             status=status.document,
-            keys=FileKeys(settings.state_dir),
+            keys=FileKeys(state_dir),
             now_unix_s=clock.unix_s,
         )
         listeners = named_sockets()
@@ -145,8 +142,8 @@ async def run(settings: Settings) -> None:
                             unit,
                         )
                 readiness.ready()
-                tasks.create_task(_until_told(supervisor, readiness))
-        except* _ToldToEndError:
+                tasks.create_task(until_told(readiness, partial(_reload, supervisor)))
+        except* ToldToEndError:
             _log.info("the supervisor ends; models keep running")
         finally:
             await store.close()
@@ -186,18 +183,6 @@ async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:
         await asyncio.sleep(_MANIFEST_EVERY_S)
 
 
-async def _until_told(supervisor: Supervisor, readiness: Readiness) -> None:
-    """End everything on SIGTERM or SIGINT, read the profiles again on SIGHUP."""
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    loop.add_signal_handler(signal.SIGHUP, _reload, supervisor)
-    await told.wait()
-    readiness.stopping()
-    raise _ToldToEndError
-
-
 def _reload(supervisor: Supervisor) -> None:
     try:
         supervisor.reload()
@@ -213,25 +198,4 @@ async def _bus_lost(units: SystemdUnits) -> None:
 
 def main() -> int:
     """Run the daemon; returns its exit status."""
-    try:
-        settings = load_settings()
-    except ApplianceError as error:
-        sys.stderr.write(f"<3>{error}\n")
-        return Exit.CONFIG
-    log_to_journal(settings.log_level)
-    status = Exit.OK
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            asyncio.run(run(settings))
-        except* ApplianceError as group:
-            for leaf in _leaves(group):
-                _log.error("%s", leaf)
-            status = Exit.FAILED
-    return status
-
-
-def _leaves(group: BaseExceptionGroup[ApplianceError]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+    return run_daemon(run)

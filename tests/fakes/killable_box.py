@@ -24,7 +24,6 @@ from appliance.domain.operations import (
 )
 from appliance.planning.admission.findings import BoxFacts
 from appliance.planning.switch.goals import in_the_way_of
-from appliance.settings import Settings
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.unit_memory import UnitMemory
@@ -40,6 +39,7 @@ from tests.fakes.ports import (
     FakeStore,
 )
 from tests.fakes.profiles import FakeProfiles
+from tests.fakes.settings import make_snapshot
 from tests.fakes.units import FakeUnits
 
 LOOK_EVERY_S: Final = 10.0
@@ -282,7 +282,7 @@ class KillableBox:
             peaks=self.peaks,
             tickets=self.tickets,
             clock=self.clock,
-            settings=Settings(look_every_s=LOOK_EVERY_S),
+            settings=make_snapshot(look_every_s=LOOK_EVERY_S),
             on_look=lambda _line: None,
         )
         self.task = self.loop.create_task(self._supervisor.run())

@@ -10,7 +10,7 @@ from appliance.ports import (
     Gateway,
     Profiles,
 )
-from appliance.settings import Settings
+from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
@@ -33,12 +33,13 @@ from tests.fakes.ports import (
     FakeRunTickets,
     FakeStore,
 )
+from tests.fakes.settings import make_snapshot
 from tests.fakes.systemd import FakeSystemd
 from tests.fakes.unit_processes import UnitProcesses
 from tests.fakes.units import FakeUnits
 
 S = TypeVar("S", bound=Supervisor)
-_SETTINGS: Final = Settings(look_every_s=1.0)
+_SETTINGS: Final = make_snapshot(look_every_s=1.0)
 
 
 class FakePorts:
@@ -61,7 +62,7 @@ class FakePorts:
         self,
         profiles: Profiles,
         *,
-        settings: Settings = _SETTINGS,
+        settings: SettingsSnapshot = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> Supervisor:
         """A supervisor on these ports; `gateway`: another one than the fake."""
@@ -72,7 +73,7 @@ class FakePorts:
         kind: type[S],
         profiles: Profiles,
         *,
-        settings: Settings = _SETTINGS,
+        settings: SettingsSnapshot = _SETTINGS,
         gateway: Gateway | None = None,
     ) -> S:
         """A supervisor of a class of the test's own."""
@@ -111,7 +112,9 @@ class FakePorts:
         )
         return new_transaction(operation, catalogue, caller, lambda _observed: None)
 
-    def memory_sampler(self, look: LastLook, *, settings: Settings = _SETTINGS) -> MemorySampler:
+    def memory_sampler(
+        self, look: LastLook, *, settings: SettingsSnapshot = _SETTINGS
+    ) -> MemorySampler:
         """A sampler of what `look` says runs."""
         return MemorySampler(
             look,

@@ -31,12 +31,13 @@ from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation
 from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.settings import Settings, load_settings
+from appliance.settings import load_settings
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
 from tests.fakes.profiles import FakeProfiles
+from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.fakes.systemctl import FakeSystemctl
 
@@ -168,7 +169,7 @@ async def supervised(
         keys: Directory for inference keys.
     """
     fakes.units.is_driven = True
-    supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=Settings())
+    supervisor = fakes.supervisor_as(AskedSupervisor, profiles, settings=make_snapshot())
     ledger = fakes.memory_sampler(supervisor.last_look)
     stalls = fakes.stall_watch(supervisor.last_look)
     status = fakes.status(

@@ -149,9 +149,12 @@ def test_every_setting_is_described() -> None:
         "appliance.domain.spec, appliance.domain.profile, appliance.domain.quantities",
         "appliance.engines, appliance.planning.profiles.compilation, appliance.planning.profiles.rules",
         "appliance.adapters.applied.manifest",
+        "appliance.supervisor.process",
     ],
 )
-def test_what_must_start_quickly_imports_no_pydantic(modules: str) -> None:
-    """The core and the manifest cost no schema library."""
-    check = f"import sys, {modules}; sys.exit('pydantic' in sys.modules)"
+def test_what_must_start_quickly_or_stay_small_imports_no_pydantic(modules: str) -> None:
+    """The core, the manifest and the daemons cost no schema library, and no editor of TOML."""
+    check = (
+        f"import sys, {modules}; sys.exit(not {{'pydantic', 'tomlkit'}}.isdisjoint(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

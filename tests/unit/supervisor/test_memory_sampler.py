@@ -12,8 +12,9 @@ from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, GroupMemo
 from appliance.domain.names import unit_of
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
-from appliance.settings import MemorySettings, Settings
+from appliance.settings import MemorySettings
 from tests.fakes.profiles import applied, catalogue
+from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle, until
 
@@ -57,7 +58,7 @@ class Box:
         self.peaks = self.fakes.peaks
         self.sampler = self.fakes.memory_sampler(
             lambda: (self.profiles, self.fakes.systemd.observed(self.profiles)),
-            settings=Settings(memory=MemorySettings(sample_every_s=EVERY_S)),
+            settings=make_snapshot(memory=MemorySettings(sample_every_s=EVERY_S)),
         )
 
     async def turns(self, count: int = 1) -> None:

@@ -14,12 +14,12 @@ from appliance.domain.profile import Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
-from appliance.settings import Settings
 from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
 )
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.fakes.systemd import RUN
 from tests.waiting import settle, until
@@ -35,7 +35,7 @@ async def supervising(
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
     supervisor = fakes.supervisor(
-        profiles or FakeProfiles(BOX), settings=Settings(look_every_s=10.0)
+        profiles or FakeProfiles(BOX), settings=make_snapshot(look_every_s=10.0)
     )
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)

@@ -1,0 +1,39 @@
+"""Printer of the settings for the daemons: ``python -I -m appliance.settings_printer``.
+
+It prints one JSON document of plain values, or what is wrong with the settings on standard error
+with status 78 (EX_CONFIG). See `appliance.settings_snapshot`.
+"""
+
+import json
+import sys
+from typing import Final
+
+from appliance.domain.errors import SettingsError
+from appliance.settings import Settings, load_settings
+
+_EX_CONFIG: Final = 78
+"""Status as in sysexits.h."""
+
+
+def printed(settings: Settings) -> str:
+    """Return the document: the settings, and the sockets that follow from them."""
+    sockets = {
+        "gateway_socket": settings.gateway_socket,
+        "jobs_socket": settings.jobs_socket,
+    }
+    return json.dumps(settings.model_dump() | sockets, default=str)
+
+
+def main() -> int:
+    """Print the settings of this box; return the exit status."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return _EX_CONFIG
+    sys.stdout.write(printed(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Life of a daemon: its settings, its signals and its exit status."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from appliance.adapters.systemd.daemon import Readiness
+from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.domain.errors import SettingsError, StoreError, UnitError
+from appliance.settings_snapshot import SettingsSnapshot
+from tests.fakes.settings import make_snapshot
+
+
+@pytest.fixture(autouse=True)
+def quiet_log() -> Iterator[None]:
+    """The log's handlers as they were: a daemon sets those of its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_daemon_gets_the_settings_and_ends_well() -> None:
+    """The daemon runs with the settings that were read; its end is status 0."""
+    seen: list[SettingsSnapshot] = []
+
+    async def daemon(settings: SettingsSnapshot) -> None:
+        seen.append(settings)
+
+    assert run_daemon(daemon, make_snapshot) == 0
+    assert seen == [make_snapshot()]
+
+
+def test_wrong_settings_are_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line has the journal's prefix of an error, and the status is 78."""
+
+    def read() -> SettingsSnapshot:
+        raise SettingsError("a.toml:1: one\na.toml:2: two")
+
+    async def daemon(_settings: SettingsSnapshot) -> None:
+        raise AssertionError("a daemon ran without settings")
+
+    assert run_daemon(daemon, read) == 78
+    assert capsys.readouterr().err == "<3>a.toml:1: one\n<3>a.toml:2: two\n"
+
+
+def test_a_daemon_that_cannot_go_on_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    """Every error in a group has its line, and the status is 1."""
+
+    async def daemon(_settings: SettingsSnapshot) -> None:
+        inner = ExceptionGroup("inner", [StoreError("no disk")])
+        raise ExceptionGroup("outer", [UnitError("no bus"), inner])
+
+    assert run_daemon(daemon, make_snapshot) == 1
+    assert [record.message for record in caplog.records] == ["no bus", "no disk"]
+
+
+async def told(number: int, on_reload: Callable[[], None] | None = None) -> bool:
+    """Return whether a signal ends the wait."""
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.create_task(until_told(Readiness(), on_reload))
+    try:
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), number)
+        # real time: a signal that must not end it has had its turn of the loop by then
+        done, _ = await asyncio.wait([waiting], timeout=0.05 if on_reload else 10)
+        return bool(done) and isinstance(waiting.exception(), ToldToEndError)
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(each)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_daemon(number: int) -> None:
+    """SIGTERM and SIGINT end the task group of a daemon."""
+    assert await told(number)
+
+
+async def test_a_reload_ends_nothing() -> None:
+    """SIGHUP calls what the daemon does then, and goes on."""
+    seen: list[str] = []
+    assert not await told(signal.SIGHUP, lambda: seen.append("reload"))
+    assert seen == ["reload"]
