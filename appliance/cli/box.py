@@ -6,8 +6,8 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.paths import Places, find_places
 from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, UnreachableError
 from appliance.planning.wording import no_such_profile
-from appliance.protocol.control_client import ask
-from appliance.protocol.control_requests import StatusRequest
+from appliance.protocol.control_requests import CONTROL, StatusRequest
+from appliance.protocol.conversation.client import ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read_status(places: Places) -> StatusDocument:
         StoreError: the supervisor does not answer and the manifest is damaged.
     """
     try:
-        document: Any = ask(places.control_socket, StatusRequest()).details["status"]
+        document: Any = ask(CONTROL, places.control_socket, StatusRequest()).details["status"]
     except (UnreachableError, PermissionDeniedError) as reason:
         # Importing these would double the time of a status that the supervisor answers.
         from appliance.cli.offline_status import status_without  # noqa: PLC0415

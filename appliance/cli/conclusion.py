@@ -8,12 +8,8 @@ from appliance.cli.terminal import Streams
 from appliance.domain.amounts import duration
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
-from appliance.protocol.control_events import (
-    EXIT_STATUSES,
-    ClosingEvent,
-    EndedEvent,
-    ErrorEvent,
-)
+from appliance.protocol.control_events import ClosingEvent, EndedEvent
+from appliance.protocol.conversation.codec import EXIT_STATUSES, ErrorEvent
 from appliance.protocol.json_values import number_in
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ from appliance.domain.errors import (
     UnreachableError,
 )
 from appliance.protocol.control import Exit
-from appliance.protocol.control_events import EXIT_STATUSES, RequestRefusedError
+from appliance.protocol.conversation.codec import EXIT_STATUSES, RequestRefusedError
 
 
 class CliError(ApplianceError):

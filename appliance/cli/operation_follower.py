@@ -14,8 +14,7 @@ from appliance.cli.terminal import Terminal
 from appliance.domain.amounts import duration
 from appliance.domain.errors import UnreachableError
 from appliance.planning.wording import joined
-from appliance.protocol.control import GREETING_S, Exit
-from appliance.protocol.control_client import NOT_RUNNING, Conversation
+from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (
     AcceptedEvent,
     ClosingEvent,
@@ -24,7 +23,9 @@ from appliance.protocol.control_events import (
     PhaseEvent,
     TicketEvent,
 )
-from appliance.protocol.control_requests import AttachRequest
+from appliance.protocol.control_requests import CONTROL, AttachRequest
+from appliance.protocol.conversation.client import Conversation
+from appliance.protocol.conversation.codec import GREETING_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class OperationFollower:
 
     def __init__(
         self,
-        conversation: Conversation,
+        conversation: Conversation[ControlEvent],
         path: str,
         *,
         progress: Progress,
@@ -180,7 +181,7 @@ class OperationFollower:
 
 def find_again(
     path: str, operation: int, patience_s: float
-) -> tuple[Conversation, AcceptedEvent | EndedEvent]:
+) -> tuple[Conversation[ControlEvent], AcceptedEvent | EndedEvent]:
     """Return a new conversation about `operation` and its first event; the last one if over.
 
     Raises:
@@ -196,10 +197,12 @@ def find_again(
             time.sleep(_PAUSE_S)
 
 
-def _attached(path: str, operation: int) -> tuple[Conversation, AcceptedEvent | EndedEvent]:
-    conversation = Conversation(path, AttachRequest(operation))
+def _attached(
+    path: str, operation: int
+) -> tuple[Conversation[ControlEvent], AcceptedEvent | EndedEvent]:
+    conversation = Conversation(CONTROL, path, AttachRequest(operation))
     event = conversation.next_event(GREETING_S)
     if isinstance(event, AcceptedEvent | EndedEvent) and event.operation == operation:
         return conversation, event
     conversation.close()
-    raise UnreachableError(NOT_RUNNING)
+    raise UnreachableError(CONTROL.not_running)

@@ -9,15 +9,16 @@ from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams, Style, Terminal
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
-from appliance.protocol.control_client import Conversation
-from appliance.protocol.control_events import ClosingEvent, ResultEvent
+from appliance.protocol.control_events import ClosingEvent, ControlEvent
+from appliance.protocol.conversation.client import Conversation
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.json_values import object_in, objects_in, text_in, texts_in
 
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
 def show_operation(
-    conversation: Conversation, path: str, arguments: Arguments, streams: Streams
+    conversation: Conversation[ControlEvent], path: str, arguments: Arguments, streams: Streams
 ) -> int:
     """Show what the supervisor answers, and return the exit status.
 

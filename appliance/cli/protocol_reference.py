@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.protocol import control_requests
-from appliance.protocol.control_requests import REQUEST_TYPES
+from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.record import Record
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "control-protocol.md"
@@ -38,7 +38,7 @@ def _table() -> str:
     documented = _field_docstrings()
     return _HEAD + "".join(
         f"| {' | '.join(_cells(verb, action, form, documented[form.__name__]))} |\n"
-        for verb, action, form in REQUEST_TYPES
+        for verb, action, form in CONTROL.requests
     ).replace("|  |", "| |")
 
 

@@ -29,16 +29,15 @@ from appliance.planning.routing.switch_scheduler import (
     has_failed,
     next_switch,
 )
-from appliance.protocol.control import GREETING_S, ErrorKind
-from appliance.protocol.control_events import (
-    AcceptedEvent,
-    ClosingEvent,
-    EndedEvent,
+from appliance.protocol.control_events import AcceptedEvent, ClosingEvent, EndedEvent
+from appliance.protocol.control_requests import CONTROL, OnRequestSwitch
+from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.conversation.codec import (
+    GREETING_S,
     ErrorEvent,
+    ErrorKind,
     RequestRefusedError,
 )
-from appliance.protocol.control_requests import OnRequestSwitch
-from appliance.protocol.control_stream import control_events
 
 _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ async def ask_for_switch(socket: Path, name: str, on_behalf: str) -> Answer:
     accepted = False
     try:
         async with (
-            control_events(socket, OnRequestSwitch(name, on_behalf)) as events,
+            open_conversation(CONTROL, socket, OnRequestSwitch(name, on_behalf)) as events,
             asyncio.timeout(GREETING_S) as deadline,
         ):
             async for event in events:

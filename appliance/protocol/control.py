@@ -1,45 +1,23 @@
-"""Bounds, versions, kinds of errors and exit statuses of the control protocol, version 1.
+"""Exit statuses of the command, which the control protocol sends, and the words of its marks.
 
-NDJSON over the control socket, one request a connection. The client speaks first, one line
-(`control_requests`)::
+The protocol's form is in `appliance.protocol.conversation`, its verbs in `control_requests`, its events
+in `control_events`::
 
-    {"protocol": {"min": 1, "max": 1}, "version": "0.1.0", "verb": "switch", "args": {…}}
-
-The server answers one greeting, then events (`control_events`) until a closing one::
-
-    {"event": "hello", "protocol": 1, "version": "0.1.0"}
     {"event": "accepted", "operation": 12, "kind": "switch", "target": ["genesis"],
      "evicts": ["aeon"], "joined": false, "usual_ms": 48000}
     {"event": "phase", "phase": "drain", "state": "started", "text": "…", "ms": 0, "rolling_back": false}
     {"event": "result", "exit": 0, "outcome": "done", "message": "…", …}
 
-`result` and `error` close a conversation. When the two sides share no protocol version the server
-answers one `error` whose message names both versions and what to restart. Fields that one side
-does not know are ignored.
-
-The command line loads what is here and the codec each time it starts, so none of it imports
-enum or collections (4 ms), nor dataclasses, asyncio or a schema library. Words are unions of literals.
+The command line loads these modules each time it starts: see `appliance.protocol.conversation` for
+what they may import.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, Literal
+    from typing import Final
 
-    ErrorKind = Literal["failed", "bad-request", "unknown-profile", "busy", "denied"]
-else:
-    ErrorKind = str  # for annotations alone
-
-PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 1
-MAX_LINE_BYTES: Final = 1 << 20
-"""Longest event in bytes: a status of many profiles is one event."""
-MAX_REQUEST_BYTES: Final = 64 << 10
-"""Longest request in bytes: a thousand names."""
-GREETING_S: Final = 5.0
-"""Time that a client waits for the greeting: systemd keeps the socket open while the supervisor is
-dead, so a connection proves nothing."""
 MARKS: Final = ("live", "standby", "retired")
 """Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
 them."""

@@ -108,6 +108,12 @@ def number_in(source: Json, key: str) -> float | None:
         return None
 
 
+def whole_in(source: Json, key: str) -> int | None:
+    """Return the whole number at `key`; None when missing or none."""
+    value = source.get(key)
+    return value if type(value) is int else None
+
+
 def texts_in(source: Json, key: str) -> list[str]:
     """Return the list of texts at `key`; empty when it is missing."""
     value = source.get(key)
@@ -124,3 +130,9 @@ def object_in(source: Json, key: str) -> Json:
     """Return the object at `key`; empty when it is missing or null."""
     value = source.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def numbers_in(source: Json, key: str) -> dict[str, float]:
+    """Return the object of numbers at `key`; what is no number is 0, empty when it is missing."""
+    found = object_in(source, key)
+    return {name: number_in(found, name) or 0.0 for name in found}

@@ -18,13 +18,7 @@ from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.names import is_engine
 from appliance.planning.wording import short
-from appliance.protocol.control_requests import (
-    ControlRequest,
-    OnRequestSwitch,
-    Verb,
-    decode_on_request,
-    decode_request,
-)
+from appliance.protocol.control_requests import CONTROL, ControlRequest, OnRequestSwitch
 from appliance.protocol.json_values import Json
 from appliance.protocol.unix_server import Peer
 
@@ -55,7 +49,7 @@ def requester_of(peer: Peer, request: ControlRequest) -> Requester:
     return Requester(uid=peer.uid, pid=peer.pid, user=user_name(peer.uid), on_behalf=on_behalf)
 
 
-def read_from_operator(verb: Verb, args: Json, peer: Peer) -> ControlRequest:
+def read_from_operator(verb: str, args: Json, peer: Peer) -> ControlRequest:
     """Return a request on control.sock.
 
     Raises:
@@ -63,7 +57,7 @@ def read_from_operator(verb: Verb, args: Json, peer: Peer) -> ControlRequest:
         BadRequestError: it makes no sense.
     """
     _refuse_engine(peer)
-    return decode_request(verb, args)
+    return CONTROL.decode_request(verb, args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ class ReadFromGateway:
 
     uid: int
 
-    def __call__(self, verb: Verb, args: Json, peer: Peer) -> OnRequestSwitch:
+    def __call__(self, verb: str, args: Json, peer: Peer) -> OnRequestSwitch:
         """Return a request on request.sock.
 
         Raises:
@@ -87,7 +81,7 @@ class ReadFromGateway:
             raise PermissionDeniedError(f"this socket does not take {verb}: appliance {verb}")
         if more := sorted(args.keys() - _ON_REQUEST):
             raise PermissionDeniedError(f"this socket does not take {short(', '.join(more))}")
-        return decode_on_request(args)
+        return CONTROL.filled(OnRequestSwitch, args)
 
 
 def _refuse_engine(peer: Peer) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
@@ -27,10 +27,10 @@ from appliance.protocol.control_events import (
     ControlEvent,
     EndedEvent,
     PhaseEvent,
-    ResultEvent,
     TicketEvent,
 )
 from appliance.protocol.control_requests import (
+    CONTROL,
     AddKeyRequest,
     AttachRequest,
     CancelRequest,
@@ -49,7 +49,8 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.protocol.control_server import ReadRequest, serve_control
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.conversation.server import ReadRequest, serve_conversations
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
 from appliance.supervisor.inference_keys import KeyDesk, Keys
@@ -81,12 +82,16 @@ class ControlVerbs:
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._now_unix_s = now_unix_s
 
-    async def serve(self, listener: socket.socket, read: ReadRequest = read_from_operator) -> None:
+    async def serve(
+        self, listener: socket.socket, read: ReadRequest[ControlRequest] = read_from_operator
+    ) -> None:
         """Answer on one socket for ever, once an operation that was left open goes on."""
         await self._supervisor.resumed()
-        await serve_control(listener, read, self._answer)
+        await serve_conversations(CONTROL, listener, read, self._answer)
 
-    async def _answer(self, request: ControlRequest, peer: Peer) -> AsyncIterator[ControlEvent]:
+    async def _answer(
+        self, request: ControlRequest, peer: Peer
+    ) -> AsyncGenerator[ControlEvent, None]:
         by = requester_of(peer, request)
         match request:
             case StatusRequest():

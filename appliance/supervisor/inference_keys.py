@@ -13,13 +13,13 @@ from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.gateway import Key
 from appliance.domain.operations import Outcome
 from appliance.planning.wording import closest
-from appliance.protocol.control_events import ResultEvent
 from appliance.protocol.control_requests import (
     AddKeyRequest,
     KeyRequest,
     ListKeysRequest,
     RemoveKeyRequest,
 )
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.json_values import Json
 from appliance.supervisor.access_policy import Requester
 

@@ -32,7 +32,8 @@ from appliance.domain.names import (
     SUPERVISOR_SOCKET_UNIT,
 )
 from appliance.ports import Profiles
-from appliance.protocol.control_server import ReadRequest
+from appliance.protocol.control_requests import ControlRequest
+from appliance.protocol.conversation.server import ReadRequest
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -149,9 +150,9 @@ async def run(settings: SettingsSnapshot) -> None:
             await store.close()
 
 
-def _readers() -> Mapping[str, ReadRequest]:
+def _readers() -> Mapping[str, ReadRequest[ControlRequest]]:
     """Return the reader of requests for each socket, by the name of its unit."""
-    readers: dict[str, ReadRequest] = {SUPERVISOR_SOCKET_UNIT: read_from_operator}
+    readers: dict[str, ReadRequest[ControlRequest]] = {SUPERVISOR_SOCKET_UNIT: read_from_operator}
     try:
         readers[REQUEST_SOCKET_UNIT] = ReadFromGateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
     except KeyError:

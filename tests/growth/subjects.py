@@ -34,16 +34,12 @@ from appliance.planning.routing.json_scanner import BodyError
 from appliance.planning.routing.model_names import ModelDirectory
 from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.status.log_excerpt import excerpt
-from appliance.protocol.control_events import decode_event
 from appliance.protocol.control_requests import (
-    REQUEST_VERBS,
+    CONTROL,
     AddKeyRequest,
     RemoveKeyRequest,
-    common_protocol,
-    decode_request,
-    parse_request,
-    verb_of,
 )
+from appliance.protocol.conversation.codec import parse_request
 from appliance.protocol.gateway import decode_answer, decode_command
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.supervisor.access_policy import Requester
@@ -262,12 +258,12 @@ def _control_line(data: bytes) -> None:
         with contextlib.suppress(ApplianceError):
             document = parse_request(line)
             with contextlib.suppress(ApplianceError):
-                common_protocol(document)
+                CONTROL.common_protocol(document)
             with contextlib.suppress(ApplianceError):
-                verb_of(document)
-            for verb in REQUEST_VERBS:
+                CONTROL.verb_of(document)
+            for verb in CONTROL.verbs:
                 with contextlib.suppress(ApplianceError):
-                    decode_request(verb, document)
+                    CONTROL.decode_request(verb, document)
 
     asyncio.run(read())
 
@@ -275,7 +271,7 @@ def _control_line(data: bytes) -> None:
 def _control_event(data: bytes) -> None:
     """A line as both clients of the control socket read it."""
     with contextlib.suppress(ValueError):
-        decode_event(data)
+        CONTROL.decode_event(data)
 
 
 def _run_request(data: bytes) -> None:

@@ -30,8 +30,8 @@ from appliance.planning.status.document import (
     Verdict,
 )
 from appliance.protocol.control import Exit
-from appliance.protocol.control_events import EXIT_STATUSES
-from appliance.protocol.control_requests import REQUEST_VERBS
+from appliance.protocol.control_requests import CONTROL
+from appliance.protocol.conversation.codec import EXIT_STATUSES
 from appliance.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -150,7 +150,7 @@ def test_exit_codes_are_all_there() -> None:
 
 def test_protocol_is_all_there() -> None:
     """The tables have every verb, every word, and every key of an event."""
-    assert first_words("control-protocol.md", "Verbs") == set(REQUEST_VERBS)
+    assert first_words("control-protocol.md", "Verbs") == set(CONTROL.verbs)
     text = (REFERENCE / "control-protocol.md").read_text("utf-8")
     words = {word for line in text.splitlines() if line[:1] == "|" for word in CODE.findall(line)}
     assert {*Kind, *Phase, *PhaseState, *Outcome, *EXIT_STATUSES} <= words

@@ -10,14 +10,15 @@ from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import UnreachableError
 from appliance.protocol.control import Exit
-from appliance.protocol.control_client import NOT_RUNNING, Conversation
-from appliance.protocol.control_events import ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.protocol.control_requests import (
+    CONTROL,
     AddKeyRequest,
     KeyRequest,
     ListKeysRequest,
     RemoveKeyRequest,
 )
+from appliance.protocol.conversation.client import Conversation
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
 from appliance.protocol.json_values import Json, number_in, objects_in, text_in, texts_in
 
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
@@ -58,11 +59,11 @@ def _request(arguments: Arguments) -> KeyRequest:
 
 def _asked(socket: str, request: KeyRequest) -> tuple[ResultEvent | ErrorEvent, str]:
     """Return the closing event, and its line as received."""
-    with Conversation(socket, request) as conversation:
+    with Conversation(CONTROL, socket, request) as conversation:
         for event in conversation.events():
             if isinstance(event, ResultEvent | ErrorEvent):
                 return event, conversation.last_line
-    raise UnreachableError(NOT_RUNNING)
+    raise UnreachableError(CONTROL.not_running)
 
 
 def _list(keys: Sequence[Json], out: Terminal) -> None:

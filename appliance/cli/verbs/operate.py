@@ -8,8 +8,8 @@ from appliance.cli.paths import Places
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
-from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_requests import (
+    CONTROL,
     CancelRequest,
     ControlRequest,
     HoldRequest,
@@ -18,8 +18,8 @@ from appliance.protocol.control_requests import (
     StartRequest,
     StopRequest,
     SwitchRequest,
-    Verb,
 )
+from appliance.protocol.conversation.client import Conversation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run_mark(arguments: Arguments, streams: Streams) -> int:
     return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
 
 
-def _by_hand(verb: Verb, names: Sequence[str]) -> str:
+def _by_hand(verb: str, names: Sequence[str]) -> str:
     units = " ".join(_unit(n) for n in names) or "appliance-backend-NAME"
     return f"sudo systemctl {verb} {units}"
 
@@ -86,7 +86,7 @@ def _operate(
 ) -> int:
     places = places_of(arguments)
     try:
-        conversation = Conversation(places.control_socket, request)
+        conversation = Conversation(CONTROL, places.control_socket, request)
     except UnreachableError as error:
         raise _without_supervisor(error, places, arguments, by_hand) from error
     # Only now: the supervisor works on the request meanwhile.

@@ -15,9 +15,9 @@ from appliance.cli.run_caller import SOCKET, HungUp, Launched, passing_on
 from appliance.cli.terminal import Streams, Terminal
 from appliance.domain.errors import UnreachableError
 from appliance.protocol.control import Exit
-from appliance.protocol.control_client import Conversation
 from appliance.protocol.control_events import PhaseEvent
-from appliance.protocol.control_requests import CancelRequest, RunRequest
+from appliance.protocol.control_requests import CONTROL, CancelRequest, RunRequest
+from appliance.protocol.conversation.client import Conversation
 from appliance.protocol.json_values import number_in, text_in
 
 _KNOCK_S: Final = 0.02
@@ -40,7 +40,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
         drain_s=arguments.drain_s,
     )
     follower = OperationFollower(
-        Conversation(path, request),
+        Conversation(CONTROL, path, request),
         path,
         progress=progress_for(streams.err, silent=arguments.json),
         raw=streams.err if arguments.json else None,
@@ -138,7 +138,7 @@ class Foreground:
         self._let_go()
         self._follower.progress.end()
         self._say("cancelled: what served before comes back")
-        conversation = Conversation(self._path, CancelRequest())
+        conversation = Conversation(CONTROL, self._path, CancelRequest())
         follower = OperationFollower(
             conversation, self._path, progress=self._follower.progress, raw=self._follower.raw
         )

@@ -5,9 +5,10 @@ from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit
-from appliance.protocol.control_client import ask
-from appliance.protocol.control_requests import StatusRequest
+from appliance.protocol.control import Exit
+from appliance.protocol.control_requests import CONTROL, StatusRequest
+from appliance.protocol.conversation.client import ask
+from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.protocol.json_values import object_in, text_in
 
 
@@ -29,7 +30,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _supervisor_version(socket: str) -> str | None:
     try:
-        result = ask(socket, StatusRequest())
+        result = ask(CONTROL, socket, StatusRequest())
     except ApplianceError:
         return None
     return text_in(object_in(result.details, "status"), "version") or None

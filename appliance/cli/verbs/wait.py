@@ -18,8 +18,8 @@ from appliance.domain.errors import PermissionDeniedError, UnreachableError
 from appliance.planning.status.document import ProfileRow, StatusDocument
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
-from appliance.protocol.control_client import Conversation
-from appliance.protocol.control_requests import AttachRequest
+from appliance.protocol.control_requests import CONTROL, AttachRequest
+from appliance.protocol.conversation.client import Conversation
 
 _LOOK_S: Final = 0.25
 Answer = Literal["yes", "not yet", "never"]
@@ -38,7 +38,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _follow(places: Places, arguments: Arguments, streams: Streams) -> int:
     path = places.control_socket
-    return show_operation(Conversation(path, AttachRequest()), path, arguments, streams)
+    return show_operation(Conversation(CONTROL, path, AttachRequest()), path, arguments, streams)
 
 
 def _poll(places: Places, arguments: Arguments, streams: Streams, *, state: str) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.errors import UnreachableError
-from appliance.protocol.control_client import Conversation, ask
-from appliance.protocol.control_requests import CancelRequest
+from appliance.protocol.control_requests import CONTROL, CancelRequest
+from appliance.protocol.conversation.client import Conversation, ask
 from tests.fakes.cli_box import CliBox
 from tests.fakes.command_lines import REQUESTS
 from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Story
@@ -312,7 +312,7 @@ def test_a_supervisor_that_does_not_greet_is_given_up(box: CliBox) -> None:
         FakeSupervisor(box.socket, {}, greeting=None),
         pytest.raises(UnreachableError, match="supervisor does not answer within 0 s"),
     ):
-        Conversation(str(box.socket), CancelRequest(), greeting_s=0.1)
+        Conversation(CONTROL, str(box.socket), CancelRequest(), greeting_s=0.1)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_noise_on_the_socket_is_no_supervisor(box: CliBox, greeting: Mapping[str
         FakeSupervisor(box.socket, {"cancel": []}, greeting=greeting),
         pytest.raises(UnreachableError),
     ):
-        ask(str(box.socket), CancelRequest())
+        ask(CONTROL, str(box.socket), CancelRequest())
 
 
 def test_versions_without_a_common_protocol(box: CliBox) -> None:

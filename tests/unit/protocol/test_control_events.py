@@ -15,22 +15,24 @@ from appliance.domain.errors import (
     StoreError,
     UnknownProfileError,
 )
-from appliance.protocol.control import ErrorKind, Exit
+from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (
-    EXIT_STATUSES,
     AcceptedEvent,
     ControlEvent,
     EndedEvent,
-    ErrorEvent,
-    HelloEvent,
     PhaseEvent,
-    ResultEvent,
     TicketEvent,
-    UnknownEvent,
-    decode_event,
-    encode_event,
 )
-from appliance.protocol.control_server import error_kind
+from appliance.protocol.control_requests import CONTROL
+from appliance.protocol.conversation.codec import (
+    EXIT_STATUSES,
+    ErrorEvent,
+    ErrorKind,
+    HelloEvent,
+    ResultEvent,
+    UnknownEvent,
+)
+from appliance.protocol.conversation.server import error_kind
 
 ENDED = EndedEvent(
     operation=12,
@@ -66,19 +68,19 @@ ENDED = EndedEvent(
 )
 def test_an_event_arrives_as_it_was_sent(event: ControlEvent) -> None:
     """Encoding and decoding give an equal event of the same type, in one line."""
-    line = encode_event(event)
+    line = CONTROL.encode_event(event)
     assert line.count(b"\n") == 1
-    found = decode_event(line)
+    found = CONTROL.decode_event(line)
     assert (type(found), found) == (type(event), event)
 
 
 @pytest.mark.parametrize("kind", EXIT_STATUSES)
 def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
     """The first release sends and reads the exit status only; each status is one kind."""
-    document = json.loads(encode_event(ErrorEvent(kind, "why")))
+    document = json.loads(CONTROL.encode_event(ErrorEvent(kind, "why")))
     assert document["exit"] == EXIT_STATUSES[kind]
     del document["error"]
-    assert decode_event(json.dumps(document).encode()) == ErrorEvent(kind, "why")
+    assert CONTROL.decode_event(json.dumps(document).encode()) == ErrorEvent(kind, "why")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_what_another_release_leaves_out_is_empty(
     document: Mapping[str, object], event: ControlEvent
 ) -> None:
     """A missing field, or one of another type, is read as empty; an unknown event has its name."""
-    found = decode_event(json.dumps(document).encode())
+    found = CONTROL.decode_event(json.dumps(document).encode())
     assert (type(found), found) == (type(event), event)
 
 
@@ -123,7 +125,7 @@ def test_what_another_release_leaves_out_is_empty(
 def test_what_is_no_event(line: bytes) -> None:
     """Bytes that are no event are a ValueError and nothing else."""
     with pytest.raises(ValueError, match=r"not an event|not a JSON object|not JSON|nested"):
-        decode_event(line)
+        CONTROL.decode_event(line)
 
 
 @given(
@@ -137,5 +139,5 @@ def test_what_is_no_event(line: bytes) -> None:
 )
 def test_every_object_with_a_name_is_an_event(document: Mapping[str, object]) -> None:
     """Any fields are decoded to an event that can be sent again."""
-    event = decode_event(json.dumps(document).encode())
-    assert decode_event(encode_event(event)) == event
+    event = CONTROL.decode_event(json.dumps(document).encode())
+    assert CONTROL.decode_event(CONTROL.encode_event(event)) == event

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from appliance.domain.errors import BadRequestError
 from appliance.domain.profile import Mark
-from appliance.protocol.control import MARKS, PROTOCOL_MAX
+from appliance.protocol.control import MARKS
 from appliance.protocol.control_requests import (
-    REQUEST_VERBS,
+    CONTROL,
     AddKeyRequest,
     AttachRequest,
     CancelRequest,
@@ -29,14 +29,8 @@ from appliance.protocol.control_requests import (
     StatusRequest,
     StopRequest,
     SwitchRequest,
-    Verb,
-    common_protocol,
-    decode_on_request,
-    decode_request,
-    encode_request,
-    parse_request,
-    verb_of,
 )
+from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request
 
 NAMES = st.text(min_size=1)
 LISTS = st.lists(NAMES, unique=True).map(tuple)
@@ -72,14 +66,14 @@ FIELDS = ["name", "names", "drain_s", "dry_run", "gpus", "command", "operation",
 
 def decoded(line: bytes) -> ControlRequest:
     document = parse_request(line)
-    assert common_protocol(document) == PROTOCOL_MAX
-    return decode_request(*verb_of(document))
+    assert CONTROL.common_protocol(document) == PROTOCOL_MAX
+    return CONTROL.decode_request(*CONTROL.verb_of(document))
 
 
 @given(REQUESTS)
 def test_a_request_arrives_as_it_was_sent(request: ControlRequest) -> None:
     """Encoding and decoding give an equal request of the same type, in one line."""
-    line = encode_request(request)
+    line = CONTROL.encode_request(request)
     assert line.count(b"\n") == 1
     found = decoded(line)
     assert (type(found), found) == (type(request), request)
@@ -87,11 +81,13 @@ def test_a_request_arrives_as_it_was_sent(request: ControlRequest) -> None:
 
 def test_a_switch_on_request_says_nothing_else() -> None:
     """The gateway sends the two arguments that every release of request.sock takes."""
-    line = encode_request(OnRequestSwitch("genesis", "gateway (key ana)"))
-    verb, args = verb_of(json.loads(line))
+    line = CONTROL.encode_request(OnRequestSwitch("genesis", "gateway (key ana)"))
+    verb, args = CONTROL.verb_of(json.loads(line))
     assert (verb, args) == ("switch", {"name": "genesis", "on_behalf": "gateway (key ana)"})
-    assert decode_on_request(args) == OnRequestSwitch("genesis", "gateway (key ana)")
-    assert decode_on_request({"name": "genesis", "on_behalf": 7}) == OnRequestSwitch("genesis")
+    assert CONTROL.filled(OnRequestSwitch, args) == OnRequestSwitch("genesis", "gateway (key ana)")
+    assert CONTROL.filled(OnRequestSwitch, {"name": "genesis", "on_behalf": 7}) == OnRequestSwitch(
+        "genesis"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,10 +106,10 @@ def test_a_switch_on_request_says_nothing_else() -> None:
     ],
 )
 def test_what_is_left_out_has_its_default(
-    verb: Verb, args: Mapping[str, object], request_: ControlRequest
+    verb: str, args: Mapping[str, object], request_: ControlRequest
 ) -> None:
     """Fields that are null or missing have their default; unknown fields are ignored."""
-    assert decode_request(verb, args) == request_
+    assert CONTROL.decode_request(verb, args) == request_
 
 
 @pytest.mark.parametrize(
@@ -141,20 +137,20 @@ def test_what_is_left_out_has_its_default(
         ("key", {"action": "add", "name": "a", "profiles": []}, "profiles names no profile"),
     ],
 )
-def test_each_wrong_field_is_named(verb: Verb, args: Mapping[str, object], words: str) -> None:
+def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], words: str) -> None:
     """A field of the wrong type or out of its range is refused by its name."""
     with pytest.raises(BadRequestError, match=words):
-        decode_request(verb, args)
+        CONTROL.decode_request(verb, args)
 
 
-@given(st.sampled_from(REQUEST_VERBS), st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON))
-def test_every_object_is_a_request_or_a_bad_one(verb: Verb, args: Mapping[str, object]) -> None:
+@given(st.sampled_from(CONTROL.verbs), st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON))
+def test_every_object_is_a_request_or_a_bad_one(verb: str, args: Mapping[str, object]) -> None:
     """Any arguments are decoded to a request or to `BadRequestError`."""
     try:
-        request = decode_request(verb, args)
+        request = CONTROL.decode_request(verb, args)
     except BadRequestError:
         return
-    assert decoded(encode_request(request)) == request
+    assert decoded(CONTROL.encode_request(request)) == request
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
@@ -162,8 +158,8 @@ def test_every_line_is_a_request_or_a_bad_one(line: bytes) -> None:
     """Any bytes end the handshake with a verb or with `BadRequestError`."""
     with contextlib.suppress(BadRequestError):
         document = parse_request(line)
-        common_protocol(document)
-        verb_of(document)
+        CONTROL.common_protocol(document)
+        CONTROL.verb_of(document)
 
 
 def test_marks_are_the_domains() -> None:

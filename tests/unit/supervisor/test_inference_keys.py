@@ -11,8 +11,8 @@ from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.gateway.keys import KeyRing
 from appliance.protocol.control import Exit
-from appliance.protocol.control_events import ResultEvent
-from appliance.protocol.control_requests import KeyRequest, decode_request
+from appliance.protocol.control_requests import CONTROL, KeyRequest
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.json_values import Json, text_in
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk, NoSuchKeyError
@@ -38,7 +38,7 @@ def desk(tmp_path: Path) -> KeyDesk:
 
 def ask(desk: KeyDesk, **args: object) -> ResultEvent:
     """Return the answer to one request, as the control socket reads it."""
-    return desk.answer(cast("KeyRequest", decode_request("key", args)), ANA)
+    return desk.answer(cast("KeyRequest", CONTROL.decode_request("key", args)), ANA)
 
 
 def added(desk: KeyDesk, name: str, **args: object) -> ResultEvent:

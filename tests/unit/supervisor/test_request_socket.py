@@ -18,8 +18,9 @@ from appliance.adapters.key_file import FileKeys
 from appliance.domain.operations import Kind
 from appliance.domain.profile import Handling
 from appliance.gateway.switch_requester import Busy, Done, Failed, ask_for_switch
-from appliance.protocol.control import PROTOCOL_MAX, PROTOCOL_MIN, Exit
-from appliance.protocol.control_requests import REQUEST_VERBS, Verb
+from appliance.protocol.control import Exit
+from appliance.protocol.control_requests import CONTROL
+from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
@@ -125,8 +126,8 @@ async def test_a_profile_that_is_not_on_request_is_refused(tmp_path: Path) -> No
         assert box.targets == []
 
 
-@pytest.mark.parametrize("verb", [v for v in REQUEST_VERBS if v != "switch"])
-async def test_every_other_verb_is_refused(tmp_path: Path, verb: Verb) -> None:
+@pytest.mark.parametrize("verb", [v for v in CONTROL.verbs if v != "switch"])
+async def test_every_other_verb_is_refused(tmp_path: Path, verb: str) -> None:
     """Run, hold, keys, even the status: nothing but a switch."""
     async with supervised(tmp_path) as box:
         refused = await box.ask(box.request, verb, name="genesis", names=["genesis"], action="ls")

@@ -1,6 +1,6 @@
-"""Client of the control socket for the command line: one connection, one request, its events.
+"""Client for the command line: one connection, one request, its events.
 
-The asynchronous client for processes is `appliance.protocol.control_stream`.
+The client for processes with an event loop is `appliance.protocol.conversation.async_client`.
 """
 
 from __future__ import annotations
@@ -11,53 +11,62 @@ import time
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
-from appliance.protocol.control import GREETING_S, MAX_LINE_BYTES
-from appliance.protocol.control_events import (
-    ClosingEvent,
-    ControlEvent,
+from appliance.protocol.conversation.codec import (
+    GREETING_S,
+    MAX_LINE_BYTES,
     ErrorEvent,
+    EventT,
     HelloEvent,
     RequestRefusedError,
     ResultEvent,
-    decode_event,
 )
-from appliance.protocol.control_requests import ControlRequest, encode_request
+from appliance.protocol.record import Generic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
-    from typing import Final, Self
+    from typing import Any, Final, Self
 
-NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
-NOT_A_MEMBER: Final = (
-    "permission denied: sudo usermod -aG appliance-operators $USER, then log in again"
-)
-NOT_OUR_PROTOCOL: Final = "the control socket does not speak the control protocol"
+    from appliance.protocol.conversation.codec import RequestT, SocketTable
+    from appliance.protocol.record import Record
+
 _CHUNK_BYTES: Final = 65_536
 
 
-class Conversation:
-    """Conversation with the supervisor: one request, and the events that answer it.
+class Conversation(Generic[EventT]):
+    """Conversation with a server: one request, and the events that answer it.
+
+    Args:
+        table: Table of the socket.
+        path: Of the socket.
+        request: Is sent at once.
+        greeting_s: How long to wait for the greeting.
 
     Raises:
         UnreachableError: nobody listens, or no greeting comes within `greeting_s`.
         PermissionDeniedError: this user may not open the socket.
-        RequestRefusedError: the two sides share no version of the protocol, or the supervisor
-            has too many connections.
+        RequestRefusedError: the two sides share no version of the protocol, or the server has too
+            many connections.
     """
 
     def __init__(
-        self, path: str, request: ControlRequest, *, greeting_s: float = GREETING_S
+        self,
+        table: SocketTable[RequestT, EventT],
+        path: str,
+        request: RequestT,
+        *,
+        greeting_s: float = GREETING_S,
     ) -> None:
         self.closed = False
         """Whether a closing event was read."""
         self.last_line = ""
         """Last event exactly as received, without the line's end."""
+        self._table: SocketTable[Any, EventT] = table
         self._buffer = bytearray()
         self._searched_bytes = 0
         """Length of the beginning of the buffer that has no line end."""
-        self._socket = _connected(path)
+        self._socket = _connected(table, path)
         try:
             self._ask(request, greeting_s)
         except BaseException:
@@ -76,24 +85,24 @@ class Conversation:
         self.close()
 
     def close(self) -> None:
-        """Close the conversation; an operation that was begun goes on."""
+        """Close the conversation; what goes on without the client goes on."""
         self._socket.close()
 
-    def next_event(self, timeout_s: float | None = None) -> ControlEvent | None:
+    def next_event(self, timeout_s: float | None = None) -> EventT | None:
         """Return the next event; None: none came within `timeout_s`.
 
         Raises:
-            UnreachableError: the supervisor went away before its closing event.
+            UnreachableError: the server went away before its closing event.
         """
         line = self._line(timeout_s)
         if line is None:
             return None
         try:
-            event = decode_event(line)
+            event = self._table.decode_event(line)
         except ValueError as error:
-            raise UnreachableError(NOT_OUR_PROTOCOL) from error
+            raise UnreachableError(self._table.not_our_protocol) from error
         self.last_line = line.decode(errors="replace")
-        self.closed = isinstance(event, ClosingEvent)
+        self.closed = isinstance(event, self._table.closing)
         return event
 
     @property
@@ -105,28 +114,28 @@ class Conversation:
         """Return the descriptor for select; see `pending`."""
         return self._socket.fileno()
 
-    def events(self) -> Iterator[ControlEvent]:
+    def events(self) -> Iterator[EventT]:
         """Yield every event up to and including the closing one, however long it takes."""
         while not self.closed:
             event = self.next_event()
             if event is not None:
                 yield event
 
-    def _ask(self, request: ControlRequest, greeting_s: float) -> None:
+    def _ask(self, request: RequestT, greeting_s: float) -> None:
         try:
-            self._socket.sendall(encode_request(request))
+            self._socket.sendall(self._table.encode_request(request))
         except BrokenPipeError:
             # A server that refuses the connection says why, whether it has read the request or not.
             pass
         except OSError as error:
-            raise UnreachableError(NOT_RUNNING) from error
+            raise UnreachableError(self._table.not_running) from error
         greeting = self.next_event(greeting_s)
         if greeting is None:
             raise UnreachableError(
-                f"supervisor does not answer within {greeting_s:.0f} s: "
-                "systemctl status appliance-supervisor"
+                f"{self._table.server} does not answer within {greeting_s:.0f} s: "
+                f"systemctl status {self._table.unit}"
             )
-        check_greeting(greeting)
+        check_greeting(self._table, greeting)
 
     def _line(self, timeout_s: float | None) -> bytes | None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -138,12 +147,12 @@ class Conversation:
             except TimeoutError:
                 return None
             except OSError as error:
-                raise UnreachableError(NOT_RUNNING) from error
+                raise UnreachableError(self._table.not_running) from error
             if not chunk:
-                raise UnreachableError(NOT_RUNNING)
+                raise UnreachableError(self._table.not_running)
             self._buffer += chunk
             if len(self._buffer) > MAX_LINE_BYTES + _CHUNK_BYTES:
-                raise UnreachableError("the control socket sent a line that is too long")
+                raise UnreachableError(self._table.line_too_long)
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched_bytes = 0
@@ -156,40 +165,40 @@ class Conversation:
         return end
 
 
-def ask(path: str, request: ControlRequest) -> ResultEvent:
-    """Return the result of a request that begins no operation.
+def ask(table: SocketTable[RequestT, EventT], path: str, request: RequestT) -> ResultEvent:
+    """Return the result of a request that is answered by nothing else.
 
     Raises:
         RequestRefusedError: the request was refused.
         UnreachableError: as `Conversation`.
         PermissionDeniedError: as `Conversation`.
     """
-    with Conversation(path, request) as conversation:
+    with Conversation(table, path, request) as conversation:
         for event in conversation.events():
             if isinstance(event, ErrorEvent):
                 raise RequestRefusedError(event)
             if isinstance(event, ResultEvent):
                 return event
-    raise UnreachableError(NOT_OUR_PROTOCOL)
+    raise UnreachableError(table.not_our_protocol)
 
 
-def check_greeting(event: ControlEvent) -> None:
+def check_greeting(table: SocketTable[Any, Any], event: Record) -> None:
     """Check that an event is the greeting. Raises `RequestRefusedError` or `UnreachableError`."""
     if isinstance(event, ErrorEvent):
         raise RequestRefusedError(event)
     if not isinstance(event, HelloEvent):
-        raise UnreachableError(NOT_OUR_PROTOCOL)
+        raise UnreachableError(table.not_our_protocol)
 
 
-def _connected(path: str) -> socket:
+def _connected(table: SocketTable[Any, Any], path: str) -> socket:
     connection = socket(AF_UNIX, SOCK_STREAM)
     connection.settimeout(GREETING_S)
     try:
         connection.connect(path)
     except PermissionError as error:
         connection.close()
-        raise PermissionDeniedError(NOT_A_MEMBER) from error
+        raise PermissionDeniedError(table.not_a_member) from error
     except OSError as error:
         connection.close()
-        raise UnreachableError(NOT_RUNNING) from error
+        raise UnreachableError(table.not_running) from error
     return connection

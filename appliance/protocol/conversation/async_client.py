@@ -1,6 +1,6 @@
-"""Client of the control socket for processes with an event loop: one request, its events.
+"""Client for processes with an event loop: one connection, one request, its events.
 
-The synchronous client for the command line is `appliance.protocol.control_client`.
+The synchronous client for the command line is `appliance.protocol.conversation.client`.
 """
 
 import asyncio
@@ -9,43 +9,47 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from appliance.domain.errors import PermissionDeniedError, UnreachableError
-from appliance.protocol.control import GREETING_S, MAX_LINE_BYTES
-from appliance.protocol.control_client import (
-    NOT_A_MEMBER,
-    NOT_OUR_PROTOCOL,
-    NOT_RUNNING,
-    check_greeting,
+from appliance.protocol.conversation.client import check_greeting
+from appliance.protocol.conversation.codec import (
+    GREETING_S,
+    MAX_LINE_BYTES,
+    EventT,
+    RequestT,
+    SocketTable,
 )
-from appliance.protocol.control_events import ClosingEvent, ControlEvent, decode_event
-from appliance.protocol.control_requests import ControlRequest, encode_request
 
 
 @asynccontextmanager
-async def control_events(
-    path: Path, request: ControlRequest, *, greeting_s: float = GREETING_S
-) -> AsyncGenerator[AsyncGenerator[ControlEvent, None], None]:
+async def open_conversation(
+    table: SocketTable[RequestT, EventT],
+    path: Path,
+    request: RequestT,
+    *,
+    greeting_s: float = GREETING_S,
+) -> AsyncGenerator[AsyncGenerator[EventT, None], None]:
     """Send a request, and give the events after the greeting, the closing one last.
 
     Only the greeting has a deadline: put `asyncio.timeout` around what may not take long. To leave
     the block is to leave the conversation; an operation that was begun goes on.
 
     Raises:
-        UnreachableError: the supervisor does not answer, speaks something else, or went away
-            before its closing event.
+        UnreachableError: the server does not answer, speaks something else, or went away before
+            its closing event.
         PermissionDeniedError: this user may not open the socket.
         RequestRefusedError: there is no common version of the protocol, or no free connection.
     """
-    reader, writer = await _opened(path, request, greeting_s)
+    reader, writer = await _opened(table, path, table.encode_request(request), greeting_s)
     try:
-        yield _events(reader)
+        yield _events(table, reader)
     finally:
         writer.close()
 
 
 async def _opened(
-    path: Path, request: ControlRequest, within_s: float
+    table: SocketTable[Any, Any], path: Path, line: bytes, within_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a connection on which the request was sent and the greeting has come."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -53,20 +57,22 @@ async def _opened(
         failed.callback(connection.close)
         try:
             async with asyncio.timeout(within_s):
-                await _send(connection, path, encode_request(request))
+                await _send(table, connection, path, line)
                 reader, writer = await asyncio.open_unix_connection(
                     sock=connection, limit=MAX_LINE_BYTES
                 )
                 failed.pop_all()
                 failed.callback(writer.close)
-                check_greeting(await _next_event(reader))
+                check_greeting(table, await _next_event(table, reader))
         except TimeoutError as error:
-            raise UnreachableError("the supervisor does not answer in time") from error
+            raise UnreachableError(f"the {table.server} does not answer in time") from error
         failed.pop_all()
     return reader, writer
 
 
-async def _send(connection: socket.socket, path: Path, line: bytes) -> None:
+async def _send(
+    table: SocketTable[Any, Any], connection: socket.socket, path: Path, line: bytes
+) -> None:
     loop = asyncio.get_running_loop()
     try:
         await loop.sock_connect(connection, str(path))
@@ -74,29 +80,31 @@ async def _send(connection: socket.socket, path: Path, line: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):
             await loop.sock_sendall(connection, line)
     except PermissionError as error:
-        raise PermissionDeniedError(NOT_A_MEMBER) from error
+        raise PermissionDeniedError(table.not_a_member) from error
     except OSError as error:
-        raise UnreachableError(NOT_RUNNING) from error
+        raise UnreachableError(table.not_running) from error
 
 
-async def _events(reader: asyncio.StreamReader) -> AsyncGenerator[ControlEvent, None]:
+async def _events(
+    table: SocketTable[RequestT, EventT], reader: asyncio.StreamReader
+) -> AsyncGenerator[EventT, None]:
     while True:
-        event = await _next_event(reader)
+        event = await _next_event(table, reader)
         yield event
-        if isinstance(event, ClosingEvent):
+        if isinstance(event, table.closing):
             return
 
 
-async def _next_event(reader: asyncio.StreamReader) -> ControlEvent:
+async def _next_event(table: SocketTable[RequestT, EventT], reader: asyncio.StreamReader) -> EventT:
     try:
         line = await reader.readline()
     except OSError as error:
-        raise UnreachableError(NOT_RUNNING) from error
+        raise UnreachableError(table.not_running) from error
     except ValueError as error:
-        raise UnreachableError("the control socket sent a line that is too long") from error
+        raise UnreachableError(table.line_too_long) from error
     if not line:
-        raise UnreachableError(NOT_RUNNING)
+        raise UnreachableError(table.not_running)
     try:
-        return decode_event(line)
+        return table.decode_event(line)
     except ValueError as error:
-        raise UnreachableError(NOT_OUR_PROTOCOL) from error
+        raise UnreachableError(table.not_our_protocol) from error

@@ -11,19 +11,16 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
-from appliance.protocol.control_client import Conversation
-from appliance.protocol.control_events import (
-    AcceptedEvent,
-    ControlEvent,
-    EndedEvent,
+from appliance.protocol.control_events import AcceptedEvent, ControlEvent, EndedEvent, PhaseEvent
+from appliance.protocol.control_requests import CONTROL, StatusRequest
+from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.conversation.client import Conversation
+from appliance.protocol.conversation.codec import (
     ErrorEvent,
-    PhaseEvent,
     RequestRefusedError,
     ResultEvent,
     UnknownEvent,
 )
-from appliance.protocol.control_requests import StatusRequest
-from appliance.protocol.control_stream import control_events
 from tests.fakes.control_server import HELLO, FakeSupervisor, Hang, HangUp, Story
 
 ACCEPTED = {"event": "accepted", "operation": 12, "kind": "switch", "target": ["a"]}
@@ -42,7 +39,9 @@ _TIMES = 100
 def _converse(path: Path, greeting_s: float) -> Seen:
     seen: Seen = []
     try:
-        with Conversation(str(path), StatusRequest(), greeting_s=greeting_s) as conversation:
+        with Conversation(
+            CONTROL, str(path), StatusRequest(), greeting_s=greeting_s
+        ) as conversation:
             seen.extend(conversation.events())
     except ApplianceError as error:
         seen.append(type(error))
@@ -58,7 +57,9 @@ async def asynchronous(path: Path, greeting_s: float) -> Seen:
     """The face of processes."""
     seen: Seen = []
     try:
-        async with control_events(path, StatusRequest(), greeting_s=greeting_s) as events:
+        async with open_conversation(
+            CONTROL, path, StatusRequest(), greeting_s=greeting_s
+        ) as events:
             async for event in events:
                 seen.append(event)
     except ApplianceError as error:
@@ -141,7 +142,7 @@ async def test_a_socket_that_is_not_for_this_user(tmp_path: Path, client: Client
 async def test_the_stream_ends_with_its_block(tmp_path: Path) -> None:
     """To leave the block is to leave the conversation, whatever the server still has to say."""
     with FakeSupervisor(tmp_path / "socket", {"status": [PHASE, Hang()]}, greeting=HELLO) as it:
-        async with control_events(it.path, StatusRequest()) as events:
+        async with open_conversation(CONTROL, it.path, StatusRequest()) as events:
             assert await anext(events) == PhaseEvent("load", "done")
 
 

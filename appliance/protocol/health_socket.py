@@ -1,0 +1,323 @@
+"""Table of health.sock: requests of operators to the health agent, and its answers.
+
+The protocol's form is in `appliance.protocol.conversation`. The command line loads this module for its
+status, so it imports as little as the control socket's table; probes and measurement events in full are
+`appliance.protocol.measurement_events`.
+"""
+
+from __future__ import annotations
+
+from appliance.domain.errors import BadRequestError
+from appliance.protocol.conversation.codec import (
+    CommonEvent,
+    SocketTable,
+    read_names,
+    read_seconds,
+    read_text,
+    read_whole,
+)
+from appliance.protocol.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from appliance.protocol.json_values import Json
+
+MOST_ROWS: Final = 2000
+"""Most rows of one series in an answer to `history`: a line of 1 MiB holds those of two series."""
+MOST_PROBES: Final = 1000
+"""Most probes, events or benches in an answer."""
+SERIES_WORDS: Final = ("decode", "prefill")
+"""Values of `appliance.domain.measurements.Series`, which takes too long to import here: a test
+compares them."""
+_MAX_UNIX_S: Final = 1e11
+"""Beyond any time of a clock, which would overflow."""
+
+
+class SpeedsRequest(Record):
+    """Request for the speed of every profile, from the health agent's memory.
+
+    Answer: `result` with `profiles`, a speed report by name, and `trouble`, sentences.
+    """
+
+
+class HistoryRequest(Record):
+    """Request for the rates of one profile over time.
+
+    Answer: `result` with `rows`, by series lists of `[unix_s, count, low, median, high]`, at most 2000
+    each; `baseline`; and `events`.
+    """
+
+    name: str
+    since_unix_s: float
+    series: str | None = None
+    """One of `decode` and `prefill`; None: both."""
+    span_s: float | None = None
+    """Seconds that a row covers; None: the agent chooses."""
+
+
+class MeasurementsRequest(Record):
+    """Request for the probes of one profile with their raw times.
+
+    Answer: a `probe` each, oldest first, then `result`.
+    """
+
+    name: str
+    since_unix_s: float
+    most: int = MOST_PROBES
+    """At most 1000, the newest; likewise below."""
+
+
+class MeasurementEventsRequest(Record):
+    """Request for measurement events.
+
+    Answer: a `measured` each, oldest first, then `result`; with `follow` those to come too, until the
+    client leaves.
+    """
+
+    after: int = 0
+    """Number of an event; later ones are told."""
+    name: str | None = None
+    """Profile; None: all, and the box."""
+    most: int = MOST_PROBES
+    follow: bool = False
+
+
+class BaselineRequest(Record):
+    """Request for the baseline of one profile.
+
+    Answer: `result` with levels, bands, when it was accepted, and what accepting now would change.
+    """
+
+    name: str
+
+
+class AcceptBaselineRequest(Record):
+    """Request to accept the present level of one profile as its baseline.
+
+    Answer: `result`.
+    """
+
+    name: str
+    by: str = ""
+    """Person that accepts, for the record; the user of the connection stands beside it."""
+
+
+class ResetBaselineRequest(Record):
+    """Request to forget the baseline of one profile, and find another.
+
+    Answer: `result`.
+    """
+
+    name: str
+    by: str = ""
+
+
+class ProbeNowRequest(Record):
+    """Request to probe one profile, or all that serve, at once.
+
+    Answer: `progress` again and again, a `probed` for each profile, then `result`. A client that leaves
+    ends it.
+    """
+
+    name: str | None = None
+    """Profile; None: all that serve."""
+
+
+class LeaseRequest(Record):
+    """Request to keep probes away while a bench measures.
+
+    Answer: `leased`, then `traffic` whenever real requests were seen, until the client leaves;
+    `lease-lost` when the gateway has ended it.
+    """
+
+    names: tuple[str, ...]
+    exclusive: bool = False
+    """Whether real requests to these profiles wait for the end of the lease."""
+    text: str = ""
+    """Purpose of the lease, for people."""
+
+
+class StoreBenchRequest(Record):
+    """Request to keep the result of a bench.
+
+    Answer: `result` with `id`.
+    """
+
+    name: str
+    """Profiles that it compared."""
+    document: Json
+
+
+class BenchesRequest(Record):
+    """Request for the kept results of benches.
+
+    Answer: `result` with `benches`, newest first.
+    """
+
+    most: int = 20
+
+
+HealthRequest = (
+    SpeedsRequest
+    | HistoryRequest
+    | MeasurementsRequest
+    | MeasurementEventsRequest
+    | BaselineRequest
+    | AcceptBaselineRequest
+    | ResetBaselineRequest
+    | ProbeNowRequest
+    | LeaseRequest
+    | StoreBenchRequest
+    | BenchesRequest
+)
+
+
+class StoredProbeEvent(Record):
+    """Event `probe`: one stored probe."""
+
+    probe: Json
+    """Fields of `appliance.domain.measurements.Probe`."""
+
+
+class MeasuredEvent(Record):
+    """Event `measured`; fields as in `appliance.domain.measurements.MeasurementEvent`."""
+
+    id: int
+    unix_s: float
+    profile: str
+    kind: str
+    series: str | None = None
+    change: float | None = None
+    cause: str | None = None
+    text: str = ""
+
+
+class ProbeProgressEvent(Record):
+    """Event `progress`: where a probe that was asked for is."""
+
+    profile: str
+    prompt: str
+    """Name of the task; empty: none is asked yet."""
+    state: str
+    text: str = ""
+    tok_s: float | None = None
+    """Rate that the prompt has measured; None: none yet."""
+
+
+class ProbedEvent(Record):
+    """Event `probed`: the outcome of a probe that was asked for, of one profile."""
+
+    profile: str
+    outcome: str
+    """As `appliance.domain.measurements.ProbeOutcome`."""
+    text: str = ""
+    """Sentence for people."""
+    decode_tok_s: float | None = None
+    prefill_tok_s: float | None = None
+    ttft_s: float | None = None
+    change: float | None = None
+    """Of the decode rate relative to the baseline; None: there is no baseline, or no rate."""
+
+
+class LeasedEvent(Record):
+    """Event `leased`: the lease begins."""
+
+    token: str = ""
+    """Value of the header `X-Appliance-Lease` of the bench's own requests; never shown."""
+
+
+class LeaseTrafficEvent(Record):
+    """Event `traffic`: real requests were seen in the lease."""
+
+    requests: int
+    """Since the lease began."""
+
+
+class LeaseLostEvent(Record):
+    """Event `lease-lost`, which closes: the gateway has ended the lease."""
+
+    message: str
+
+
+HealthEvent = (
+    CommonEvent
+    | StoredProbeEvent
+    | MeasuredEvent
+    | ProbeProgressEvent
+    | ProbedEvent
+    | LeasedEvent
+    | LeaseTrafficEvent
+    | LeaseLostEvent
+)
+
+
+# --- fields whose values are narrower than their annotation --------------------------
+
+
+def _unix_s(args: Json, field: str) -> float:
+    try:
+        return read_seconds(args, field, most=_MAX_UNIX_S)
+    except BadRequestError as error:
+        raise BadRequestError(f"{field} is not a time in Unix seconds") from error
+
+
+def _span_s(args: Json, field: str) -> float:
+    span_s = read_seconds(args, field)
+    if span_s <= 0:
+        raise BadRequestError(f"{field} is not a number of seconds")
+    return span_s
+
+
+def _series(args: Json, field: str) -> str:
+    series = read_text(args, field)
+    if series not in SERIES_WORDS:
+        raise BadRequestError(f"{field} is none of {', '.join(SERIES_WORDS)}")
+    return series
+
+
+def _leased_names(args: Json, field: str) -> tuple[str, ...]:
+    names = read_names(args, field)
+    if not names:
+        raise BadRequestError(f"{field} names no profile")
+    return names
+
+
+HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
+    name="health socket",
+    server="health agent",
+    unit="appliance-health",
+    group="appliance-operators",
+    requests=(
+        ("speeds", "", SpeedsRequest),
+        ("history", "", HistoryRequest),
+        ("measurements", "", MeasurementsRequest),
+        ("events", "", MeasurementEventsRequest),
+        ("baseline", "", BaselineRequest),
+        ("accept", "", AcceptBaselineRequest),
+        ("reset", "", ResetBaselineRequest),
+        ("probe", "", ProbeNowRequest),
+        ("lease", "", LeaseRequest),
+        ("store-bench", "", StoreBenchRequest),
+        ("benches", "", BenchesRequest),
+    ),
+    events={
+        "probe": StoredProbeEvent,
+        "measured": MeasuredEvent,
+        "progress": ProbeProgressEvent,
+        "probed": ProbedEvent,
+        "leased": LeasedEvent,
+        "traffic": LeaseTrafficEvent,
+        "lease-lost": LeaseLostEvent,
+    },
+    readers={
+        "most": lambda args, field: read_whole(args, field, 1, MOST_PROBES),
+        "names": _leased_names,
+        "series": _series,
+        "since_unix_s": _unix_s,
+        "span_s": _span_s,
+    },
+    closing=(LeaseLostEvent,),
+    until_left=(MeasurementEventsRequest, ProbeNowRequest, LeaseRequest),
+)
