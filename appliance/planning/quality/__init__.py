@@ -1,0 +1,1 @@
+"""Quality canaries: requests whose answers are checked, and the share of them that pass."""

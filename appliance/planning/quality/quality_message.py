@@ -1,0 +1,42 @@
+"""Sentences about the quality of a profile, for events: what, how much, and what to type."""
+
+from typing import Final
+
+from appliance.planning.quality.canary import OWN
+from appliance.planning.quality.pass_rate import PassRate
+from appliance.planning.quality.standard_canaries import SCHEMA_GROUP, TOOLS_GROUP
+
+_SUBJECTS: Final = {
+    SCHEMA_GROUP: "answers by a JSON schema",
+    TOOLS_GROUP: "tool calls",
+}
+_MOST_FAULT: Final = 120
+_RECENT: Final = 24
+"""Runs of which a message tells how many failed: those that made the loss, rather than a week."""
+
+
+def group_subject(group: str) -> str:
+    """Return what a group's canaries ask for, in the plural."""
+    return _SUBJECTS.get(group) or f"answers to canary {group.removeprefix(OWN)}"
+
+
+def lost_text(profile: str, state: PassRate) -> str:
+    """Return the sentence about a loss."""
+    runs = state.runs[-_RECENT:]
+    return (
+        f"▼ {profile}: {runs.count('0')} of the last {len(runs)} {group_subject(state.group)} failed"
+        f" ({state.fault[:_MOST_FAULT]});"
+        f" see appliance events {profile}"
+    )
+
+
+def recovered_text(profile: str, group: str, lasted_s: float) -> str:
+    """Return the sentence about a recovery."""
+    hours = max(1, round(lasted_s / 3600))
+    return f"▲ {profile}: {group_subject(group)} pass again, after {hours} h"
+
+
+def accepted_text(profile: str, group: str, faults: float, by: str) -> str:
+    """Return the sentence about a level that was accepted."""
+    share = f"{100 * (1 - faults):.0f} %"
+    return f"{profile}: {share} of {group_subject(group)} pass: accepted by {by} as the baseline"

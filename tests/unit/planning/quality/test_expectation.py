@@ -1,0 +1,88 @@
+"""The verdict on an answer."""
+
+import pytest
+
+from appliance.planning.quality.chat_answer import ChatAnswer, ToolCall
+from appliance.planning.quality.expectation import (
+    CanaryOutcome,
+    Expectation,
+    judge_answer,
+    judge_status,
+)
+from appliance.planning.quality.json_schema import parse_schema
+from appliance.planning.quality.text_pattern import compile_pattern
+
+PASSED, MALFORMED, UNMET = CanaryOutcome.PASSED, CanaryOutcome.MALFORMED, CanaryOutcome.UNMET
+INTEGER = parse_schema({"type": "object", "properties": {"a": {"type": "integer"}}})
+ADD = Expectation(tool="add", arguments=INTEGER)
+CITY = Expectation(json_schema=INTEGER)
+
+
+def called(arguments: str, name: str = "add", **more: str) -> ChatAnswer:
+    return ChatAnswer(calls=(ToolCall(name=name, arguments=arguments),), **more)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expectation", "outcome", "fault"),
+    [
+        (called('{"a": 1}'), ADD, PASSED, ""),
+        (called("{}"), Expectation(tool="add"), PASSED, ""),
+        (called('{"a": 1'), ADD, MALFORMED, "the arguments of a tool call are no JSON"),
+        (called("[1]"), ADD, MALFORMED, "the arguments of a tool call are no object"),
+        (called('{"a": "1"}'), ADD, MALFORMED, "arguments.a is not of type integer"),
+        (called("{}", ""), ADD, MALFORMED, "a tool call has no name"),
+        (called("{}", "other"), ADD, UNMET, "another tool was called"),
+        (ChatAnswer(text="No."), ADD, UNMET, "no tool was called"),
+        (
+            ChatAnswer(text='<tool_call>{"name": "add"}'),
+            ADD,
+            MALFORMED,
+            "the tool call came as text: its parser did not read it",
+        ),
+        (called("{", finish_reason="length"), ADD, UNMET, "the answer used up its tokens"),
+        (called("{"), Expectation(), MALFORMED, "the arguments of a tool call are no JSON"),
+        (ChatAnswer(fault="broke off"), Expectation(), MALFORMED, "broke off"),
+        (ChatAnswer(text='{"a": 2}'), CITY, PASSED, ""),
+        (ChatAnswer(text='{"a": 2'), CITY, MALFORMED, "the answer is no JSON"),
+        (ChatAnswer(text="[]"), CITY, MALFORMED, "the answer is not of type object"),
+        (
+            ChatAnswer(text="{", finish_reason="length"),
+            CITY,
+            UNMET,
+            "the answer used up its tokens",
+        ),
+    ],
+)
+def test_form(
+    answer: ChatAnswer, expectation: Expectation, outcome: CanaryOutcome, fault: str
+) -> None:
+    """A broken format is malformed; a refusal or another answer is unmet."""
+    verdict = judge_answer(answer, expectation)
+    assert (verdict.outcome, verdict.fault) == (outcome, fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("Paris, in France", ""),
+        ("paris, in France", "the answer does not contain text 1 of contains"),
+        ("Paris", "the answer does not contain text 2 of contains"),
+        ("Paris, in France, or Texas", "the answer contains text 1 of not_contains"),
+        ("Well, Paris, in France", "the answer does not match the expression"),
+    ],
+)
+def test_text(text: str, fault: str) -> None:
+    """An expectation holds in all its parts, of an answer that was cut off too."""
+    expectation = Expectation(
+        contains=("Paris", "France"), not_contains=("Texas",), matches=compile_pattern("^P")
+    )
+    verdict = judge_answer(ChatAnswer(text=text, finish_reason="length"), expectation)
+    assert verdict.fault == fault
+    assert verdict.outcome is (UNMET if fault else PASSED)
+
+
+def test_status() -> None:
+    """An engine that is overloaded gives no verdict, one that refuses an unmet canary."""
+    assert judge_status(503).outcome is CanaryOutcome.NONE
+    assert judge_status(400).outcome is UNMET
+    assert judge_status(500).fault == "the engine refuses the request: status 500"
