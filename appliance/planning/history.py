@@ -38,23 +38,23 @@ def summarise(unix_s: float, rates: Sequence[float]) -> RateSummary:
 
 
 def down_sampled(rows: Iterable[RateSummary], span_s: float) -> tuple[RateSummary, ...]:
-    """Join summaries, in the order of time, that lie in the same multiple of `span_s`.
+    """Join summaries, in the order of time, that lie in the same multiple of `span_s`."""
+    spans = groupby(rows, key=lambda row: row.unix_s // span_s)
+    return tuple(join(span * span_s, list(members)) for span, members in spans)
 
-    The median of joined ones is that of their medians, each as often as it stands for rates.
+
+def join(unix_s: float, rows: Sequence[RateSummary]) -> RateSummary:
+    """Return the summary of the span that begins at `unix_s` and has these rows, at least one.
+
+    Its median is that of their medians, each as often as it stands for rates.
     """
-    joined = []
-    for span, members in groupby(rows, key=lambda row: row.unix_s // span_s):
-        group = list(members)
-        joined.append(
-            RateSummary(
-                unix_s=span * span_s,
-                probes=sum(row.probes for row in group),
-                low=min(row.low for row in group),
-                median=median([row.median for row in group for _ in range(row.probes)]),
-                high=max(row.high for row in group),
-            )
-        )
-    return tuple(joined)
+    return RateSummary(
+        unix_s=unix_s,
+        probes=sum(row.probes for row in rows),
+        low=min(row.low for row in rows),
+        median=median([row.median for row in rows for _ in range(row.probes)]),
+        high=max(row.high for row in rows),
+    )
 
 
 def fitted(rows: Sequence[RateSummary], most: int) -> Sequence[RateSummary]:
