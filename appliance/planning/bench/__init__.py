@@ -1,0 +1,1 @@
+"""Benchmarks: what is asked, and the arithmetic of what came of it."""
