@@ -147,6 +147,8 @@ class Applied:
     """Whether to start it also on GPUs whose memory cannot be read."""
     speculative: bool = False
     """Whether the profile declares speculative decoding."""
+    tools: bool = False
+    """Whether the profile promises tool calls."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
     """User that the profile's engine runs as; empty: a user of its own, made at each start."""

@@ -195,6 +195,14 @@ class Profile:
         Doc("whether the model thinks, decided on the server; unset: as the model does by default"),
     ] = None
     tool_parser: Annotated[Word | None, Doc("parser of tool calls; setting it enables them")] = None
+    tools: Annotated[
+        bool | None,
+        Doc(
+            "whether the model promises tool calls, which are then checked every hour; unset: "
+            "with a `tool_parser`, and always for llama-server"
+        ),
+    ] = None
+    """Whether tool calls are promised; None: the engine and its options tell."""
     speculative: Annotated[Speculative | None, _SEE_BELOW] = None
     need: Annotated[NeedTable, _SEE_BELOW] = field(default_factory=NeedTable)
     warm_up: Annotated[

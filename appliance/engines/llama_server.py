@@ -403,6 +403,11 @@ RULES: Final = why.ArgumentRules(
 )
 
 
+def _reads_tools(_profile: Profile) -> bool:
+    """Tell that tool calls are read by the template of any model, or generically without one."""
+    return True
+
+
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(LlamaServerOptions, profile)
     yield from why.argument_problems(profile, RULES)
@@ -512,6 +517,7 @@ ENGINE: Final = Engine(
         "LLAMA_ARG_": "it sets an option that the profile does not show: use a key or extra_args",
         "LLAMA_LOG_": why.PRIVATE,
     },
+    tools=_reads_tools,
     metrics=llama_cpp_server.METRICS,
     probing=replace(
         llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")

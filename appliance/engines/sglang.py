@@ -23,9 +23,11 @@ from appliance.engines.shared.pytorch import (
     architecture_task,
     enough_gpus,
     one_kv_type,
+    parses_tools,
     shard_split,
     shards,
     temporary_directory,
+    tool_problems,
     torch_variables,
 )
 from appliance.engines.shared.rendering import (
@@ -210,6 +212,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(SglangOptions, profile)
     yield from why.argument_problems(profile, RULES)
     yield from one_kv_type(profile, "sglang", KV_TYPES)
+    yield from tool_problems(profile)
     yield from enough_gpus(profile, "sglang", options.tensor_parallel, options.pipeline_parallel)
     if profile.thinking is not None:
         text = "sglang cannot set thinking on the server: remove thinking"
@@ -250,6 +253,7 @@ ENGINE: Final = Engine(
     model_task=architecture_task,
     refused_variables={"SGLANG_HOST_IP": why.LISTENS, "SGLANG_PORT": why.LISTENS},
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
+    tools=parses_tools,
     metrics=Metrics(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),

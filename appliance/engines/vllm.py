@@ -26,9 +26,11 @@ from appliance.engines.shared.pytorch import (
     architecture_task,
     enough_gpus,
     one_kv_type,
+    parses_tools,
     shard_split,
     shards,
     temporary_directory,
+    tool_problems,
     torch_variables,
 )
 from appliance.engines.shared.rendering import (
@@ -277,6 +279,7 @@ def _problems(profile: Profile) -> Iterator[Problem]:
     if ":" in (hf_repository(profile.model) or ""):
         text = "vLLM names no quantisation in a repository: remove what follows the colon"
         yield Problem(where=("model",), text=text)
+    yield from tool_problems(profile)
     yield from enough_gpus(profile, "vllm", options.tensor_parallel, options.pipeline_parallel)
 
 
@@ -388,6 +391,7 @@ ENGINE: Final = Engine(
         "VLLM_NIXL_": why.LISTENER,
         "VLLM_RAY_": why.OTHER_BOXES,
     },
+    tools=parses_tools,
     metrics=Metrics(
         running=("vllm:num_requests_running",),
         queued=("vllm:num_requests_waiting",),

@@ -163,6 +163,10 @@ def _no_task(_: Profile | Safetensors) -> Task | None:
     return None
 
 
+def _no_tools(_profile: Profile) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """Program that answers requests, and what the appliance knows about it.
@@ -207,6 +211,8 @@ class Engine:
     """Variables that no profile may set, whatever its engine, each with the reason."""
     refused_variable_families: Mapping[str, str] = field(default_factory=dict)
     """Beginnings of names of such variables, each with the reason."""
+    tools: Callable[[Profile], bool] = _no_tools
+    """Function that tells whether a profile that does not say promises tool calls."""
     metrics: Metrics = field(default_factory=Metrics)
     probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None

@@ -65,6 +65,18 @@ def one_kv_type(profile: Profile, engine: str, known: Mapping[str, str]) -> Iter
         yield Problem(where=("kv",), text=text)
 
 
+def parses_tools(profile: Profile) -> bool:
+    """Tell whether the engine reads tool calls, for which it needs a parser."""
+    return profile.tool_parser is not None
+
+
+def tool_problems(profile: Profile) -> Iterator[Problem]:
+    """Find the problem of tool calls that are promised without a parser."""
+    if profile.tools and profile.tool_parser is None:
+        text = f"{profile.engine} reads no tool calls without a parser: set tool_parser"
+        yield Problem(where=("tools",), text=text)
+
+
 def enough_gpus(
     profile: Profile, table: str, tensor: int | None, pipeline: int | None
 ) -> Iterator[Problem]:

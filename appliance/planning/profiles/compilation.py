@@ -100,6 +100,7 @@ def compile_applied(
         locks_memory=memory.locks_memory,
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
+        tools=ENGINES[profile.engine].tools(profile) if profile.tools is None else profile.tools,
         handling=handling_of(profile),
     )
 

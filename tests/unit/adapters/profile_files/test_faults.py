@@ -143,6 +143,10 @@ COMMAND = 'engine = "command"\nport = 8104\n[command]\nargv = {}\n'
              "tool_parser"),
         ),
         (
+            VLLM + "tools = true\n",
+            "genesis.toml:5: vllm reads no tool calls without a parser: set tool_parser",
+        ),
+        (
             LLAMA + "[llama-server]\nubatch = 4096\n",
             "genesis.toml:6: ubatch 4096 is above batch 2048, which would clamp it: raise batch",
         ),
