@@ -101,12 +101,48 @@ class GpuEvidence:
     power_w: float | None = None
     temperature_c: int | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    """As `adapters.gpus` names the bits of nvmlDeviceGetCurrentClocksEventReasons."""
+    """Bits of nvmlDeviceGetCurrentClocksEventReasons as `adapters.gpus.reader` names them:
+    ``sw_thermal_slowdown``."""
     pcie_width: int | None = None
     pcie_generation: int | None = None
     energy_j: float | None = None
     """Counter of all energy since the driver was loaded."""
     memory_used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTenant:
+    """Process that holds memory of a GPU."""
+
+    profile: str | None
+    """Profile whose backend the process belongs to; None: nobody's."""
+    pid: int
+    name: str
+    held_bytes: int | None
+    """None: the driver does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One GPU at one instant."""
+
+    index: int
+    evidence: GpuEvidence
+    tenants: tuple[GpuTenant, ...] | None = None
+    """None: the driver has no list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxGpus:
+    """GPUs of the box that work, at one instant."""
+
+    taken_s: float
+    """Monotonic time of the reading."""
+    gpus: tuple[GpuSample, ...] = ()
+    driver: str | None = None
+    """Version of the driver; None: not told."""
+    problem: str | None = None
+    """Reason why GPUs cannot be read, for people; None: all were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@
 needed. Anything that others do on that GPU meanwhile spoils the figures.
 """
 
+import dataclasses
 import re
 import signal
 import statistics
@@ -238,3 +239,34 @@ def test_too_little_for_ever_is_refused_with_the_holder(gpu: Gpu, tmp_path: Path
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 255
         assert f"pid {holder.pid}" in done.stderr
+
+
+def test_evidence_is_plausible(gpu: Gpu, figures: Figures) -> None:
+    """Clocks, power, heat and link of a real GPU are in the ranges of such devices."""
+    reader = GpuReader()
+    try:
+        before = reader.read_evidence()
+        time.sleep(1.0)
+        began = time.monotonic()
+        after = reader.read_evidence()
+        took_s = time.monotonic() - began
+    finally:
+        reader.close()
+    assert after.memory.state is GpuState.OK
+    assert after.driver
+    now = next(e for e in after.evidence if e.uuid == gpu.uuid)
+    earlier = next(e for e in before.evidence if e.uuid == gpu.uuid)
+    figures.add({"evidence": dataclasses.asdict(now), "evidence_ms": round(took_s * 1000, 1)})
+    for value, least, most in (
+        (now.sm_clock_mhz, 50, 5000),
+        (now.memory_clock_mhz, 50, 20_000),
+        (now.power_w, 1.0, 2000.0),
+        (now.temperature_c, 5, 120),
+        (now.pcie_width, 1, 32),
+        (now.pcie_generation, 1, 8),
+    ):
+        assert value is None or least <= value <= most
+    assert now.sm_clock_mhz is not None
+    if now.energy_j is not None and earlier.energy_j is not None:
+        assert 0 < now.energy_j - earlier.energy_j < 5000
+    assert not any(reason.startswith("bit_") for reason in now.throttle_reasons or ())

@@ -19,10 +19,12 @@
  *   listing=CODE         what the process lists return; "hidden" for empty ones
  *   sizes=hidden         the lists do not tell how much
  *   compute=PID:BYTES,PID:?   graphics=…   mps=…     processes that are always listed
+ *   sm_clock= memory_clock= power_mw= temperature= throttle= pcie_width= pcie_generation=
+ *   energy_mj=           state beside the memory; a key that is missing is not supported
  *   ghosts=1             dead processes stay listed while their bytes are in use
  *   handle=CODE lost=1 mig=1 numa=NODE uuid= name= release_ms= fail.FUNCTION=
  *
- * Compiled with -DOLD_DRIVER it lacks the functions that came with driver 510.
+ * Compiled with -DOLD_DRIVER it lacks the functions that came with driver 510 and 535.
  * The layout of the structures is the public NVML ABI, as the binding declares it.
  */
 #include <stdio.h>
@@ -226,6 +228,64 @@ int nvmlDeviceGetNumaNodeId(Device device, unsigned *node)
 {
     return feature(__func__, device, "numa", node);
 }
+
+enum { SM_CLOCK = 1, MEMORY_CLOCK = 2 };
+
+int nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned *mhz)
+{
+    if (type != SM_CLOCK && type != MEMORY_CLOCK)
+        return INVALID_ARGUMENT;
+    return feature(__func__, device, type == SM_CLOCK ? "sm_clock" : "memory_clock", mhz);
+}
+
+int nvmlDeviceGetPowerUsage(Device device, unsigned *milliwatts)
+{
+    return feature(__func__, device, "power_mw", milliwatts);
+}
+
+int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *degrees)
+{
+    return sensor ? INVALID_ARGUMENT : feature(__func__, device, "temperature", degrees);
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned *lanes)
+{
+    return feature(__func__, device, "pcie_width", lanes);
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned *generation)
+{
+    return feature(__func__, device, "pcie_generation", generation);
+}
+
+/* As `feature`, for numbers that need 64 bits. */
+static int large_feature(const char *function, Device device, const char *key, uint64_t *value)
+{
+    struct state state;
+    int refused = enter_device(function, device, &state);
+    int64_t number = refused ? -1 : device_number(&state, (unsigned)device - 1, key, -1);
+
+    *value = (uint64_t)number;
+    return refused ? refused : number < 0 ? NOT_SUPPORTED : SUCCESS;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(Device device, uint64_t *millijoules)
+{
+    return large_feature(__func__, device, "energy_mj", millijoules);
+}
+
+/* Drivers before 535 have only this name of the function. */
+int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, uint64_t *reasons)
+{
+    return large_feature(__func__, device, "throttle", reasons);
+}
+
+#ifndef OLD_DRIVER
+int nvmlDeviceGetCurrentClocksEventReasons(Device device, uint64_t *reasons)
+{
+    return large_feature(__func__, device, "throttle", reasons);
+}
+#endif
 
 struct memory { uint64_t total, free, used; };
 

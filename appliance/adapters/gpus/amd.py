@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from appliance.adapters.gpus.amd_evidence import card_evidence, module_version
 from appliance.adapters.gpus.states import DEVICE, EXACT, NO_DRIVER, OPAQUE, UNIFIED, DriverError
 from appliance.adapters.kernel.text_files import is_number, meminfo, number_of, read, text_of
 
@@ -70,6 +71,17 @@ class Driver:
             raise DriverError(NO_DRIVER, "the amdgpu driver is not loaded (modprobe amdgpu)")
         users = _users(self._root) if with_processes else None
         return [self._card(i, folder, users) for i, folder in enumerate(self._cards)]
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """Return every device with its processes and its state beside its memory."""
+        devices = self.read(True)  # noqa: FBT003 - as the sampler calls it
+        for device, folder in zip(devices, self._cards, strict=True):
+            device["evidence"] = card_evidence(folder)
+        return devices
+
+    def version(self) -> str:
+        """Return the driver's version; empty: that of the kernel."""
+        return module_version(self._root)
 
     def _card(
         self, index: int, folder: str, users: dict[str, list[dict[str, Any]]] | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from appliance.adapters.gpus.nvml_evidence import driver_version, gpu_evidence
 from appliance.adapters.gpus.states import (
     DEVICE,
     EXACT,
@@ -77,6 +78,19 @@ class Driver:
         except self._errors as error:
             raise self._translated(error) from error
         return [self._device(i, with_processes=with_processes) for i in range(count)]
+
+    def evidence(self) -> list[dict[str, Any]]:
+        """Return every device with its processes and its state beside its memory."""
+        devices = self.read(True)  # noqa: FBT003 - as the sampler calls it
+        for device in devices:
+            if not device["kind"]:
+                handle = self._optional(self._nvml.nvmlDeviceGetHandleByIndex, device["index"])
+                device["evidence"] = {} if handle is None else gpu_evidence(self._nvml, handle)
+        return devices
+
+    def version(self) -> str:
+        """Return the driver's version; empty: not told."""
+        return driver_version(self._nvml)
 
     def _translated(self, error: Exception) -> DriverError:
         nvml = self._nvml

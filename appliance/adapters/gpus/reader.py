@@ -13,11 +13,13 @@ holds one in the kernel (state D), it would hold the next one too.
 
 import threading
 import time
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from appliance.adapters.gpus import sampler_client
 from appliance.adapters.gpus.states import HUNG, READER
 from appliance.adapters.kernel import processes
+from appliance.domain.measurements import GpuEvidence
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
 
 _TIMEOUT_S: Final = 5.0
@@ -34,6 +36,26 @@ _CHILDREN_TRIED: Final = 3
 _ABSENT: Final = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER, GpuState.MISMATCH})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEvidenceReading:
+    """Reading of the GPUs with their state beside their memory."""
+
+    memory: GpuMemory
+    """With holders."""
+    evidence: tuple[GpuEvidence, ...] = ()
+    """Of the devices of `memory` that work, in their order."""
+    driver: str | None = None
+    """Version of the driver; None: not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """Kind of a request to the sampler."""
+
+    with_processes: bool = False
+    with_evidence: bool = False
+
+
 class _Child:
     """One sampler and its open request. Raises OSError when the sampler cannot be started."""
 
@@ -44,11 +66,11 @@ class _Child:
         self._owes = False
         self._first = True
 
-    def ask(self, *, with_holders: bool, at_s: float) -> None:
+    def ask(self, request: _Request, *, at_s: float) -> None:
         """Send a request, and note when the wait for its answer began."""
         self._asked_s = at_s
         self._owes = True
-        self.sampler.ask(with_processes=with_holders)
+        self.sampler.ask(with_processes=request.with_processes, with_evidence=request.with_evidence)
 
     def answer(self, deadline_s: float) -> sampler_client.Reading | None:
         reading = self.sampler.answer(max(0.0, deadline_s - time.monotonic()))
@@ -99,32 +121,53 @@ class GpuReader:
                 a lock for it.
             timeout_s: How long this caller waits for the driver; less while it hangs.
         """
+        memory, _ = self._read(_Request(with_processes=with_holders), timeout_s)
+        return memory
+
+    def read_evidence(self, *, timeout_s: float | None = None) -> GpuEvidenceReading:
+        """Read every GPU with its holders, clocks, power and heat; faults and times as for `read`."""
+        request = _Request(with_processes=True, with_evidence=True)
+        memory, reading = self._read(request, timeout_s)
+        if reading is None:
+            return GpuEvidenceReading(memory=memory)
+        working = (device for device in reading.devices if not device.error_kind)
+        return GpuEvidenceReading(
+            memory=memory,
+            evidence=tuple(map(_evidence, working)),
+            driver=reading.driver or None,
+        )
+
+    def _read(
+        self, request: _Request, timeout_s: float | None
+    ) -> tuple[GpuMemory, sampler_client.Reading | None]:
+        """Return the memory, and the reading that it is from; None: no child was asked."""
         with self._lock:
             if self._absence is not None and time.monotonic() < self._absent_until_s:
-                return self._absence
+                return self._absence, None
             self._absence = None
-            memory = _memory(self._reading(with_holders, timeout_s or self._timeout_s))
+            reading = self._reading(request, timeout_s or self._timeout_s)
+            memory = _memory(reading)
             self._hung = memory.state is GpuState.HUNG
             if memory.state is not GpuState.OK and not self._hung:
                 self._close()  # A new process may see more GPUs than one that met an error.
             if memory.state in _ABSENT:
                 self._absence = memory
                 self._absent_until_s = time.monotonic() + _REMEMBERED_S
-            return memory
+            return memory, reading
 
-    def _reading(self, with_holders: bool, timeout_s: float) -> sampler_client.Reading:  # noqa: FBT001
+    def _reading(self, request: _Request, timeout_s: float) -> sampler_client.Reading:
         if self._child is not None and not self._child.owes and self._child.is_past_use():
             self._close()
         began_s = time.monotonic()
         deadline_s = began_s + (min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s)
-        reading = self._asked(with_holders, deadline_s)
+        reading = self._asked(request, deadline_s)
         for _ in range(_CHILDREN_TRIED - 1):
             if reading.error_kind == READER:
                 self._close()
-                reading = self._asked(with_holders, deadline_s)
+                reading = self._asked(request, deadline_s)
         return reading
 
-    def _asked(self, with_holders: bool, deadline_s: float) -> sampler_client.Reading:  # noqa: FBT001
+    def _asked(self, request: _Request, deadline_s: float) -> sampler_client.Reading:
         """Return a child's answer until `deadline_s`; a new child is started if there is none."""
         if self._dying is not None:
             if not self._dying.gone():
@@ -141,7 +184,7 @@ class GpuReader:
             if late is None or late.error_kind:
                 return late or self._silence(child)
             began_s = time.monotonic()
-        child.ask(with_holders=with_holders, at_s=began_s)
+        child.ask(request, at_s=began_s)
         return child.answer(deadline_s) or self._silence(child)
 
     def _silence(self, child: _Child) -> sampler_client.Reading:
@@ -208,9 +251,55 @@ def _holder(process: sampler_client.Process) -> Holder:
     )
 
 
+_REASONS: Final = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""Names of the bits of nvmlDeviceGetCurrentClocksEventReasons, from the lowest, as nvidia-smi has
+them."""
+
+
+def _evidence(device: sampler_client.Device) -> GpuEvidence:
+    figures: dict[str, Any] = device.evidence
+    reasons = figures.get("reasons")
+    return GpuEvidence(
+        uuid=device.uuid,
+        sm_clock_mhz=figures.get("sm_clock_mhz"),
+        memory_clock_mhz=figures.get("memory_clock_mhz"),
+        power_w=figures.get("power_w"),
+        temperature_c=figures.get("temperature_c"),
+        throttle_reasons=None if reasons is None else _reasons(reasons),
+        pcie_width=figures.get("pcie_width"),
+        pcie_generation=figures.get("pcie_generation"),
+        energy_j=figures.get("energy_j"),
+        memory_used_bytes=device.used_bytes,
+    )
+
+
+def _reasons(bits: int) -> tuple[str, ...]:
+    """Return the names of set bits, and one without a name by its number."""
+    return tuple(
+        _REASONS[bit] if bit < len(_REASONS) else f"bit_{bit}"
+        for bit in range(bits.bit_length())
+        if bits >> bit & 1
+    )
+
+
 _READER: Final = GpuReader()
 
 
 def read_gpus(*, with_holders: bool = False, timeout_s: float | None = None) -> GpuMemory:
     """Call `GpuReader.read` of this process's shared reader."""
     return _READER.read(with_holders=with_holders, timeout_s=timeout_s)
+
+
+def read_gpu_evidence(*, timeout_s: float | None = None) -> GpuEvidenceReading:
+    """Call `GpuReader.read_evidence` of this process's shared reader."""
+    return _READER.read_evidence(timeout_s=timeout_s)

@@ -1,7 +1,7 @@
 """Child process that asks the GPUs' driver, so that a driver that hangs can be abandoned.
 
 Run by its path: ``python -I …/sampler.py``. The program reads a word a line from standard input,
-``memory`` or ``processes``, and answers each with one line of JSON::
+``memory``, ``processes`` or ``evidence``, and answers each with one line of JSON::
 
     {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
      "free": 25000000000, "used": 400000000, "reserved": 369803776, "quality": "exact",
@@ -9,6 +9,11 @@ Run by its path: ``python -I …/sampler.py``. The program reads a word a line f
 
 ``processes`` also fills ``"processes": [{"pid": 4121, "bytes": 1048576, "compute": true}]``,
 where ``bytes`` is null when the driver does not say; the list is null where there is none.
+
+``evidence`` is ``processes`` with ``"driver": "580.95.05"`` beside the devices, and in each that works
+``"evidence": {"sm_clock_mhz": 1695, "memory_clock_mhz": 9501, "power_w": 287.4, "temperature_c": 64,
+"reasons": 4, "pcie_width": 16, "pcie_generation": 4, "energy_j": 81233411.2}``, without what the
+driver does not tell; ``reasons`` are the bits of nvmlDeviceGetCurrentClocksEventReasons.
 
 A device that cannot be read has a ``kind`` (``lost``, ``device``) and a ``problem``; the others are
 read all the same. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
@@ -30,10 +35,16 @@ from appliance.adapters.gpus.states import NO_DRIVER, NO_LIBRARY, DriverError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-    Read = Callable[[bool], list[dict[str, Any]]]
+    class GpuDriver(Protocol):
+        """Driver of a maker's GPUs. Methods raise `DriverError`."""
+
+        def read(self, with_processes: bool) -> list[dict[str, Any]]: ...  # noqa: FBT001
+
+        def evidence(self) -> list[dict[str, Any]]: ...
+
+        def version(self) -> str: ...
 
 
 def main(root: str = "/") -> int:
@@ -43,10 +54,14 @@ def main(root: str = "/") -> int:
         root: Above /proc and /sys; another directory in tests.
     """
     try:
-        read = _reader(root)
+        driver = _driver(root)
         for line in sys.stdin:
-            devices = read(line.strip() == "processes")
-            _answer({"error": None, "devices": devices})
+            word = line.strip()
+            if word == "evidence":
+                devices = driver.evidence()
+                _answer({"error": None, "driver": driver.version(), "devices": devices})
+            else:
+                _answer({"error": None, "devices": driver.read(word == "processes")})
     except DriverError as error:
         _answer({"error": {"kind": error.kind, "text": str(error)}, "devices": []})
         return 1
@@ -60,12 +75,12 @@ def _answer(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _reader(root: str) -> Read:
-    """Return the reader of NVIDIA's driver, or of AMD's cards where there can be no NVIDIA GPU."""
+def _driver(root: str) -> GpuDriver:
+    """Return NVIDIA's driver, or that of AMD's cards where there can be no NVIDIA GPU."""
     from appliance.adapters.gpus import nvml  # noqa: PLC0415
 
     try:
-        return nvml.Driver(root).read
+        return nvml.Driver(root)
     except DriverError as error:
         if error.kind not in {NO_LIBRARY, NO_DRIVER}:
             raise
@@ -76,7 +91,7 @@ def _reader(root: str) -> Read:
         # processor's own graphics.
         if not cards or (error.kind == NO_DRIVER and nvml.is_on_the_bus(root)):
             raise
-        return amd.Driver(cards, root).read
+        return amd.Driver(cards, root)
 
 
 if __name__ == "__main__":

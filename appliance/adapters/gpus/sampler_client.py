@@ -46,6 +46,7 @@ class Device:
 
     __slots__ = (
         "error_kind",
+        "evidence",
         "free_bytes",
         "index",
         "name",
@@ -75,6 +76,8 @@ class Device:
         Empty: it works."""
         self.problem = str(document["problem"])
         """Reason why the GPU is opaque or does not work, as a phrase; empty: no problem."""
+        self.evidence: dict[str, Any] = document.get("evidence") or {}
+        """Clocks, power, heat and link, as the sampler names them; empty: not asked for."""
         listed = document["processes"]
         self.processes = None if listed is None else [Process(p) for p in listed]
         """Processes with memory on the GPU; None: not asked for, or the driver has no such list."""
@@ -83,10 +86,14 @@ class Device:
 class Reading:
     """Reading of all GPUs, or why none can be read; `Device` has the fault of one GPU."""
 
-    __slots__ = ("devices", "error_kind", "error_text")
+    __slots__ = ("devices", "driver", "error_kind", "error_text")
 
-    def __init__(self, devices: list[Device], error_kind: str = "", error_text: str = "") -> None:
+    def __init__(
+        self, devices: list[Device], error_kind: str = "", error_text: str = "", driver: str = ""
+    ) -> None:
         self.devices = devices
+        self.driver = driver
+        """Version of the driver; empty: not asked for, or not told."""
         self.error_kind = error_kind
         """Kind of the error, of those in `appliance.adapters.gpus.states`; empty: no error."""
         self.error_text = error_text
@@ -117,9 +124,11 @@ class Sampler:
         self._closed = False
         self._gone = False
 
-    def ask(self, *, with_processes: bool = False) -> None:
-        """Send a request. If the child has ended, `answer` tells."""
+    def ask(self, *, with_processes: bool = False, with_evidence: bool = False) -> None:
+        """Send a request; evidence comes with processes. If the child has ended, `answer` tells."""
         word = b"processes\n" if with_processes else b"memory\n"
+        if with_evidence:
+            word = b"evidence\n"
         try:
             os.write(self._requests, word)
         except BrokenPipeError:
@@ -190,6 +199,7 @@ def _parsed(line: bytes) -> Reading:
         document = json.loads(line)
         devices = [Device(d) for d in document["devices"]]
         error = document["error"] or {"kind": "", "text": ""}
-        return Reading(devices, str(error["kind"]), str(error["text"]))
+        driver = str(document.get("driver", ""))
+        return Reading(devices, str(error["kind"]), str(error["text"]), driver)
     except (ValueError, KeyError, TypeError) as mistake:
         return Reading([], READER, f"the program that reads the GPUs said {mistake}")

@@ -16,6 +16,7 @@ import pytest
 from appliance.adapters.gpus.reader import GpuReader
 from appliance.adapters.gpus.sampler_client import Sampler
 from appliance.adapters.kernel import text_files
+from appliance.domain.measurements import GpuEvidence
 from appliance.domain.memory import GpuMemory, GpuState, Quality
 from tests.pretend.building import NAME, build
 from tests.pretend.gpus import GIB, Gpus
@@ -103,6 +104,69 @@ def test_an_old_driver_counts_what_it_reserves_as_used(
         assert device.quality is Quality.EXACT
         assert device.holders is not None
         assert [h.pid for h in device.holders] == [1]
+
+
+LOADED = {
+    "0.sm_clock": 1695,
+    "0.memory_clock": 9501,
+    "0.power_mw": 287_400,
+    "0.temperature": 64,
+    "0.throttle": 0b10_0000_0100 | 1 << 40,
+    "0.pcie_width": 16,
+    "0.pcie_generation": 4,
+    "0.energy_mj": 81_233_411_200,
+}
+
+
+def test_evidence_comes_with_processes(box: Box) -> None:
+    """A reading of clocks, power, heat and link has the holders too; what a GPU lacks is None."""
+    box.gpus.change({**LOADED, "0.compute": f"1:{GIB}", "driver": "580.95.05"})
+    found = box.reader.read_evidence()
+    assert found.driver == "580.95.05"
+    assert [len(d.holders or ()) for d in found.memory.devices] == [1, 0]
+    first, second = found.evidence
+    assert first == GpuEvidence(
+        uuid=found.memory.devices[0].uuid,
+        sm_clock_mhz=1695,
+        memory_clock_mhz=9501,
+        power_w=287.4,
+        temperature_c=64,
+        throttle_reasons=("sw_power_cap", "bit_9", "bit_40"),
+        pcie_width=16,
+        pcie_generation=4,
+        energy_j=81_233_411.2,
+        memory_used_bytes=0,
+    )
+    assert second == GpuEvidence(uuid=found.memory.devices[1].uuid, memory_used_bytes=0)
+
+
+def test_a_gpu_that_is_lost_has_no_evidence(box: Box) -> None:
+    """The evidence of the others stays beside their own device; one failing figure is left out."""
+    box.gpus.change({"0.lost": 1, "1.power_mw": 90_000, "1.throttle": 0, "1.pcie_width": 8})
+    box.gpus.change({"1.fail.nvmlDeviceGetCurrPcieLinkWidth": 999})
+    found = box.reader.read_evidence()
+    assert found.memory.state is GpuState.LOST
+    (second,) = found.evidence
+    assert second.uuid == found.memory.devices[1].uuid
+    assert (second.power_w, second.throttle_reasons, second.pcie_width) == (90.0, (), None)
+
+
+def test_evidence_of_a_driver_that_hangs_is_given_up(box: Box) -> None:
+    """A caller waits no longer than for the memory, and nothing is told."""
+    assert box.reader.read_evidence().memory.state is GpuState.OK
+    box.gpus.hang()
+    found = box.reader.read_evidence(timeout_s=0.2)
+    assert (found.memory.state, found.evidence, found.driver) == (GpuState.HUNG, (), None)
+
+
+def test_an_old_driver_tells_its_throttling_by_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers before 535 call the reasons of a low clock throttle reasons."""
+    for box in _box(tmp_path, monkeypatch, "-DOLD_DRIVER"):
+        box.gpus.change({"*.throttle": 0b1100_0000})
+        reasons = box.reader.read_evidence().evidence[0].throttle_reasons
+        assert reasons == ("hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
 def test_lists_of_every_kind_are_one(box: Box) -> None:

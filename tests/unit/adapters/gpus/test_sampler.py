@@ -156,6 +156,34 @@ def test_a_card_without_figures_is_told(tmp_path: Path) -> None:
     assert second.quality == EXACT
 
 
+def test_a_card_tells_its_clocks_power_and_link(tmp_path: Path) -> None:
+    """Sensors of the kernel are read in the units of the evidence; what a card lacks is left out."""
+    card = unpacked("workstation", tmp_path) / "sys/class/drm/card1/device"
+    for name, text in {
+        "hwmon/hwmon3/freq1_input": "2371000000",
+        "hwmon/hwmon3/freq2_input": "1249000000",
+        "hwmon/hwmon3/power1_average": "287400000",
+        "hwmon/hwmon3/temp1_input": "64000",
+        "current_link_width": "16",
+        "current_link_speed": "16.0 GT/s PCIe",
+    }.items():
+        write(card / name, f"{text}\n")
+    write(tmp_path / "sys/module/amdgpu/version", "6.8.5\n")
+    driver = amd.Driver(amd.cards(str(tmp_path)), str(tmp_path))
+    first, second, graphics = driver.evidence()
+    assert first["evidence"] == {
+        "sm_clock_mhz": 2371,
+        "memory_clock_mhz": 1249,
+        "power_w": 287.4,
+        "temperature_c": 64,
+        "pcie_width": 16,
+        "pcie_generation": 4,
+    }
+    assert (second["evidence"], graphics["evidence"]) == ({}, {})
+    assert first["processes"]
+    assert driver.version() == "6.8.5"
+
+
 def test_a_driver_that_is_unloaded_is_an_error(tmp_path: Path) -> None:
     """Cards that were there and are gone are not read as empty."""
     unpacked("apu", tmp_path)
