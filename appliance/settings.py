@@ -222,6 +222,11 @@ class Settings(BaseSettings):
         return self._beside_control_socket(paths.REQUEST_SOCKET)
 
     @property
+    def status_socket(self) -> Path:
+        """Return the supervisor's socket for processes that only look at the box."""
+        return self._beside_control_socket(paths.STATUS_SOCKET)
+
+    @property
     def jobs_socket(self) -> Path:
         """Return the socket of the program that queues jobs."""
         return self._beside_control_socket(paths.JOBS_SOCKET)

@@ -20,6 +20,7 @@ def printed(settings: Settings) -> str:
     sockets = {
         "gateway_socket": settings.gateway_socket,
         "jobs_socket": settings.jobs_socket,
+        "status_socket": settings.status_socket,
     }
     return json.dumps(settings.model_dump() | sockets, default=str)
 

@@ -61,6 +61,7 @@ class SettingsSnapshot:
     health: HealthSnapshot
     gateway_socket: str
     jobs_socket: str
+    status_socket: str
 
 
 def take_snapshot(printer: Sequence[str] = PRINTER) -> SettingsSnapshot:

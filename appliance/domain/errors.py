@@ -33,7 +33,7 @@ class PermissionDeniedError(ApplianceError):
 
 
 class UnreachableError(ApplianceError):
-    """Missing answer of the supervisor; systemd and the files may still give part of the status."""
+    """Missing answer of one of our processes; systemd and the files may still give part of the status."""
 
 
 class BadRequestError(ApplianceError):

@@ -89,7 +89,8 @@ def test_sockets_are_beside_the_control_socket() -> None:
     """Daemons are given the sockets that follow from that of the control socket."""
     snapshot = make_snapshot(control_socket="/run/x/c.sock")
     assert isinstance(snapshot, SettingsSnapshot)
-    assert (snapshot.gateway_socket, snapshot.jobs_socket) == (
+    assert (snapshot.gateway_socket, snapshot.jobs_socket, snapshot.status_socket) == (
         "/run/x/gateway.sock",
         "/run/x/jobs.sock",
+        "/run/x/status.sock",
     )

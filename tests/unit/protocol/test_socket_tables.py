@@ -23,8 +23,13 @@ from appliance.protocol.conversation.codec import (
 )
 from appliance.protocol.health_socket import HEALTH
 from appliance.protocol.record import Record
+from appliance.protocol.status_socket import STATUS
 
-TABLES: Final[Mapping[str, SocketTable[Any, Any]]] = {"control": CONTROL, "health": HEALTH}
+TABLES: Final[Mapping[str, SocketTable[Any, Any]]] = {
+    "control": CONTROL,
+    "health": HEALTH,
+    "status": STATUS,
+}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -83,7 +88,7 @@ def test_every_object_is_a_request_or_a_bad_one(
     table: SocketTable[Any, Any], data: st.DataObject
 ) -> None:
     """Any arguments are decoded to a request, which can be sent again, or to `BadRequestError`."""
-    fields = {field for _, _, form in table.requests for field in form.__match_args__}
+    fields = {"name"}.union(*(form.__match_args__ for _, _, form in table.requests))
     verb = data.draw(st.sampled_from(table.verbs))
     args = data.draw(st.dictionaries(st.sampled_from(sorted(fields)) | st.text(), JSON))
     try:
