@@ -1,7 +1,7 @@
-"""Comparison of two profiles that were measured in turns (ABBA), and the verdict on them.
+"""Comparison of profiles that were measured in turns (ABBA), and the verdict on two of them.
 
-Blocks of one profile and the next are paired: what drifts slowly (heat, other load) meets both of a
-pair alike, and each second pair has the other order. One pair gives one value, the mean of the log
+A sweep has one block of each profile, and each second sweep has the other order: what drifts slowly
+(heat, other load) meets both of a pair alike. One pair gives one value, the mean of the log
 ratios of its prompts, since levels differ more between sessions than within one (1 to 1.8 % against
 0.05 to 1 %: docs/explanation/regression-detection.md). The interval is Student's, over the pairs.
 
@@ -75,16 +75,28 @@ class ComparisonVerdict:
     why: str
 
 
-def turns(runs: int) -> str:
-    """Return the order of the blocks of profiles A and B: ABBA, then BAAB, so often."""
-    return "".join("ABBA" if run % 2 == 0 else "BAAB" for run in range(runs))
+def turns(count: int, runs: int) -> Sequence[int]:
+    """Return the numbers of the profiles, block by block: 0 1 1 0, then 1 0 0 1, and so on.
 
-
-def block_pairs(order: str) -> Sequence[tuple[int, int]]:
-    """Return for each pair of neighbouring blocks the number of A's block, and of B's."""
+    Args:
+        count: Number of profiles; one alone has a single block with all runs.
+        runs: Runs, of two sweeps each.
+    """
+    if count == 1:
+        return [0]
+    there, back = list(range(count)), list(reversed(range(count)))
     return [
-        (at, at + 1) if order[at] == "A" else (at + 1, at) for at in range(0, len(order) - 1, 2)
+        profile
+        for run in range(runs)
+        for sweep in ((there, back) if run % 2 == 0 else (back, there))
+        for profile in sweep
     ]
+
+
+def block_pairs(order: Sequence[int], other: int) -> Sequence[tuple[int, int]]:
+    """Return for each sweep the number of the block of profile 0, and that of profile `other`."""
+    blocks = {profile: [at for at, p in enumerate(order) if p == profile] for profile in (0, other)}
+    return list(zip(blocks[0], blocks[other], strict=False))
 
 
 def pair_log_ratio(
@@ -111,17 +123,8 @@ def ratio_interval(log_ratios: Sequence[float]) -> RatioInterval | None:
     return RatioInterval(ratio=exp(mean), low=exp(mean - half), high=exp(mean + half), pairs=count)
 
 
-def agreement(order: str, blocks: Sequence[Answers]) -> Agreement:
-    """Return how far the answers agree between the two profiles, and within each.
-
-    Args:
-        order: Profile of each block, A or B.
-        blocks: Answers of each block; an empty answer agrees with nothing.
-    """
-    by_profile = {
-        name: [b for n, b in zip(order, blocks, strict=True) if n == name] for name in "AB"
-    }
-    first, second = by_profile["A"], by_profile["B"]
+def agreement(first: Sequence[Answers], second: Sequence[Answers]) -> Agreement:
+    """Return how far the answers of two profiles agree, block by block; an empty one never does."""
     own = [share for some in (first, second) if (share := _same(some, some, own=True)) is not None]
     return Agreement(
         between=_same(first, second, own=False),

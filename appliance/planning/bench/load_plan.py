@@ -22,6 +22,8 @@ SINGLE_TOKENS: Final = 4096
 SWARM_TOKENS: Final = 8192
 DEPTH_TOKENS: Final = 128
 """As llama-bench generates by default."""
+FEWEST_DEPTH_TOKENS: Final = 8
+"""Length of the answer to the prompt that only tells how many tokens its text has."""
 ANSWER_TOKENS: Final = 256
 FEWEST_TOKENS: Final = 128
 """An engine that refuses an answer of so many tokens is not asked for less."""
@@ -33,6 +35,7 @@ _GAIN: Final = 0.6
 """Exponent of the effective rate over the concurrency, roughly; only for the time that is left."""
 _DEPTH_OF_A_REQUEST: Final = 4000
 """Prompt tokens that take about as long as one answer, likewise."""
+_CALIBRATING_DEPTH: Final = 512
 _SHORT_ANSWER: Final = 0.3
 _LANGUAGES: Final = ("Go", "Rust", "TypeScript", "Java", "Kotlin", "C++", "C#", "Swift")
 
@@ -81,12 +84,17 @@ def swarm_levels(lowest: int, highest: int) -> tuple[int, ...]:
     return tuple(sorted({1, *range(lowest, highest + 1)}))
 
 
-def stages(workload: Workload) -> Sequence[Stage]:
-    """Return the stages of one profile, in their order; each part begins with a warm-up."""
+def stages(workload: Workload, first_run: int = 1) -> Sequence[Stage]:
+    """Return the stages of one block, in their order; each part begins with a warm-up.
+
+    Args:
+        workload: Work of the block.
+        first_run: Number of its first run: no two blocks of a profile have the same.
+    """
     exact = workload.tokens is not None
     single, swarm = workload.tokens or SINGLE_TOKENS, workload.tokens or SWARM_TOKENS
     tasks = tuple(CODING_TASKS)
-    runs = range(1, workload.runs + 1)
+    runs = range(first_run, first_run + workload.runs)
     found = [
         Stage(part=Part.SINGLE, run=run, prompts=tasks, tokens=single, exact=exact)
         for run in (0, *runs)
@@ -95,20 +103,12 @@ def stages(workload: Workload) -> Sequence[Stage]:
         warm_up = min(_WARM_UP_CONCURRENCY, workload.levels[-1])
         found.append(_swarm(warm_up, 0, swarm, exact=exact))
         found += [_swarm(c, run, swarm, exact=exact) for run in runs for c in workload.levels]
+    if workload.depths:
+        found.append(_depth(_CALIBRATING_DEPTH, 0))
     for depth in workload.depths:
-        found += [
-            Stage(
-                part=Part.DEPTH,
-                run=run,
-                prompts=(prefill_name(depth),),
-                depth=depth,
-                tokens=DEPTH_TOKENS,
-                exact=True,
-            )
-            for run in runs
-        ]
+        found += [_depth(depth, run) for run in runs]
     if workload.answers:
-        found.append(Stage(part=Part.ANSWERS, run=1, prompts=tasks, tokens=ANSWER_TOKENS))
+        found.append(Stage(part=Part.ANSWERS, run=first_run, prompts=tasks, tokens=ANSWER_TOKENS))
     return found
 
 
@@ -124,6 +124,17 @@ def _swarm(concurrency: int, run: int, tokens: int, *, exact: bool) -> Stage:
         prompts=prompts,
         tokens=tokens,
         exact=exact,
+    )
+
+
+def _depth(depth: int, run: int) -> Stage:
+    return Stage(
+        part=Part.DEPTH,
+        run=run,
+        prompts=(prefill_name(depth),),
+        depth=depth,
+        tokens=DEPTH_TOKENS if run else FEWEST_DEPTH_TOKENS,
+        exact=True,
     )
 
 

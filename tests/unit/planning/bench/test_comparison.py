@@ -21,11 +21,18 @@ FASTER = RatioInterval(ratio=1.2, low=1.1, high=1.3, pairs=4)
 
 
 def test_blocks_are_in_turns() -> None:
-    """Each second run has the other order, and neighbours make a pair of A and B."""
-    assert turns(1) == "ABBA"
-    assert turns(2) == "ABBABAAB"
-    assert block_pairs("ABBA") == [(0, 1), (3, 2)]
-    assert block_pairs("ABBABAAB") == [(0, 1), (3, 2), (5, 4), (6, 7)]
+    """Each second sweep has the other order, and each sweep gives a pair with the first profile."""
+    assert turns(2, 1) == [0, 1, 1, 0]
+    assert turns(2, 2) == [0, 1, 1, 0, 1, 0, 0, 1]
+    assert turns(3, 1) == [0, 1, 2, 2, 1, 0]
+    assert turns(1, 2) == [0]
+    assert block_pairs(turns(2, 1), 1) == [(0, 1), (3, 2)]
+    assert block_pairs(turns(3, 1), 2) == [(0, 2), (5, 3)]
+
+
+def test_blocks_that_are_missing_make_no_pair() -> None:
+    """A bench that was cut short has the pairs that were complete."""
+    assert block_pairs([0, 1, 1], 1) == [(0, 1)]
 
 
 def test_pair_is_the_mean_over_its_prompts() -> None:
@@ -65,16 +72,16 @@ def test_few_and_many_pairs() -> None:
 def test_agreement_is_measured_against_repetition() -> None:
     """Answers of each profile are compared with the other's and with its own of other blocks."""
     a, b = {"x": "1", "y": "2"}, {"x": "1", "y": "3"}
-    assert agreement("ABBA", [a, b, b, a]) == Agreement(between=0.5, own=1.0)
+    assert agreement([a, a], [b, b]) == Agreement(between=0.5, own=1.0)
     other = {"x": "1", "y": "9"}
-    assert agreement("ABBA", [a, b, b, other]) == Agreement(between=0.5, own=0.5)
+    assert agreement([a, other], [b, b]) == Agreement(between=0.5, own=0.5)
 
 
 def test_empty_answers_agree_with_nothing() -> None:
     """An engine that answers with nothing does not repeat itself either."""
     empty = {"x": ""}
-    assert agreement("AB", [empty, empty]) == Agreement(between=0.0, own=None)
-    assert agreement("AB", [{}, {}]) == Agreement(between=None, own=None)
+    assert agreement([empty], [empty]) == Agreement(between=0.0, own=None)
+    assert agreement([{}], [{}]) == Agreement(between=None, own=None)
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,15 @@ def test_levels_always_have_the_serial_one() -> None:
 
 
 def test_depths_and_answers_follow() -> None:
-    """Each depth has one long prompt a run, answers come last and are greedy."""
+    """Each depth has one long prompt a run after a short one that is counted, answers come last and are greedy."""
     found = stages(Workload(runs=2, depths=(32_000,), tokens=64, answers=True))
     assert [(s.part, s.run, s.tokens) for s in found[3:]] == [
+        (Part.DEPTH, 0, 8),
         (Part.DEPTH, 1, 128),
         (Part.DEPTH, 2, 128),
         (Part.ANSWERS, 1, 256),
     ]
-    assert all(s.exact for s in found[:5])
+    assert all(s.exact for s in found[:6])
 
 
 def test_prompts_of_levels_differ_beyond_their_salt() -> None:
@@ -68,7 +69,7 @@ def test_prompts_of_levels_differ_beyond_their_salt() -> None:
 
 def test_long_prompt_is_scaled() -> None:
     """A tokenizer that makes fewer tokens of a text gets more of it."""
-    depth = next(s for s in stages(Workload(depths=(1000,))) if s.part is Part.DEPTH)
+    depth = stages(Workload(depths=(1000,)))[-1]
     plain, longer = (stage_prompt(depth, 0, SALT, tokens_scale=scale) for scale in (1.0, 2.0))
     assert 1.9 < len(longer) / len(plain) < 2.1
 
