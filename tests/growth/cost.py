@@ -69,12 +69,25 @@ def excess_steps(make: Callable[[int], Call], size: int) -> str | None:
 
 
 def excess_seconds(make: Callable[[int], Call], most: int) -> str | None:
-    """Return how the time grows up to the size `most`; None: no faster than the input."""
+    """Return how the time grows up to the size `most`; None: no faster than the input.
+
+    Where a parser takes another path for long input, one doubling costs more than twice the time,
+    and the doublings before and after it do not: growth shows in two of them in a row.
+    """
     size = min(most, 1 << 12)
     while seconds(make(size)) < _ENOUGH_S:
         if size >= most:
             return None
         size = min(4 * size, most)
+    excess = _excess_of_doubling(make, size)
+    if excess is None:
+        return None
+    other = 2 * size if 2 * size <= most else size // 2
+    return excess if _excess_of_doubling(make, other) is not None else None
+
+
+def _excess_of_doubling(make: Callable[[int], Call], size: int) -> str | None:
+    """Return how the time grows from half of `size` to `size`; None: no faster than the input."""
     half = whole = float("inf")
     for _ in range(_TRIES):
         # What disturbs a measurement only adds to it: the least of each is what the call takes.
