@@ -215,6 +215,8 @@ class EventKind(StrEnum):
     """The profile declares speculative decoding, and two probes drafted nothing."""
     QUALITY_LOST = "quality-lost"
     QUALITY_RECOVERED = "quality-recovered"
+    CANARIES_REFUSED = "canaries-refused"
+    """The operator's file of canaries has lines that are not understood, or cannot be read."""
     STORE_RECOVERED = "store-recovered"
     """The database was damaged: it was moved aside and begun anew."""
 

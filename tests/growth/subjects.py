@@ -27,6 +27,11 @@ from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream
+from appliance.planning.quality.canary_file import parse_canaries
+from appliance.planning.quality.chat_answer import read_answer
+from appliance.planning.quality.expectation import Expectation, judge_answer
+from appliance.planning.quality.json_schema import parse_schema
+from appliance.planning.quality.text_pattern import PatternError, compile_pattern
 from appliance.planning.routing import url_paths
 from appliance.planning.routing.body_changes import LONG_BYTES, compile_changes
 from appliance.planning.routing.form_body import parse_form
@@ -146,6 +151,28 @@ def _events_in_pieces(data: bytes) -> None:
     parser = EventStreamParser()
     for byte in data:
         parser.feed(bytes((byte,)))
+
+
+_EXPECTED: Final = Expectation(
+    contains=("ab",),
+    matches=compile_pattern(r"((a|a)+)+$|\d{2,9}x|[^a]{3}\s*\."),
+    json_schema=parse_schema({"type": "array", "items": {"type": ["array", "null", "object"]}}),
+)
+
+
+def _canary_answer(data: bytes) -> None:
+    for streamed in (False, True):
+        judge_answer(read_answer(data, streamed=streamed), _EXPECTED)
+
+
+def _searched(data: bytes) -> None:
+    assert _EXPECTED.matches is not None
+    _EXPECTED.matches.is_in(data.decode("latin-1"))
+
+
+def _expression(data: bytes) -> None:
+    with contextlib.suppress(PatternError):
+        compile_pattern(data.decode("latin-1"))
 
 
 def _head(data: bytes) -> None:
@@ -497,6 +524,35 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "events of a probe, byte by byte": Subject(
         parse=_events_in_pieces, around=[(b"", b""), (b"data: ", b"")], most=8 << 10, more=_EVENTS
+    ),
+    "answer to a canary": Subject(
+        parse=_canary_answer,
+        around=[
+            (b"", b""),
+            (b'data: {"choices":[{"delta":{"content":"', b'"}}]}\n\n'),
+            (b'{"choices":[{"message":{"content":"', b'"}}]}'),
+            (b'{"choices":[{"message":{"content":"[[', b'],"}}]}'),
+        ],
+        most=64 << 10,
+        more=_EVENTS,
+    ),
+    "text that a canary searches": Subject(
+        parse=_searched, around=[(b"", b""), (b"a", b"b"), (b"1", b".")], most=8 << 10
+    ),
+    "expression of a canary": Subject(
+        parse=_expression,
+        around=[(b"", b""), (b"[", b"]"), (b"(", b")"), (b"a{", b"}")],
+        most=512,
+        more={"groups": b"(a)", "copies": b"{9}", "empty": b"(){9}", "choices": b"a|"},
+    ),
+    "canaries of a file": Subject(
+        parse=lambda data: parse_canaries(data.decode("latin-1")),
+        around=[
+            (b"", b""),
+            (b'{"name":"a","request":{"messages":[{}]},"expect":{"contains":["', b'"]}}'),
+            (b'{"name":"a","request":{"messages":[{}]},"expect":{"json_schema":', b"}}"),
+        ],
+        most=64 << 10,
     ),
     "model's name": Subject(
         parse=_model,

@@ -20,6 +20,16 @@ def group_subject(group: str) -> str:
     return _SUBJECTS.get(group) or f"answers to canary {group.removeprefix(OWN)}"
 
 
+def canary_subject(name: str) -> str:
+    """Return the name of a canary as people know it."""
+    return name.removeprefix(OWN)
+
+
+def refused_text(profile: str, directory: str, problem: str) -> str:
+    """Return the sentence about a canary file that is not understood."""
+    return f"{directory}/{profile}.jsonl: {problem}"
+
+
 def lost_text(profile: str, state: PassRate) -> str:
     """Return the sentence about a loss."""
     runs = state.runs[-_RECENT:]

@@ -1,7 +1,12 @@
 """The sentences about quality."""
 
 from appliance.planning.quality.pass_rate import PassRate
-from appliance.planning.quality.quality_message import group_subject, lost_text, recovered_text
+from appliance.planning.quality.quality_message import (
+    group_subject,
+    lost_text,
+    recovered_text,
+    refused_text,
+)
 
 
 def test_own_canary() -> None:
@@ -16,3 +21,9 @@ def test_subject() -> None:
     """The groups of the standard canaries have names for people."""
     assert group_subject("schema") == "answers by a JSON schema"
     assert recovered_text("a", "tools", 60.0) == "▲ a: tool calls pass again, after 1 h"
+
+
+def test_refused_file() -> None:
+    """A problem of a canary file is told with the file's path."""
+    text = refused_text("a", "/etc/appliance/canaries", "line 2: no JSON object")
+    assert text == "/etc/appliance/canaries/a.jsonl: line 2: no JSON object"
