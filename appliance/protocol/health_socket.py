@@ -192,6 +192,9 @@ class MeasuredEvent(Record):
     change: float | None = None
     cause: str | None = None
     text: str = ""
+    rate: float | None = None
+    baseline: float | None = None
+    since_unix_s: float | None = None
 
 
 class ProbeProgressEvent(Record):

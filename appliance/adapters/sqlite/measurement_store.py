@@ -112,6 +112,11 @@ class MeasurementStore:
             f" see df -h {self._path.parent}"
         )
 
+    @property
+    def last_event(self) -> int:
+        """Highest number of an event, from memory; 0: there is none, or none is known."""
+        return self._last_event or 0
+
     # --- writing ---------------------------------------------------------------------
 
     async def add(
