@@ -40,6 +40,17 @@ class Places(Record):
     unit_dir: str
     gate_dir: str
 
+    @property
+    def health_socket(self) -> str:
+        """Return the health agent's socket, which is always beside the supervisor's."""
+        return _beside(self.control_socket, paths.HEALTH_SOCKET)
+
+
+def _beside(path: str, other: str) -> str:
+    """Return the file of the name of `other` in the directory of `path`."""
+    folder, name = path.rpartition("/")[0], other.rpartition("/")[2]
+    return f"{folder}/{name}" if folder or path.startswith("/") else name
+
 
 def settings_path() -> str:
     return os.environ.get("APPLIANCE_SETTINGS") or paths.SETTINGS_FILE

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from appliance.cli.speed_lines import speed_lines
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age, duration, size, size_of_total
+from appliance.planning.status.speed_row import speed_row
 from appliance.planning.wording import joined
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Final
 
-    from appliance.planning.status.document import ProfileRow, StatusDocument
+    from appliance.planning.status.document import ProfileRow, SpeedSection, StatusDocument
 
 _GLYPHS: Final = {
     "serving": "●",
@@ -61,6 +63,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
     vram = _vram_lines(document)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
+        _show_speed(row, document.get("speed"), terminal, now=now)
         if row["state"] not in _SHORT and (said := _traffic(document, row["name"])):
             terminal.line(f"{_INDENT}{said}")
         for line in vram.pop(row["name"], ()):
@@ -71,6 +74,7 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
         *_operations(document),
         *_unread(document),
         *_no_gateway(document),
+        *_no_speed(rows, document.get("speed")),
         *_why(document, terminal),
     ]
     if closing and rows:
@@ -79,9 +83,14 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
         terminal.line(line)
 
 
-def show_one(row: ProfileRow, terminal: Terminal, *, now: float) -> None:
-    """Print the part of the screen about one profile."""
+def show_one(
+    row: ProfileRow, terminal: Terminal, *, now: float, speed: SpeedSection | None = None
+) -> None:
+    """Print the part of the screen about one profile; `speed` None: without its speed."""
     _show_profile(row, terminal, _widths([row]), now=now)
+    _show_speed(row, speed, terminal, now=now)
+    for line in _no_speed([row], speed):
+        terminal.line(line)
 
 
 def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
@@ -170,6 +179,24 @@ def _show_profile(
         terminal.line(f"{_INDENT}{row['status_text']}")
     if row["note"]:
         terminal.line(f"{_INDENT}{terminal.paint(row['note'], Style.YELLOW)}")
+
+
+def _show_speed(
+    row: ProfileRow, speed: SpeedSection | None, terminal: Terminal, *, now: float
+) -> None:
+    """Print the speed of a profile that serves, where the health agent measures it."""
+    report = None if speed is None else speed["profiles"].get(row["name"])
+    if report is not None and row["state"] == "serving":
+        for line in speed_lines(speed_row(report), terminal, now=now):
+            terminal.line(f"{_INDENT}{line}")
+
+
+def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterable[str]:
+    """Return why speeds of profiles that serve are not known, and what the health agent cannot do."""
+    if speed is not None and any(row["state"] == "serving" for row in rows):
+        if speed["note"] is not None:
+            yield speed["note"]
+        yield from speed["trouble"]
 
 
 def _since(uptime_s: float | None, now: float) -> str:

@@ -37,6 +37,11 @@ class CliBox:
         return self.root / "control.sock"
 
     @property
+    def health_socket(self) -> Path:
+        """Return the path where the box's health agent would listen."""
+        return self.root / "health.sock"
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """Return the variables for a command on this box."""
         return {

@@ -7,6 +7,7 @@ import time
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.paths import Places
+from appliance.cli.speed_question import SpeedQuestion
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.planning.status.profile_verdict import profile_exit
@@ -34,7 +35,9 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 
 def _once(places: Places, arguments: Arguments, out: Terminal, *, indent: int | None) -> int:
+    question = SpeedQuestion(places.health_socket)
     document = read_status(places)
+    document["speed"] = question.answer()
     if arguments.name is not None:
         return _one(document, arguments, out, indent=indent)
     if arguments.json:
@@ -47,9 +50,9 @@ def _once(places: Places, arguments: Arguments, out: Terminal, *, indent: int | 
 def _one(
     document: StatusDocument, arguments: Arguments, out: Terminal, *, indent: int | None
 ) -> int:
-    row = row_of(document, arguments.name)
+    row, speed = row_of(document, arguments.name), document["speed"]
     if arguments.json:
-        out.document(row, indent=indent)
+        out.document({**row, "speed": speed["profiles"].get(row["name"])}, indent=indent)
     else:
-        show_one(row, out, now=time.time())
+        show_one(row, out, now=time.time(), speed=speed)
     return profile_exit(row)

@@ -5,7 +5,7 @@ making dataclasses would be half of the time that takes.
 """
 
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 ProfileState = Literal[
     "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
@@ -131,6 +131,17 @@ class Verdict(TypedDict):
     why: list[str]
 
 
+class SpeedSection(TypedDict):
+    """Measured speeds of the profiles, which the command asks the health agent for."""
+
+    note: str | None
+    """Sentence about why speeds are not known; None: they are."""
+    trouble: list[str]
+    """Sentences of the health agent about what keeps it from measuring."""
+    profiles: Mapping[str, Mapping[str, object]]
+    """Speed reports (`appliance.planning.speeds`) by profile."""
+
+
 class StatusDocument(TypedDict):
     """Document that ``appliance status --json`` prints."""
 
@@ -146,3 +157,5 @@ class StatusDocument(TypedDict):
     gateway: GatewayRow | None
     profiles: list[ProfileRow]
     verdict: Verdict
+    speed: NotRequired[SpeedSection]
+    """Added by the command; the supervisor's document has none."""

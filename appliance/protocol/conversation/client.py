@@ -41,7 +41,8 @@ class Conversation(Generic[EventT]):
         table: Table of the socket.
         path: Of the socket.
         request: Is sent at once.
-        greeting_s: How long to wait for the greeting.
+        greeting_s: How long to wait for the greeting; None: the caller does other work meanwhile, and
+            then calls `greet`.
 
     Raises:
         UnreachableError: nobody listens, or no greeting comes within `greeting_s`.
@@ -56,7 +57,7 @@ class Conversation(Generic[EventT]):
         path: str,
         request: RequestT,
         *,
-        greeting_s: float = GREETING_S,
+        greeting_s: float | None = GREETING_S,
     ) -> None:
         self.closed = False
         """Whether a closing event was read."""
@@ -68,7 +69,9 @@ class Conversation(Generic[EventT]):
         """Length of the beginning of the buffer that has no line end."""
         self._socket = _connected(table, path)
         try:
-            self._ask(request, greeting_s)
+            self._send(request)
+            if greeting_s is not None:
+                self.greet(greeting_s)
         except BaseException:
             self._socket.close()
             raise
@@ -121,7 +124,17 @@ class Conversation(Generic[EventT]):
             if event is not None:
                 yield event
 
-    def _ask(self, request: RequestT, greeting_s: float) -> None:
+    def greet(self, within_s: float) -> None:
+        """Wait for the greeting. Raises as the constructor does."""
+        greeting = self.next_event(within_s)
+        if greeting is None:
+            raise UnreachableError(
+                f"{self._table.server} does not answer within {within_s:.0f} s: "
+                f"systemctl status {self._table.unit}"
+            )
+        check_greeting(self._table, greeting)
+
+    def _send(self, request: RequestT) -> None:
         try:
             self._socket.sendall(self._table.encode_request(request))
         except BrokenPipeError:
@@ -129,13 +142,6 @@ class Conversation(Generic[EventT]):
             pass
         except OSError as error:
             raise UnreachableError(self._table.not_running) from error
-        greeting = self.next_event(greeting_s)
-        if greeting is None:
-            raise UnreachableError(
-                f"{self._table.server} does not answer within {greeting_s:.0f} s: "
-                f"systemctl status {self._table.unit}"
-            )
-        check_greeting(self._table, greeting)
 
     def _line(self, timeout_s: float | None) -> bytes | None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -116,6 +116,8 @@ def test_status_screen(box: CliBox) -> None:
         f"● genesis  LIVE     serving     vllm :8022  since {since} (2 d)",
         "○ aeon     standby  stopped     vllm :8022",
         "⊘ oldmix   retired  stopped     vllm :8022",
+        "",
+        "speed not known: systemctl status appliance-health",
     ]
 
 
@@ -278,16 +280,17 @@ def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
     gateway: Mapping[str, object] = {"state": "down", "profiles": [], "keys": []}
     with FakeSupervisor(box.socket, answers(document(GENESIS, gateway=gateway))):
         ended = box.run("status")
-    assert ended.out.splitlines()[-1] == (
+    assert ended.out.splitlines()[-2] == (
         "no gateway: sudo systemctl start appliance-gateway.socket"
     )
 
 
 def test_json_is_the_document(box: CliBox) -> None:
-    """--json prints the supervisor's document unchanged."""
+    """--json prints the supervisor's document unchanged, and the speeds beside it."""
     with FakeSupervisor(box.socket, answers(FULL)):
-        ended = box.run("status", "--json")
-    assert json.loads(ended.out) == FULL
+        printed = json.loads(box.run("status", "--json").out)
+    assert printed.pop("speed")["profiles"] == {}
+    assert printed == FULL
 
 
 def test_glyphs_become_letters_where_the_terminal_knows_no_unicode(box: CliBox) -> None:
@@ -296,7 +299,7 @@ def test_glyphs_become_letters_where_the_terminal_knows_no_unicode(box: CliBox) 
         ended = box.run("status", PYTHONIOENCODING="ascii")
     assert ended.status == 0
     assert ended.out.isascii()
-    assert [line[0] for line in ended.out.splitlines()[2:]] == ["*", "-", "x"]
+    assert [line[0] for line in ended.out.splitlines()[2:5]] == ["*", "-", "x"]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +387,7 @@ def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:
     """The document made from systemd has the same keys, and says what it cannot know."""
     box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
     offline = json.loads(box.run("status", "--json").out)
-    assert offline.keys() == FULL.keys()
+    assert offline.keys() == {*FULL.keys(), "speed"}
     assert offline["profiles"][0].keys() == GENESIS.keys()
     assert offline["memory"].keys() == {
         "ram_total_bytes",
