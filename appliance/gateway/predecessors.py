@@ -59,6 +59,11 @@ class Predecessors:
         return sum(n for counts in self._counts() for name, n in counts if name in chosen)
 
     @property
+    def alive(self) -> bool:
+        """Tell whether any process that was replaced still lives."""
+        return any(True for _ in self._counts())
+
+    @property
     def _own(self) -> Path:
         return self._directory / f"{_PREFIX}{os.getpid()}"
 
@@ -68,9 +73,11 @@ class Predecessors:
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
                 continue
+            counts: list[tuple[str, int]] = []
             with contextlib.suppress(*_UNREADABLE):
-                counts = json.loads(read_small_file(path, _MAX_BYTES))
-                yield [(str(name), int(n)) for name, n in counts.items()]
+                document = json.loads(read_small_file(path, _MAX_BYTES))
+                counts = [(str(name), int(n)) for name, n in document.items()]
+            yield counts
 
 
 class CombinedTraffic:

@@ -26,11 +26,14 @@ import uvloop
 from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to_journal
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
+from appliance.domain.paths import LANE_SOCKET
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.gateway.downstream.handshakes import TlsServer
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
 from appliance.gateway.handover import Handover, HandoverError, Successor, parse_handover
 from appliance.gateway.keys import KeyRing
+from appliance.gateway.lane.lane_server import LaneServer
+from appliance.gateway.lane.reservations import LaneReservations
 from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import CombinedTraffic, Predecessors
 from appliance.gateway.relay.relay import Relay
@@ -89,6 +92,13 @@ class GatewayProcess:
             policy=SwitchPolicy(residency_s=configuration.min_residency_s),
         )
         self._predecessors = Predecessors(files.runtime)
+        self._lane = LaneReservations(
+            self._relay,
+            self._table,
+            configuration.limits,
+            replaced=lambda: self._predecessors.alive,
+        )
+        self._lane_server = LaneServer(self._lane, self._relay, self._table)
         traffic = CombinedTraffic(self._relay, self._predecessors)
         commands = SupervisorCommands(self._table, traffic, self._meter, reload=self._reload)
         self._server = GatewayServer(commands.do)
@@ -100,7 +110,7 @@ class GatewayProcess:
         """Serve until a signal ends this process, or another process has taken over.
 
         Args:
-            inherited: Listening sockets; those with a path are control sockets.
+            inherited: Listening sockets; those with a path are the supervisor's and the lane's.
             handover: What an old process hands over; None: systemd has started this one.
 
         Raises:
@@ -109,26 +119,30 @@ class GatewayProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
-        control_sockets = [s for s in inherited if s.family == socket.AF_UNIX]
+        unix_sockets = [s for s in inherited if s.family == socket.AF_UNIX]
         listeners = self._listeners([s for s in inherited if s.family != socket.AF_UNIX])
         await listeners.open()
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
-            accepting = [
-                tasks.create_task(self._server.serve(one.dup())) for one in control_sockets
-            ]
+            accepting = [tasks.create_task(self._serve_unix(one.dup())) for one in unix_sockets]
             accepting.append(tasks.create_task(listeners.follow()))
             working = [
                 tasks.create_task(work)
-                for work in (self._switch_requester.run(), self._check_files())
+                for work in (
+                    self._switch_requester.run(),
+                    self._check_files(),
+                    self._lane_server.follow(),
+                )
             ]
             if handover is not None:
                 await handover.take_over()
                 # The state may have changed while this process came up.
                 self._table.follow()
+            # Not before: until then clients of the old process would not end a probe of this one.
+            self._lane.open()
             self._notices.ready(self._status())
             _freeze_garbage()
-            handed_over = await self._wait_for_end([*listeners.sockets, *control_sockets])
+            handed_over = await self._wait_for_end([*listeners.sockets, *unix_sockets])
             for task in accepting:
                 task.cancel()
             listeners.close()
@@ -137,9 +151,15 @@ class GatewayProcess:
                 self._table.retire()
                 working.append(tasks.create_task(self._follow_successor()))
             await self._end(handed_over=handed_over)
+            await self._lane_server.close()
             await self._server.close()
             for task in working:
                 task.cancel()
+
+    async def _serve_unix(self, listener: socket.socket) -> None:
+        """Serve the supervisor or the lane for ever, by the name of the socket's file."""
+        is_lane = Path(listener.getsockname()).name == Path(LANE_SOCKET).name
+        await (self._lane_server if is_lane else self._server).serve(listener)
 
     def _listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
         configuration, serve_tls = self._configuration, None
@@ -207,12 +227,17 @@ class GatewayProcess:
             sockets: All listening sockets, which another process gets.
         """
         while await self._signals.get() == signal.SIGHUP:
+            # Both processes accept clients for a moment: a probe here would not yield to those there.
+            self._lane.close("the gateway is being replaced")
             try:
                 successor = await Successor.start(sockets)
             except HandoverError as error:
                 _log.error("the hand-over failed, this process continues: %s", error)
+                self._lane.open()
                 continue
             self._notices.hand_over(successor.pid)
+            # Before the other process is told: as long as this is there it admits no probe.
+            self._publish_in_flight()
             successor.confirm()
             _log.info("process %d has taken over", successor.pid)
             return True
@@ -220,6 +245,7 @@ class GatewayProcess:
 
     async def _end(self, *, handed_over: bool) -> None:
         limit_s = self._configuration.stop_s
+        self._lane.close("the gateway stops")
         if not handed_over:
             status = f"stopping: at most {limit_s:g} s for what is under way"
             self._notices.stopping(status, limit_s + _STOP_MARGIN_S)
@@ -246,12 +272,15 @@ class GatewayProcess:
         try:
             while True:
                 self._table.follow()
-                self._predecessors.publish(
-                    {name: self._relay.in_flight((name,)) for name in self._table.catalogue}
-                )
+                self._publish_in_flight()
                 await asyncio.sleep(_FOLLOW_EVERY_S)
         finally:
             self._predecessors.withdraw()
+
+    def _publish_in_flight(self) -> None:
+        self._predecessors.publish(
+            {name: self._relay.in_flight((name,)) for name in self._table.catalogue}
+        )
 
     async def _wait_for_stop(self) -> None:
         while await self._signals.get() == signal.SIGHUP:

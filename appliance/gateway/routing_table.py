@@ -68,6 +68,7 @@ class RoutingTable:
         since the last change: one look-up for two calls.
         """
         self._open = _open_profiles(self._catalogue, self._state)
+        self._reserved: frozenset[str] = frozenset()
 
     @property
     def state(self) -> State:
@@ -105,6 +106,8 @@ class RoutingTable:
         """
         if name in self._open:
             return True
+        if self.is_reserved(name):
+            return False
         profile = self._catalogue.get(name)
         if profile is None:
             return profile_not_applied(name)
@@ -117,6 +120,10 @@ class RoutingTable:
         # Requested every time, not only when the wait begins: an earlier switch may have failed.
         self.request_switch(profile, key)
         return False
+
+    def is_reserved(self, name: str) -> bool:
+        """Tell whether a profile serves, but its requests wait for the end of a lease."""
+        return name in self._reserved and name in _open_profiles((name,), self._state)
 
     def changed(self) -> asyncio.Future[None]:
         """Return a future that is done at the next change of any route or readiness."""
@@ -156,6 +163,13 @@ class RoutingTable:
             self._state = _starting(self._catalogue)
         self._wake()
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Have new requests for these profiles wait, and for no others."""
+        reserved = frozenset(names)
+        if reserved != self._reserved:
+            self._reserved = reserved
+            self._wake()
+
     def fail(self, name: str, refusal: Refusal) -> None:
         """Refuse all requests that wait for a profile."""
         self._failures[name] = refusal
@@ -167,7 +181,7 @@ class RoutingTable:
 
     def _wake(self) -> None:
         self.ready.clear()
-        self._open = _open_profiles(self._catalogue, self._state)
+        self._open = _open_profiles(self._catalogue, self._state) - self._reserved
         for future in tuple(self._changes):
             if not future.done():
                 future.set_result(None)

@@ -13,12 +13,14 @@ from appliance.domain.gateway import Refusal
 from appliance.planning.routing import refusals
 from appliance.planning.routing.refusals import bad_request
 from appliance.planning.routing.url_paths import PathClass, PathError, classify_path
+from appliance.protocol.lane import TOKEN_HEADER
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 _WITH_BODY: Final = frozenset({b"POST", b"PUT", b"PATCH"})
 
+_LEASE: Final = TOKEN_HEADER.lower().encode("ascii")
 _SPECIAL: Final = frozenset(
     {
         b"host",
@@ -39,6 +41,7 @@ _SPECIAL: Final = frozenset(
         b"http2-settings",
         b"origin",
         b"sec-fetch-site",
+        _LEASE,
     }
 )
 """Headers on which the gateway itself acts. Of these only `_KEPT` go on to the engine."""
@@ -92,6 +95,8 @@ class RequestHead:
     """Header ``Origin``: the web page from which a browser sends the request; None: absent."""
     site: bytes | None = None
     """Header ``Sec-Fetch-Site``: how that page is related to this address; None: absent."""
+    lease: bytes | None = None
+    """Header ``X-Appliance-Lease``; None: absent."""
     keyless: Refusal | None = None
     """Reason why the request needs a key even on loopback, once `Relay.examine` ran; None: it needs
     none."""
@@ -180,6 +185,7 @@ def _check(
         host,
         seen.get(b"origin"),
         seen.get(b"sec-fetch-site"),
+        seen.get(_LEASE),
     )
 
 

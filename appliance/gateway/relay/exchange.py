@@ -200,11 +200,21 @@ class Exchange:
         if readiness is True:
             self._send(routed)
             return
+        if readiness is False and self._may_pass(routed.name):
+            self._send(routed)
+            return
         self._observe(routed.name)
         if readiness is False:
             self._hold()
         else:
             self.refuse(readiness)
+
+    def _may_pass(self, profile: str) -> bool:
+        """Tell whether a profile is kept from all requests but those of the lane's lease."""
+        holder = self._relay.lane_holder
+        if holder is None or not self._relay.router.is_reserved(profile):
+            return False
+        return holder.owns(self._head.lease)
 
     def _observe(self, profile: str) -> None:
         if self._observed_profile == profile:
@@ -215,6 +225,9 @@ class Exchange:
         self._observation = self._relay.observer.begin(profile, self.key)
 
     def _hold(self) -> None:
+        holder = self._relay.lane_holder
+        if holder is not None:
+            holder.make_way()
         self._leave_upstream()
         self._grace_end_s = 0.0
         self._state = _HELD
@@ -222,6 +235,9 @@ class Exchange:
 
     def _send(self, routed: Routed) -> None:
         relay = self._relay
+        if relay.lane_holder is not None and self._upstream is None:
+            # First of all: a probe ends before a byte of this request is written.
+            relay.lane_holder.request_sent(self._head.lease)
         upstream = relay.upstreams.get(routed.name)
         if upstream is None or upstream.routed is not routed:
             upstream = relay.renew_upstream(routed)

@@ -1,4 +1,4 @@
-"""Protocols of the rest of the gateway that the relay uses: keys and observation."""
+"""Protocols of the rest of the gateway that the relay uses: keys, observation, the lane."""
 
 from typing import Final, Protocol
 
@@ -62,4 +62,24 @@ class KeyChecker(Protocol):
         Raises:
             PermissionError: There is a key, and it is none of ours.
         """
+        ...
+
+
+class LaneHolder(Protocol):
+    """Holder of the probe lane. Its methods end before the request goes on."""
+
+    def request_sent(self, token: bytes | None) -> None:
+        """Note that a request of a client goes to an engine next.
+
+        Args:
+            token: Header ``X-Appliance-Lease`` of the request; None: absent.
+        """
+        ...
+
+    def make_way(self) -> None:
+        """Note that a request of a client waits for a profile, or that an operation begins."""
+        ...
+
+    def owns(self, token: bytes | None) -> bool:
+        """Tell whether a request with this header is the holder's own."""
         ...

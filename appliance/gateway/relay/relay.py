@@ -16,7 +16,7 @@ from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.relay.capacity import Capacity, CountedConnection
 from appliance.gateway.relay.hold_queue import HoldQueue
-from appliance.gateway.relay.protocols import KeyChecker, Observer
+from appliance.gateway.relay.protocols import KeyChecker, LaneHolder, Observer
 from appliance.gateway.relay.scan_queue import ScanQueue
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream.engine_connection import UpstreamRequest
@@ -63,6 +63,8 @@ class Relay:
         """Bytes of request bodies that are kept now."""
         self.hold_queue = HoldQueue(router, self.limits)
         self.scans = ScanQueue()
+        self.lane_holder: LaneHolder | None = None
+        """Holder of the probe lane, called before a request of a client goes on; None: nobody."""
         self._deferred: deque[Callable[[], None]] = deque()
         """Requests that were sent ahead of their turn."""
         self.closing = False
@@ -95,20 +97,31 @@ class Relay:
         """Return how many requests were sent to these profiles and are not over."""
         return sum(len(upstream.in_flight) for upstream in self._chosen(names))
 
+    def requests_under_way(self) -> int:
+        """Return how many requests to any profile wait, or were sent and are not over."""
+        return self.in_flight(self.upstreams) + len(self.hold_queue)
+
+    async def until_finished(self, names: Iterable[str]) -> None:
+        """Wait until no request to these profiles is in flight."""
+        for upstream in self._chosen(names):
+            while upstream.in_flight:
+                upstream.drained.clear()
+                await upstream.drained.wait()
+
     async def drain(self, names: Iterable[str], timeout_s: float) -> tuple[int, int]:
         """Wait for the requests to these profiles, then cut the rest.
 
         Returns:
             How many finished, how many were cut.
         """
+        if self.lane_holder is not None:
+            self.lane_holder.make_way()
+        names = tuple(names)
         upstreams = self._chosen(names)
         before = _in_flight(upstreams)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for upstream in upstreams:
-                    while upstream.in_flight:
-                        upstream.drained.clear()
-                        await upstream.drained.wait()
+                await self.until_finished(names)
         left = _cut(upstreams, refusals.MODEL_REPLACED)
         return len(before - left), len(left)
 

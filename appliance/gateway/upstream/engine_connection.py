@@ -9,7 +9,10 @@ closed.
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -157,6 +160,18 @@ class EngineConnection(asyncio.Protocol):
         self._request = None
         if self._transport is not None:
             self._transport.abort()
+
+    def shut_down(self) -> None:
+        """Close at once, without a callback, and before this call returns as the engine sees it.
+
+        The event loop closes the socket of an aborted connection later, after bytes that were
+        written to others meanwhile.
+        """
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is not None and not self.is_closing():
+            with suppress(OSError), socket.socket(fileno=os.dup(found.fileno())) as own:
+                own.shutdown(socket.SHUT_RDWR)
+        self.abort()
 
     def finish(self) -> None:
         """Close when everything is written, without a callback."""

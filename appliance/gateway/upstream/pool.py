@@ -158,7 +158,7 @@ class Upstream:
 
     def _compile(self, routed: Routed) -> None:
         self.routed = routed
-        self.head_lines = _head_lines(routed)
+        self.head_lines = own_head_lines(routed)
         """Return the header lines that every request to the engine begins with."""
         self.changes: BodyChanges = _body_changes(routed, routed.engine_name)
         """Changes of a body that names a model."""
@@ -179,7 +179,8 @@ class Upstream:
             self.drained.set()
 
 
-def _head_lines(routed: Routed) -> bytes:
+def own_head_lines(routed: Routed) -> bytes:
+    """Return the lines ``Host`` and, where the engine has a key, ``Authorization``."""
     endpoint = routed.endpoint
     host = "localhost" if endpoint.port is None else f"127.0.0.1:{endpoint.port}"
     lines = f"Host: {host}\r\n"
