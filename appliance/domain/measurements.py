@@ -273,11 +273,14 @@ class MeasurementEvent:
     cause: str | None = None
     """Key of the likely cause (`planning.regression.causes`); None: unknown, or not about a rate."""
     rate: float | None = None
-    """Rate at the event, in the unit of its series; None: not about a rate, as for the next two."""
+    """Tokens a second at the event, of decoding with the usual number of tokens a step; None: not
+    about a rate, as for the next two."""
     baseline: float | None = None
     """Rate that it is compared with."""
     since_unix_s: float | None = None
     """Beginning of what is told, before the event itself."""
+    likely: str = ""
+    """Likely cause in words; empty: unknown, or not about a loss."""
     text: str = ""
     """One sentence for people."""
     id: int = 0

@@ -44,7 +44,7 @@ _TABLES: Final = {
     "events": """
   id INTEGER PRIMARY KEY, unix_s REAL NOT NULL, profile TEXT NOT NULL, kind TEXT NOT NULL,
   series TEXT, change REAL, cause TEXT, rate REAL, baseline REAL, since_unix_s REAL,
-  text TEXT NOT NULL) STRICT""",
+  likely TEXT NOT NULL, text TEXT NOT NULL) STRICT""",
     "hourly": """
   profile TEXT NOT NULL, series TEXT NOT NULL, hour INTEGER NOT NULL, count INTEGER NOT NULL,
   low REAL NOT NULL, median REAL NOT NULL, high REAL NOT NULL,

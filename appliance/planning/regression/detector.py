@@ -149,7 +149,7 @@ class Detector:
         state = self.state
         if state.wake_min is not None and unix_min >= state.wake_min:
             state.wake_min = None
-        if rate is None or not (math.isfinite(rate) and rate > 0) or self._warming_up(unix_min):
+        if rate is None or not (math.isfinite(rate) and rate > 0) or self.is_warming_up(unix_min):
             self._want_again(unix_min)
             return ()
         self._notice_gap(unix_min)
@@ -185,7 +185,8 @@ class Detector:
             self.state.shift(unix_min - self.state.now_min)
         self.state.now_min = unix_min
 
-    def _warming_up(self, unix_min: float) -> bool:
+    def is_warming_up(self, unix_min: float) -> bool:
+        """Tell whether readings are ignored, because the backend has just started."""
         start = self.state.start_min
         return start is not None and unix_min - start < thresholds.WARM_MIN
 
@@ -193,7 +194,7 @@ class Detector:
         state = self.state
         if state.wake_min is not None or state.phase is DetectorPhase.UNSET:
             return
-        if state.start_min is not None and self._warming_up(unix_min):
+        if state.start_min is not None and self.is_warming_up(unix_min):
             state.wake_min = state.start_min + thresholds.WARM_MIN + 1
         elif state.phase in _INSISTENT or (
             state.phase is DetectorPhase.HEALTHY and state.hint_min is not None
