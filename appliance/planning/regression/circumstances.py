@@ -16,10 +16,10 @@ _MOST_GPUS: Final = 16
 _DIGITS: Final = 5
 _MOST_TEXT: Final = 80
 _THERMAL: Final = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown"})
-_POWER_BRAKE: Final = frozenset({"hw_power_brake_slowdown", "hw_slowdown"})
+_POWER_BRAKE: Final = frozenset({"hw_power_brake_slowdown"})
 _POWER_CAP: Final = frozenset({"sw_power_cap"})
 _SETTING: Final = frozenset({"applications_clocks_setting", "sync_boost", "display_clock_setting"})
-"""Reasons by kind, as nvidia-smi names them (NVML nvmlDeviceGetCurrentClocksEventReasons)."""
+"""Reasons by kind, as `adapters.gpus.reader` names them; ``hw_slowdown`` is set with one of two kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _gpu_of(gpu: GpuEvidence) -> GpuCircumstances:
     def share(kinds: frozenset[str]) -> float | None:
         if reasons is None:
             return None
-        return float(any(reason.replace("-", "_") in kinds for reason in reasons))
+        return float(any(reason in kinds for reason in reasons))
 
     return GpuCircumstances(
         uuid=gpu.uuid,

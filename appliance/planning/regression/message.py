@@ -4,7 +4,7 @@ The sentence has no clock times, since it may be read in any time zone, days lat
 made when they are sent::
 
     ▼ genesis slow: 27.1 tok/s (was 41.0)
-    garage · since 04:10 (35 min) · −34 %
+    garage · since 04:10 (35 min) · -34 %
     Likely: 9.8 GiB of GPU memory held by python3 (pid 4121)
     Do: appliance status
 """
@@ -15,10 +15,10 @@ from typing import Final
 from appliance.domain.amounts import age
 from appliance.domain.measurements import EventKind, MeasurementEvent, Series
 from appliance.planning.regression.causes import command_for
+from appliance.planning.status.speed_row import change_text, rate_text
 
 _UNKNOWN: Final = "unknown"
 _UNITS: Final = {Series.DECODE: "tok/s", Series.PREFILL: "tok/s of prompts"}
-_HUNDRED: Final = 100
 _TITLES: Final = {
     EventKind.REGRESSION: "▼ {name} slow",
     EventKind.RECOVERED: "▲ {name} is as fast as before",
@@ -35,29 +35,18 @@ _TITLES: Final = {
 _LOSSES: Final = frozenset({EventKind.REGRESSION})
 
 
-def percent(change: float) -> str:
-    """Return a change as people write it: ``−34 %``, ``+3 %``."""
-    sign = "−" if change < 0 else "+"
-    return f"{sign}{abs(change):.0%}".replace("%", " %")
-
-
-def tok_s(rate: float) -> str:
-    """Return the number of a rate: with a decimal below 100."""
-    return f"{rate:.1f}" if rate < _HUNDRED else f"{rate:.0f}"
-
-
 def rates(event: MeasurementEvent) -> str:
     """Return the rate of an event beside its baseline: ``27.1 tok/s (was 41.0)``; empty: unknown."""
     if event.series is None or event.rate is None:
         return ""
-    was = "" if event.baseline is None else f" (was {tok_s(event.baseline)})"
-    return f"{tok_s(event.rate)} {_UNITS[event.series]}{was}"
+    was = "" if event.baseline is None else f" (was {rate_text(event.baseline)})"
+    return f"{rate_text(event.rate)} {_UNITS[event.series]}{was}"
 
 
 def loss_sentence(event: MeasurementEvent) -> str:
     """Return the sentence of a loss: how much, for how long, likely cause, command."""
     lasted = "" if event.since_unix_s is None else f" for {age(event.unix_s - event.since_unix_s)}"
-    change = "" if event.change is None else f", {percent(event.change)}{lasted}"
+    change = "" if event.change is None else f", {change_text(event.change)}{lasted}"
     return (
         f"slow: {rates(event)}{change};"
         f" likely: {event.likely or _UNKNOWN}; do: {command_for(event.cause, event.profile)}"
@@ -80,7 +69,7 @@ def phone_lines(
     figures = rates(event)
     told = [box, f"since {clock(since_s)} ({age(now_unix_s - since_s)})"]
     if event.change is not None:
-        told.append(percent(event.change))
+        told.append(change_text(event.change))
     lines = [f"{title}: {figures}" if figures else title, " · ".join(told)]
     if event.kind not in _LOSSES:
         return (*lines, event.text) if event.text else tuple(lines)

@@ -4,9 +4,8 @@ All of it is restored from the states in the store, so that an agent that is kil
 was. A state that cannot be read, of another release or damaged, is begun anew, and nothing else is.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from appliance.domain.measurements import (
@@ -14,16 +13,21 @@ from appliance.domain.measurements import (
     MeasurementEvent,
     Probe,
     ProbeOutcome,
+    RawTimings,
     Series,
     TrafficSums,
 )
 from appliance.planning.probing.tasks import series_of
 from appliance.planning.regression.detector_state import DetectorPhase
 from appliance.planning.regression.drafts import DraftsWatch
-from appliance.planning.regression.series_record import SeriesRecord, memory_key
+from appliance.planning.regression.series_memory import (
+    decode_memory,
+    encode_memory,
+    memory_key,
+)
+from appliance.planning.regression.series_record import SeriesRecord
 from appliance.planning.regression.traffic_speed import TrafficSpeed
 from appliance.planning.speeds import BaselineReport, SeriesSpeed
-from appliance.protocol.json_dataclasses import from_json
 
 PROFILE_KEY: Final = "profile"
 """Second part of the key under which the store has a profile's memory."""
@@ -77,14 +81,14 @@ class ProfileRecord:
                 record.series[series] = SeriesRecord(profile=name, series=series)
         try:
             if PROFILE_KEY in states:
-                record.memory = from_json(ProfileMemory, json.loads(states[PROFILE_KEY]))
+                record.memory = decode_memory(ProfileMemory, states[PROFILE_KEY])
         except ValueError as error:
             record.faults.append(f"state of {name}: {error}")
         return record
 
     def unsaved(self) -> Mapping[tuple[str, str], str]:
         """Return the states that have changed since the last call, by their keys in the store."""
-        states = {PROFILE_KEY: json.dumps(asdict(self.memory), separators=(",", ":"))}
+        states = {PROFILE_KEY: encode_memory(self.memory)}
         for record in self.series.values():
             states.update(record.states())
         changed = {key: text for key, text in states.items() if self._saved.get(key) != text}
@@ -136,18 +140,22 @@ class ProfileRecord:
         if series is not Series.DECODE:
             return events
         self.memory = replace(self.memory, ttft_s=probe.raw.ttft_s)
-        return (*events, *self._check_drafts(probe, minute)) if speculative else events
+        return (
+            (*events, *self._check_drafts(probe.raw, minute, probe.began_unix_s))
+            if speculative
+            else events
+        )
 
-    def _check_drafts(self, probe: Probe, minute: float) -> Iterator[MeasurementEvent]:
-        if probe.raw is None:
-            return
-        watch, fact = self.memory.drafts.after(probe.raw)
+    def _check_drafts(
+        self, raw: RawTimings, minute: float, unix_s: float
+    ) -> Iterator[MeasurementEvent]:
+        watch, fact = self.memory.drafts.after(raw)
         self.memory = replace(self.memory, drafts=watch)
         if fact is None:
             return
         self.series[Series.DECODE].detector.hint(minute)
         yield MeasurementEvent(
-            unix_s=probe.began_unix_s,
+            unix_s=unix_s,
             profile=self.name,
             kind=EventKind.DRAFTS_SILENT,
             series=Series.DECODE,

@@ -5,10 +5,9 @@ JSON, stored with the probe in one transaction: that of the detector, and the re
 those of the detector, which a trial may compress; Unix times are those of the probes.
 """
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from appliance.domain.measurements import (
@@ -22,7 +21,7 @@ from appliance.domain.measurements import (
 )
 from appliance.planning.history import median
 from appliance.planning.regression import thresholds
-from appliance.planning.regression.causes import Cause, Comparison, suspicions
+from appliance.planning.regression.causes import Cause, suspicions
 from appliance.planning.regression.circumstances import (
     USUAL_READINGS,
     Circumstances,
@@ -31,8 +30,14 @@ from appliance.planning.regression.circumstances import (
 )
 from appliance.planning.regression.detector import Alert, Detector
 from appliance.planning.regression.detector_state import DetectorPhase
-from appliance.planning.regression.message import loss_sentence, percent, tok_s
-from appliance.planning.regression.restart_level import RestartLevel
+from appliance.planning.regression.message import loss_sentence
+from appliance.planning.regression.series_memory import (
+    SeriesMemory,
+    decode_memory,
+    encode_memory,
+    memory_key,
+)
+from appliance.planning.regression.signs import Comparison
 from appliance.planning.regression.traffic_speed import TrafficSpeed
 from appliance.planning.speeds import (
     SPARKLINE_RATES,
@@ -40,41 +45,13 @@ from appliance.planning.speeds import (
     SeriesBaseline,
     SeriesSpeed,
 )
-from appliance.protocol.json_dataclasses import from_json
+from appliance.planning.status.speed_row import change_text, rate_text
 
 _PRESENT_READINGS: Final = 5
 """Last readings whose median is the present level."""
 _BAND_NOISES: Final = 2.0
 _STEP_GAIN: Final = 0.1
 _LOST: Final = frozenset({DetectorPhase.REGRESSED, DetectorPhase.RECOVERING})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesMemory:
-    """State of a record beside that of its detector; None: not known, or not yet."""
-
-    first: bool = True
-    """Whether the baseline that is learned, or that will be, is the first one."""
-    accepted_unix_s: float | None = None
-    rates: tuple[float, ...] = ()
-    """Last rates, freed of their prompts' offsets, the latest last."""
-    good_unix_s: float | None = None
-    """Last reading that spoke against a loss."""
-    good_since_start: bool = True
-    """Whether it was after the last start."""
-    low_unix_s: float | None = None
-    """First reading since that did not."""
-    loss_since_unix_s: float | None = None
-    """Beginning of the loss that is reported; None: none is."""
-    cause: str | None = None
-    likely: str = ""
-    tokens_per_step: float = 1.0
-    """Average of the last readings."""
-    restart: RestartLevel = field(default_factory=RestartLevel)
-    usual: Circumstances | None = None
-    """Circumstances of the good readings."""
-    doubtful: Circumstances | None = None
-    """Circumstances of the low readings since the last good one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,15 +72,14 @@ class SeriesRecord:
         if detector is not None:
             record.detector = Detector.decoded(detector)
         if memory is not None:
-            record.memory = from_json(SeriesMemory, json.loads(memory))
+            record.memory = decode_memory(SeriesMemory, memory)
         return record
 
     def states(self) -> Mapping[str, str]:
         """Return both states by the second part of their keys in the store."""
-        memory = asdict(self.memory, dict_factory=_known)
         return {
             self.series.value: self.detector.encoded(),
-            memory_key(self.series): json.dumps(memory, separators=(",", ":")),
+            memory_key(self.series): encode_memory(self.memory),
         }
 
     @property
@@ -208,7 +184,7 @@ class SeriesRecord:
             return ()
         self.memory = replace(self.memory, first=False, accepted_unix_s=probe.began_unix_s)
         rate = self.baseline_tok_s or 0.0
-        text = f"first baseline of {self.series}: {tok_s(rate)} tok/s"
+        text = f"first baseline of {self.series}: {rate_text(rate)} tok/s"
         return (self._event(probe.began_unix_s, EventKind.ACCEPTED, rate=rate, text=text),)
 
     def _told(self, probe: Probe, told: object, traffic: TrafficSpeed) -> MeasurementEvent:
@@ -217,7 +193,7 @@ class SeriesRecord:
         baseline, since = self.baseline_tok_s, self.memory.loss_since_unix_s
         self.memory = replace(self.memory, loss_since_unix_s=None, cause=None, likely="")
         rate = self.memory.rates[-1] * self.memory.tokens_per_step
-        text = f"{self.series} is at {tok_s(rate)} tok/s again, baseline {tok_s(baseline or 0.0)}"
+        text = f"{self.series} is at {rate_text(rate)} tok/s again, baseline {rate_text(baseline or 0.0)}"
         return self._event(
             probe.began_unix_s,
             EventKind.RECOVERED,
@@ -271,8 +247,8 @@ class SeriesRecord:
         rate = median(self.memory.rates[-_PRESENT_READINGS:]) * self.memory.tokens_per_step
         before = rate / (1 + change)
         text = (
-            f"{self.series} came back from a restart at {tok_s(rate)} tok/s,"
-            f" {tok_s(before)} before it ({percent(change)})"
+            f"{self.series} came back from a restart at {rate_text(rate)} tok/s,"
+            f" {rate_text(before)} before it ({change_text(change)})"
         )
         event = self._event(
             probe.began_unix_s,
@@ -308,7 +284,7 @@ class SeriesRecord:
         """Accept the present level as the baseline, which later readings make exact."""
         baseline, present = self.baseline_tok_s, self._present()
         change = present / baseline - 1 if baseline and present else None
-        figures = "" if change is None else f": {change_text(baseline, present)}"
+        figures = f": {_levels(baseline, present)}" if baseline and present else ""
         self.detector.accept(minute)
         self.memory = SeriesMemory(
             first=False,
@@ -400,18 +376,6 @@ _HINTS: Final = frozenset(
 """Causes whose signs are a hint to the detector, also before a loss is seen."""
 
 
-def memory_key(series: Series) -> str:
-    """Return the second part of the key under which the store has a record's memory."""
-    return f"{series}-record"
-
-
-def change_text(before: float | None, after: float | None) -> str:
-    """Return a change of level as an accept says it: ``80.3 → 17.9 tok/s, −78 %``."""
-    if before is None or after is None:
-        return ""
-    return f"{tok_s(before)} → {tok_s(after)} tok/s, {percent(after / before - 1)}"
-
-
-def _known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Leave out what is not known: None is the default of those fields."""
-    return {name: value for name, value in pairs if value is not None}
+def _levels(before: float, after: float) -> str:
+    """Return a change of level as an accept says it: ``80.3 → 17.9 tok/s, -78 %``."""
+    return f"{rate_text(before)} → {rate_text(after)} tok/s, {change_text(after / before - 1)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from appliance.domain.measurements import TrafficSums
-from appliance.planning.regression.causes import is_cache_lost
+from appliance.planning.regression.signs import is_cache_lost
 
 _DECODED_TOKENS: Final = 500
 _PROMPT_TOKENS: Final = 4000

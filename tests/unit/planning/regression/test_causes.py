@@ -10,11 +10,11 @@ from appliance.domain.measurements import Evidence, ForeignHolder, RawTimings
 from appliance.planning.regression.causes import (
     RULES,
     Cause,
-    Comparison,
     command_for,
     suspicions,
 )
 from appliance.planning.regression.circumstances import Circumstances, circumstances_of, joined
+from appliance.planning.regression.signs import Comparison
 from tests.fakes.probe_rows import EVIDENCE, probe
 
 GIB = 1 << 30

@@ -62,7 +62,7 @@ def test_value_that_is_not_told_leaves_the_one_before() -> None:
     ("reason", "field"),
     [
         ("sw_thermal_slowdown", "thermal"),
-        ("hw-thermal-slowdown", "thermal"),
+        ("hw_thermal_slowdown", "thermal"),
         ("hw_power_brake_slowdown", "power_brake"),
         ("sw_power_cap", "power_cap"),
         ("applications_clocks_setting", "setting"),
