@@ -36,13 +36,18 @@ class BenignModel:
 
     @classmethod
     def of_readings(cls, readings: Mapping[str, Sequence[float]]) -> "BenignModel":
-        """Return the model of a new baseline: log rates of each prompt, none without a reading."""
+        """Return the model of a new baseline: log rates of each prompt, none without a reading.
+
+        The middle of the prompts is their median, which one prompt with bad readings does not move.
+        """
         medians = {prompt: median(rates) for prompt, rates in readings.items()}
-        middle = sum(medians.values()) / len(medians)
-        prompts = {
-            prompt: bounded(rate - middle, thresholds.PROMPT_SPAN)
-            for prompt, rate in medians.items()
-        }
+        middle = median(medians.values())
+        prompts = _centred(
+            {
+                prompt: bounded(rate - middle, thresholds.PROMPT_SPAN)
+                for prompt, rate in medians.items()
+            }
+        )
         levels = [rate - prompts[prompt] for prompt, rates in readings.items() for rate in rates]
         baseline = median(levels)
         spread = 1.4826 * median(abs(level - baseline) for level in levels)
@@ -85,15 +90,20 @@ class BenignModel:
         if prompt not in self.prompts and len(self.prompts) >= thresholds.PROMPTS_MOST:
             return
         moved = self.prompts.get(prompt, 0.0) + thresholds.PROMPT_GAIN * error
-        self.prompts[prompt] = moved
-        mean = sum(self.prompts.values()) / len(self.prompts)
-        for name, offset in self.prompts.items():
-            self.prompts[name] = bounded(offset - mean, thresholds.PROMPT_SPAN)
+        self.prompts = _centred({**self.prompts, prompt: moved})
 
     def correct_baseline(self, shift: float) -> None:
         """Move the baseline to the middle of its first day."""
         self.baseline += bounded(shift, thresholds.FIRST_DAY_SHIFT)
         self.offset = 0.0
+
+
+def _centred(prompts: Mapping[str, float]) -> dict[str, float]:
+    """Return offsets of prompts, moved to a mean of none, each within its bound."""
+    mean = sum(prompts.values()) / len(prompts)
+    return {
+        name: bounded(offset - mean, thresholds.PROMPT_SPAN) for name, offset in prompts.items()
+    }
 
 
 def _time_of_day(unix_min: float) -> tuple[float, float]:

@@ -23,6 +23,14 @@ def test_offset_of_a_prompt_is_bounded() -> None:
     assert model.prompts == {"one": thresholds.PROMPT_SPAN, "two": -thresholds.PROMPT_SPAN}
 
 
+def test_one_prompt_with_bad_readings_hardly_moves_the_baseline() -> None:
+    """Of five prompts, one that was measured beside other load costs the baseline less than 1 %."""
+    good = {name: [4.0, 4.01, 3.99] for name in ("one", "two", "three", "four")}
+    model = BenignModel.of_readings({**good, "five": [3.6, 3.7, 3.5]})
+    assert model.baseline == pytest.approx(4.0, abs=0.01)
+    assert sum(model.prompts.values()) == pytest.approx(0)
+
+
 def test_level_is_followed_within_its_bound() -> None:
     """A level that stays 3 % lower is absorbed up to 1.5 %."""
     model = BenignModel()
