@@ -241,7 +241,7 @@ def small_changes() -> Evidence:
     ],
 )
 def test_unknown_cause_is_called_unknown(comparison: Comparison) -> None:
-    """What healthy days bring too, and what is not known, is no cause."""
+    """Changes that healthy days bring too, and values that are not known, are no cause."""
     assert suspicions(comparison) == []
 
 

@@ -55,7 +55,7 @@ def test_phone_has_four_lines() -> None:
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_every_event_has_a_title(kind: EventKind) -> None:
-    """Whatever the event is about, its first line is not empty, and its text comes last."""
+    """The first line of every event is not empty, and its text comes last."""
     event = MeasurementEvent(unix_s=NOW, profile="genesis", kind=kind, text="because of this")
     first, *others = phone_lines(event, box="garage", now_unix_s=NOW + 5, clock=clock)
     assert first
@@ -67,6 +67,6 @@ def test_every_event_has_a_title(kind: EventKind) -> None:
 
 
 def test_figures_say_what_is_known() -> None:
-    """What has no series or no baseline is left out of the figures."""
+    """Figures without a series are empty, and those without a baseline have the rate alone."""
     assert rates(replace(LOSS, series=None)) == ""
     assert rates(replace(LOSS, baseline=None, series=Series.PREFILL)) == "27.1 tok/s of prompts"

@@ -109,7 +109,7 @@ def test_restoration_at_any_time_changes_no_event() -> None:
 
 
 def test_states_stay_small() -> None:
-    """What is stored of a profile in doubt is a few kB, and only what has changed is stored."""
+    """States of a profile in doubt are a few kB, and only those that have changed are stored."""
     box = ProbedBox.healthy()
     box.speed = 0.8
     box.run(0.5)
