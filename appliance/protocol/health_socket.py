@@ -195,6 +195,7 @@ class MeasuredEvent(Record):
     rate: float | None = None
     baseline: float | None = None
     since_unix_s: float | None = None
+    likely: str = ""
 
 
 class ProbeProgressEvent(Record):

@@ -16,7 +16,7 @@ from appliance.planning.regression import signs
 from appliance.planning.regression.signs import Comparison
 
 
-class Cause(StrEnum):
+class LossCause(StrEnum):
     """Key of a cause."""
 
     CPU_FALLBACK = "cpu-fallback"
@@ -42,7 +42,7 @@ class Cause(StrEnum):
 class CauseRule:
     """Rule of one cause."""
 
-    cause: Cause
+    cause: LossCause
     find: Callable[[Comparison], str | None]
     """Function that returns the observation that speaks for the cause, in words; None: nothing does."""
     source: str
@@ -55,7 +55,7 @@ class CauseRule:
 class Suspicion:
     """Cause that an observation speaks for."""
 
-    cause: Cause
+    cause: LossCause
     text: str
 
 
@@ -82,108 +82,108 @@ _UNKNOWN_COMMAND: Final = "appliance history NAME"
 _NVIDIA: Final = "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,TEMPERATURE"
 RULES: Final = (
     CauseRule(
-        cause=Cause.CPU_FALLBACK,
+        cause=LossCause.CPU_FALLBACK,
         find=signs.cpu_fallback,
         source="NVML nvmlDeviceGetComputeRunningProcesses: the backend's memory",
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=Cause.PARTIAL_OFFLOAD,
+        cause=LossCause.PARTIAL_OFFLOAD,
         find=signs.partial_offload,
         source="NVML nvmlDeviceGetComputeRunningProcesses; llama.cpp fits layers into what is free",
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=Cause.DRIVER_CHANGED,
+        cause=LossCause.DRIVER_CHANGED,
         find=signs.other_driver,
         source="NVML nvmlSystemGetDriverVersion",
         command="appliance history NAME",
     ),
     CauseRule(
-        cause=Cause.ENGINE_CHANGED,
+        cause=LossCause.ENGINE_CHANGED,
         find=signs.other_engine,
         source="the engine's page of its version, or its wheel",
         command="appliance history NAME",
     ),
     CauseRule(
-        cause=Cause.CPU_BACKEND_CHANGED,
+        cause=LossCause.CPU_BACKEND_CHANGED,
         find=signs.other_cpu_backend,
         source="libraries that the engine has loaded",
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=Cause.PROFILE_CHANGED,
+        cause=LossCause.PROFILE_CHANGED,
         find=signs.other_profile,
         source="fingerprint of the applied profile",
         command="appliance show NAME",
     ),
     CauseRule(
-        cause=Cause.FOREIGN_HOLDER,
+        cause=LossCause.FOREIGN_HOLDER,
         find=signs.foreign_holder,
         source="NVML: processes with memory of the GPU that belong to no profile",
         command="appliance status",
     ),
     CauseRule(
-        cause=Cause.THERMAL_THROTTLE,
+        cause=LossCause.THERMAL_THROTTLE,
         find=signs.thermal_throttle,
         source="NVML nvmlDeviceGetCurrentClocksEventReasons: SW and HW thermal slowdown",
         command=_NVIDIA,
     ),
     CauseRule(
-        cause=Cause.POWER_THROTTLE,
+        cause=LossCause.POWER_THROTTLE,
         find=signs.power_throttle,
         source="NVML nvmlDeviceGetCurrentClocksEventReasons: power cap, power brake; power usage",
         command=_NVIDIA,
     ),
     CauseRule(
-        cause=Cause.PCIE,
+        cause=LossCause.PCIE,
         find=signs.slower_link,
         source="NVML nvmlDeviceGetCurrPcieLinkWidth and …Generation, under load",
         command="nvidia-smi --format=csv --query-gpu=pcie.link.width.current,pcie.link.gen.current",
     ),
     CauseRule(
-        cause=Cause.CLOCK_CAPPED,
+        cause=LossCause.CLOCK_CAPPED,
         find=signs.lower_clock,
         source="NVML nvmlDeviceGetClockInfo, under load",
         command=_NVIDIA,
     ),
     CauseRule(
-        cause=Cause.CPU_QUOTA,
+        cause=LossCause.CPU_QUOTA,
         find=signs.cpu_quota,
         source="cgroup cpu.stat: throttled time of the backend's unit",
         command="systemctl show -p CPUQuotaPerSecUSec appliance-backend-NAME",
     ),
     CauseRule(
-        cause=Cause.CPU_LOAD,
+        cause=LossCause.CPU_LOAD,
         find=signs.cpu_load,
         source="/proc/stat less cgroup cpu.stat of the backend's unit",
         command="systemd-cgtop",
     ),
     CauseRule(
-        cause=Cause.DRAFTS_SILENT,
+        cause=LossCause.DRAFTS_SILENT,
         find=signs.silent_drafts,
         source="drafts in the engine's timings or metrics",
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=Cause.CONTEXT_DEPTH,
+        cause=LossCause.CONTEXT_DEPTH,
         find=signs.longer_prompts,
         source="prompt tokens of the same prompts, in the engine's timings or usage",
         command="appliance show NAME",
     ),
     CauseRule(
-        cause=Cause.PREFIX_CACHE,
+        cause=LossCause.PREFIX_CACHE,
         find=signs.lost_prefix_cache,
         source="cached prompt tokens in the usage of real requests",
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=Cause.RESTART,
+        cause=LossCause.RESTART,
         find=signs.slow_restart,
         source="start of the backend's unit; field notes: 80.3, 83 and 85.8 tok/s for one model",
         command="appliance restart NAME",
     ),
 )
 """Rules in the order in which they are believed."""
-_CONSEQUENCES: Final = frozenset({Cause.CLOCK_CAPPED, Cause.RESTART})
+_CONSEQUENCES: Final = frozenset({LossCause.CLOCK_CAPPED, LossCause.RESTART})
 """Causes that are told only where nothing else is found: they follow from the others."""

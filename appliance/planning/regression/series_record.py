@@ -21,7 +21,7 @@ from appliance.domain.measurements import (
 )
 from appliance.planning.history import median
 from appliance.planning.regression import thresholds
-from appliance.planning.regression.causes import Cause, suspicions
+from appliance.planning.regression.causes import LossCause, suspicions
 from appliance.planning.regression.circumstances import (
     USUAL_READINGS,
     Circumstances,
@@ -254,7 +254,7 @@ class SeriesRecord:
             probe.began_unix_s,
             EventKind.LEVEL_AFTER_RESTART,
             change=change,
-            cause=Cause.RESTART.value,
+            cause=LossCause.RESTART.value,
             rate=rate,
             baseline=self.baseline_tok_s,
             text=text,
@@ -362,15 +362,15 @@ class SeriesRecord:
 
 _HINTS: Final = frozenset(
     {
-        Cause.CPU_FALLBACK,
-        Cause.PARTIAL_OFFLOAD,
-        Cause.DRIVER_CHANGED,
-        Cause.ENGINE_CHANGED,
-        Cause.CPU_BACKEND_CHANGED,
-        Cause.PROFILE_CHANGED,
-        Cause.THERMAL_THROTTLE,
-        Cause.POWER_THROTTLE,
-        Cause.DRAFTS_SILENT,
+        LossCause.CPU_FALLBACK,
+        LossCause.PARTIAL_OFFLOAD,
+        LossCause.DRIVER_CHANGED,
+        LossCause.ENGINE_CHANGED,
+        LossCause.CPU_BACKEND_CHANGED,
+        LossCause.PROFILE_CHANGED,
+        LossCause.THERMAL_THROTTLE,
+        LossCause.POWER_THROTTLE,
+        LossCause.DRAFTS_SILENT,
     }
 )
 """Causes whose signs are a hint to the detector, also before a loss is seen."""

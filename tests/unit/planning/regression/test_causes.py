@@ -9,7 +9,7 @@ import pytest
 from appliance.domain.measurements import Evidence, ForeignHolder, RawTimings
 from appliance.planning.regression.causes import (
     RULES,
-    Cause,
+    LossCause,
     command_for,
     suspicions,
 )
@@ -62,27 +62,27 @@ def compared(
     )
 
 
-EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, Cause, str]] = {
+EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, LossCause, str]] = {
     "a model that has left the GPU": (
         compared(with_values(backend_vram_bytes=300 << 20)),
-        Cause.CPU_FALLBACK,
+        LossCause.CPU_FALLBACK,
         "runs on the CPU: GPU memory 43.7 → 0.3 GiB",
     ),
     "layers that have left the GPU, for others": (
         compared(with_values(backend_vram_bytes=34 * GIB, foreign_holders=(PYTHON,))),
-        Cause.PARTIAL_OFFLOAD,
+        LossCause.PARTIAL_OFFLOAD,
         "part of the model runs on the CPU: GPU memory 43.7 → 34.0 GiB (9.8 GiB held by python3 (pid",
     ),
     "another process on the GPU": (
         compared(with_values(foreign_holders=(XORG, PYTHON)), with_values(foreign_holders=(XORG,))),
-        Cause.FOREIGN_HOLDER,
+        LossCause.FOREIGN_HOLDER,
         "GiB of GPU memory held by python3 (pid 4121)",
     ),
     "a hot card": (
         compared(
             on_gpus(sm_clock_mhz=1200, temperature_c=91, throttle_reasons=("sw_thermal_slowdown",))
         ),
-        Cause.THERMAL_THROTTLE,
+        LossCause.THERMAL_THROTTLE,
         "for its temperature at 91 °C: 1695 → 1200 MHz",
     ),
     "a hot card whose clocks are not told": (
@@ -92,17 +92,17 @@ EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, Cause, str]] = {
             ),
             on_gpus(sm_clock_mhz=None),
         ),
-        Cause.THERMAL_THROTTLE,
+        LossCause.THERMAL_THROTTLE,
         "the GPU slows down for its temperature",
     ),
     "a weak power supply": (
         compared(on_gpus(sm_clock_mhz=900, throttle_reasons=("hw_power_brake_slowdown",))),
-        Cause.POWER_THROTTLE,
+        LossCause.POWER_THROTTLE,
         "for its power supply: 1695 → 900 MHz",
     ),
     "a power limit that is reached": (
         compared(on_gpus(sm_clock_mhz=1500, throttle_reasons=("sw_power_cap",))),
-        Cause.POWER_THROTTLE,
+        LossCause.POWER_THROTTLE,
         "has reached its power limit",
     ),
     "a power limit that was lowered": (
@@ -110,37 +110,37 @@ EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, Cause, str]] = {
             on_gpus(sm_clock_mhz=1500, power_w=220.0, throttle_reasons=("sw_power_cap",)),
             on_gpus(throttle_reasons=("sw_power_cap",)),
         ),
-        Cause.POWER_THROTTLE,
+        LossCause.POWER_THROTTLE,
         "power limit was lowered: 287 → 220 W",
     ),
     "a card in a slot with fewer lanes": (
         compared(on_gpus(pcie_width=4)),
-        Cause.PCIE,
+        LossCause.PCIE,
         "PCIe link has 4 lanes, 16 before",
     ),
     "a link of an older generation": (
         compared(on_gpus(pcie_generation=1)),
-        Cause.PCIE,
+        LossCause.PCIE,
         "runs as generation 1, 4 before",
     ),
     "a clock that somebody has set": (
         compared(on_gpus(sm_clock_mhz=1200, throttle_reasons=("applications_clocks_setting",))),
-        Cause.CLOCK_CAPPED,
+        LossCause.CLOCK_CAPPED,
         "held down by a setting: 1695 → 1200 MHz",
     ),
     "memory in an idle state": (
         compared(on_gpus(memory_clock_mhz=5001)),
-        Cause.CLOCK_CAPPED,
+        LossCause.CLOCK_CAPPED,
         "memory runs slower: 9501 → 5001 MHz",
     ),
     "a CPU quota": (
         compared(with_values(cpu_throttled_share=0.42)),
-        Cause.CPU_QUOTA,
+        LossCause.CPU_QUOTA,
         "42% of the time",
     ),
     "other load on the CPU": (
         compared(with_values(other_cpu_share=0.55)),
-        Cause.CPU_LOAD,
+        LossCause.CPU_LOAD,
         "other programs use 55% of the CPU, 3% before",
     ),
     "drafts that ended": (
@@ -149,47 +149,47 @@ EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, Cause, str]] = {
             raw=replace(DRAFTING, drafted_tokens=0, accepted_tokens=0),
             raw_before=DRAFTING,
         ),
-        Cause.DRAFTS_SILENT,
+        LossCause.DRAFTS_SILENT,
         "no longer drafts",
     ),
     "drafts that are refused": (
         compared(EVIDENCE, raw=replace(DRAFTING, accepted_tokens=30), raw_before=DRAFTING),
-        Cause.DRAFTS_SILENT,
+        LossCause.DRAFTS_SILENT,
         "60% → 10%",
     ),
     "a template that has grown": (
         compared(EVIDENCE, raw=replace(RAW, prompt_tokens=9000)),
-        Cause.CONTEXT_DEPTH,
+        LossCause.CONTEXT_DEPTH,
         "2000 → 9000 tokens",
     ),
     "a prefix cache that no longer hits": (
         compared(EVIDENCE, cached_before=0.71, cached_now=0.03),
-        Cause.PREFIX_CACHE,
+        LossCause.PREFIX_CACHE,
         "71% → 3% of real prompts",
     ),
     "another driver": (
         compared(with_values(driver="560.35.03")),
-        Cause.DRIVER_CHANGED,
+        LossCause.DRIVER_CHANGED,
         "550.127.05 → 560.35.03",
     ),
     "another engine": (
         compared(with_values(engine_version="b5000")),
-        Cause.ENGINE_CHANGED,
+        LossCause.ENGINE_CHANGED,
         "b4321 → b5000",
     ),
     "another library for the CPU": (
         compared(with_values(cpu_backend="cpu-sse42"), with_values(cpu_backend="cpu-avx512")),
-        Cause.CPU_BACKEND_CHANGED,
+        LossCause.CPU_BACKEND_CHANGED,
         "cpu-avx512 → cpu-sse42",
     ),
     "another profile": (
         compared(with_values(fingerprint="000000000000")),
-        Cause.PROFILE_CHANGED,
+        LossCause.PROFILE_CHANGED,
         "the profile was changed",
     ),
     "a restart": (
         replace(compared(EVIDENCE, restarted=True), drop=0.06),
-        Cause.RESTART,
+        LossCause.RESTART,
         "came back slower from a restart",
     ),
 }
@@ -198,7 +198,9 @@ EVIDENCE_OF_CAUSES: Mapping[str, tuple[Comparison, Cause, str]] = {
 @pytest.mark.parametrize(
     ("comparison", "cause", "text"), EVIDENCE_OF_CAUSES.values(), ids=EVIDENCE_OF_CAUSES.keys()
 )
-def test_cause_is_told_from_its_evidence(comparison: Comparison, cause: Cause, text: str) -> None:
+def test_cause_is_told_from_its_evidence(
+    comparison: Comparison, cause: LossCause, text: str
+) -> None:
     """The rule of each cause finds it, names what it has seen, and is the first to do so."""
     first = suspicions(comparison)[0]
     assert first.cause is cause
@@ -207,8 +209,8 @@ def test_cause_is_told_from_its_evidence(comparison: Comparison, cause: Cause, t
 
 def test_every_rule_has_evidence_and_a_source() -> None:
     """No rule is without a test, a source and a command."""
-    assert {cause for _, cause, _ in EVIDENCE_OF_CAUSES.values()} == set(Cause)
-    assert [rule.cause for rule in RULES] == sorted(Cause, key=list(Cause).index)
+    assert {cause for _, cause, _ in EVIDENCE_OF_CAUSES.values()} == set(LossCause)
+    assert [rule.cause for rule in RULES] == sorted(LossCause, key=list(LossCause).index)
     assert all(rule.source and rule.command for rule in RULES)
 
 
@@ -254,13 +256,13 @@ def test_causes_that_explain_more_are_told_first() -> None:
         other_cpu_share=0.9,
     )
     found = [suspicion.cause for suspicion in suspicions(compared(now))]
-    assert found == [Cause.CPU_FALLBACK, Cause.DRIVER_CHANGED, Cause.THERMAL_THROTTLE]
+    assert found == [LossCause.CPU_FALLBACK, LossCause.DRIVER_CHANGED, LossCause.THERMAL_THROTTLE]
 
 
 def test_low_clock_is_not_told_beside_its_reason() -> None:
     """A card that throttles for heat has a low clock for that reason."""
     now = on_gpus(sm_clock_mhz=1200, throttle_reasons=("sw_thermal_slowdown",))
-    assert [one.cause for one in suspicions(compared(now))] == [Cause.THERMAL_THROTTLE]
+    assert [one.cause for one in suspicions(compared(now))] == [LossCause.THERMAL_THROTTLE]
 
 
 def test_each_cause_has_a_command() -> None:
