@@ -176,6 +176,7 @@ def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
         "clear units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
         "take a lease": locked("/run/appliance-leases/cpu"),
         "be the gateway for the supervisor": connected("/run/appliance/gateway.sock"),
+        "probe as the health agent": connected("/run/appliance/lane.sock"),
         # What never was allowed.
         "write the manifest": appended(f"{APPLIED}/manifest.json"),
         "write the settings": appended(f"{APPLIED}/gateway.json"),

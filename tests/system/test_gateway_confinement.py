@@ -32,6 +32,7 @@ NEVER = frozenset(
         "signal an engine",
         "switch to what is not on request",
         "hold through the request socket",
+        "probe as the health agent",
         "clear units",
     }
 )

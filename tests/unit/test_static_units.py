@@ -39,6 +39,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-hold.service",
         "appliance-jobs.service",
         "appliance-jobs.socket",
+        "appliance-lane.socket",
         "appliance-request.socket",
         "appliance-run.service",
         "appliance-supervisor.service",
@@ -120,6 +121,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-gateway.service": ["multi-user.target"],
         "appliance-gateway.socket": ["sockets.target"],
         "appliance-jobs.socket": ["sockets.target"],
+        "appliance-lane.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
@@ -223,6 +225,17 @@ def test_the_gateways_address_is_loopback_until_settings_say_otherwise() -> None
     assert values(socket, "SocketUser", "Socket") == values(SUPERVISOR, "User", "Service")
     assert values(socket, "FreeBind", "Socket") == ["yes"]
     assert values(socket, "TriggerLimitIntervalSec", "Socket") == ["0"]
+
+
+def test_the_lane_is_for_the_health_agent_alone() -> None:
+    """The lane's socket belongs to systemd as the other, and the gateway gets both when it starts."""
+    socket = "appliance-lane.socket"
+    assert values(socket, "ListenStream", "Socket") == [paths.LANE_SOCKET]
+    assert values(socket, "SocketUser", "Socket") == ["appliance-health"]
+    assert values(socket, "SocketMode", "Socket") == ["0600"]
+    assert values(socket, "Service", "Socket") == [GATEWAY]
+    for key in ("Wants", "After"):
+        assert values(GATEWAY, key, "Unit") == [f"appliance-gateway.socket {socket}"]
 
 
 def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> None:
