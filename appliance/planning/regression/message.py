@@ -30,6 +30,7 @@ _TITLES: Final = {
     EventKind.DRAFTS_SILENT: "{name} no longer drafts",
     EventKind.QUALITY_LOST: "▼ {name} answers wrongly",
     EventKind.QUALITY_RECOVERED: "▲ {name} answers rightly again",
+    EventKind.CANARIES_REFUSED: "canaries of {name} cannot be read",
     EventKind.STORE_RECOVERED: "measurements were damaged",
 }
 _LOSSES: Final = frozenset({EventKind.REGRESSION})
