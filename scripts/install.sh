@@ -34,7 +34,7 @@ readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
-readonly enabled_units=(appliance-supervisor.socket appliance-request.socket
+readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
   appliance-lane.socket appliance-gateway.service)
 readonly service_users=(appliance appliance-gateway appliance-backend)
@@ -286,10 +286,10 @@ enable_units() { # those that this release has
 start() {
   systemctl daemon-reload
   [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs}.service \
-    appliance-{supervisor,request,jobs,gateway,lane}.socket 2>/dev/null || true
+    appliance-{supervisor,request,status,jobs,gateway,lane}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
-  for unit in appliance-{request,jobs,lane}.socket; do
+  for unit in appliance-{request,status,jobs,lane}.socket; do
     [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
   done
   # Its socket starts it again, from this release.

@@ -72,7 +72,7 @@ class MeasurementsRequest(Record):
 class MeasurementEventsRequest(Record):
     """Request for measurement events.
 
-    Answer: a `measured` each, oldest first, then `result`; with `follow` those to come too, until the
+    Answer: a `measured` each, oldest first, then `result`; with `follow` also each new one, until the
     client leaves.
     """
 
@@ -117,8 +117,8 @@ class ResetBaselineRequest(Record):
 class ProbeNowRequest(Record):
     """Request to probe one profile, or all that serve, at once.
 
-    Answer: `progress` again and again, a `probed` for each profile, then `result`. A client that leaves
-    ends it.
+    Answer: `progress` again and again, a `probed` for each profile, then `result`; the probe ends when the
+    client leaves.
     """
 
     name: str | None = None
@@ -203,11 +203,11 @@ class ProbeProgressEvent(Record):
 
     profile: str
     prompt: str
-    """Name of the task; empty: none is asked yet."""
+    """Name of the task; empty: before the first one."""
     state: str
     text: str = ""
     tok_s: float | None = None
-    """Rate that the prompt has measured; None: none yet."""
+    """Rate that the prompt has measured; None: the prompt still runs, or measured nothing."""
 
 
 class ProbedEvent(Record):

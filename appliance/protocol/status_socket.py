@@ -35,8 +35,7 @@ class DocumentRequest(Record):
 class WatchRequest(Record):
     """Request for the status document now, after each change and every few seconds.
 
-    Answer: `status` again and again, until the client leaves. Of engines and GPUs it tells what is known:
-    nobody is asked for it.
+    Answer: `status` again and again, until the client leaves; no engine and no GPU is asked for it.
     """
 
 

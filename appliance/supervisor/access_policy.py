@@ -4,6 +4,7 @@
 socket          who may connect          what is offered
 ==============  =======================  ====================================================
 control.sock    appliance-operators      every verb
+status.sock     appliance-status         the status, and the state of the GPUs
 request.sock    appliance-gateway        a switch to a profile that requests may switch to
 ==============  =======================  ====================================================
 
@@ -20,6 +21,7 @@ from appliance.domain.names import is_engine
 from appliance.planning.wording import short
 from appliance.protocol.control_requests import CONTROL, ControlRequest, OnRequestSwitch
 from appliance.protocol.json_values import Json
+from appliance.protocol.status_socket import STATUS, StatusSocketRequest
 from appliance.protocol.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
@@ -58,6 +60,17 @@ def read_from_operator(verb: str, args: Json, peer: Peer) -> ControlRequest:
     """
     _refuse_engine(peer)
     return CONTROL.decode_request(verb, args)
+
+
+def read_from_watcher(verb: str, args: Json, peer: Peer) -> StatusSocketRequest:
+    """Return a request on status.sock.
+
+    Raises:
+        PermissionDeniedError: an engine asks.
+        BadRequestError: it makes no sense.
+    """
+    _refuse_engine(peer)
+    return STATUS.decode_request(verb, args)
 
 
 @dataclass(frozen=True, slots=True)

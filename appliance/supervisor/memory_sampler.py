@@ -103,6 +103,10 @@ class MemorySampler:
                     await self._sampled.wait()
         return self._ledger
 
+    def known(self) -> Ledger | None:
+        """Return the last sample, however old; None: no sample was taken."""
+        return self._ledger
+
     async def turn(self) -> None:
         """Take a sample if there is a reason for one, and record peaks. Expected errors are logged."""
         catalogue, observed = self._look()

@@ -324,10 +324,14 @@ class Supervisor:
         await self._store.set_mark(name, mark, by=by)
         _log.info("%s is marked %s by %s", name, mark, by)
 
-    async def state(self) -> Snapshot:
-        """Return the facts for the status, with every signalled change included."""
+    async def state(self, *, for_person: bool = True) -> Snapshot:
+        """Return the facts for the status, with every signalled change included.
+
+        Args:
+            for_person: As in `UnitMemory.latest`.
+        """
         self._refresh()
-        observed = await self._memory.latest(self._catalogue)
+        observed = await self._memory.latest(self._catalogue, for_person=for_person)
         return Snapshot(
             catalogue=self._catalogue,
             observed=observed,
@@ -336,6 +340,16 @@ class Supervisor:
             running=self._running,
             last=await self._store.last(),
             damage=self._damage,
+        )
+
+    def signature(self) -> object:
+        """Return a value that is another one when the status has changed, ages and figures aside."""
+        operation = None if self._running is None else self._running.operation
+        return (
+            self._units.signals,
+            operation and (operation.id, operation.phase, operation.rolling_back),
+            self._boot_choice.committed(),
+            self._boot_choice.hold_until(),
         )
 
     def reload(self) -> int:

@@ -7,10 +7,11 @@ units of systemd, so neither costs them a token.
 import asyncio
 import logging
 import pwd
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from appliance.adapters.applied.gateway_file import DamageWatch
 from appliance.adapters.applied.manifest import ManifestProfiles
@@ -29,6 +30,7 @@ from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
     GATEWAY_USER,
     REQUEST_SOCKET_UNIT,
+    STATUS_SOCKET_UNIT,
     SUPERVISOR_SOCKET_UNIT,
 )
 from appliance.ports import Profiles
@@ -37,10 +39,13 @@ from appliance.protocol.conversation.server import ReadRequest
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
+from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
+from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_report import BoxStatus
+from appliance.supervisor.status_verbs import StatusVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import UnitMemory
 
@@ -86,7 +91,7 @@ async def run(settings: SettingsSnapshot) -> None:
             tickets=FileRunTickets(runtime_dir / TICKET.name),
             clock=clock,
             settings=settings,
-            on_look=readiness.alive,
+            on_look=lambda line: _looked(line, readiness, feed),
         )
         ledger = MemorySampler(
             supervisor.last_look,
@@ -112,6 +117,13 @@ async def run(settings: SettingsSnapshot) -> None:
             gateway_damage=DamageWatch(applied_dir).damage,
             stalls=stalls.stalls,
         )
+        feed = StatusFeed(partial(status.document, for_person=False), supervisor.signature)
+        watch = StatusVerbs(
+            feed,
+            status=status.document,
+            gpus=GpuEvidenceSource(clock).document,
+            resumed=supervisor.resumed,
+        )
         control = ControlVerbs(
             supervisor,
             status=status.document,
@@ -133,9 +145,13 @@ async def run(settings: SettingsSnapshot) -> None:
                 )
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
-                for unit, read in _readers().items():
+                servers: dict[str, Callable[[socket.socket], Coroutine[Any, Any, None]]] = {
+                    STATUS_SOCKET_UNIT: watch.serve,
+                    **{unit: partial(control.serve, read=r) for unit, r in _readers().items()},
+                }
+                for unit, serve in servers.items():
                     if unit in listeners:
-                        tasks.create_task(control.serve(listeners[unit], read))
+                        tasks.create_task(serve(listeners[unit]))
                     else:
                         _log.warning(
                             "%s passed no socket, so its clients get no answer: systemctl start %s",
@@ -148,6 +164,12 @@ async def run(settings: SettingsSnapshot) -> None:
             _log.info("the supervisor ends; models keep running")
         finally:
             await store.close()
+
+
+def _looked(line: str, readiness: Readiness, feed: StatusFeed) -> None:
+    """Tell systemd and those who watch that the supervisor has looked at the box."""
+    readiness.alive(line)
+    feed.notice()
 
 
 def _readers() -> Mapping[str, ReadRequest[ControlRequest]]:

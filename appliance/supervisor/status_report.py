@@ -10,6 +10,7 @@ from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
+from appliance.planning.status.document import GatewayRow
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
@@ -17,7 +18,7 @@ from appliance.ports import Clock, Host, Peaks, Store, Units
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
-from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.traffic_figures import Figures, TrafficFigures
 
 
 class BoxStatus:
@@ -51,17 +52,24 @@ class BoxStatus:
         self._edits = EditWatch()
         self._began_s = clock.monotonic_s()
 
-    async def document(self) -> Mapping[str, Any]:
-        """Return the box as it is now."""
-        state = await self._supervisor.state()
+    async def document(self, *, for_person: bool = True) -> Mapping[str, Any]:
+        """Return the box as it is now.
+
+        Args:
+            for_person: Whether somebody looks, and is likely to look again: engines, GPUs and units are
+                then read for a while. Otherwise the document has what is known of them.
+        """
+        state = await self._supervisor.state(for_person=for_person)
         now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
-        ram, ledger, refusals, marks, figures = await asyncio.gather(
-            self._host.ram(),
-            self._ledger.latest(),
-            self._host.refusals(),
-            self._store.marks(),
-            self._traffic.latest(state.catalogue, state.observed.serving()),
+        ram, refusals, marks = await asyncio.gather(
+            self._host.ram(), self._host.refusals(), self._store.marks()
         )
+        serving = state.observed.serving()
+        ledger, figures = self._ledger.known(), self._traffic.known(serving)
+        if for_person:
+            ledger, figures = await asyncio.gather(
+                self._ledger.latest(), self._traffic.latest(state.catalogue, serving)
+            )
         document = build_status(
             catalogue=state.catalogue,
             observed=state.observed,
@@ -81,12 +89,7 @@ class BoxStatus:
             memory_of=profile_memory(
                 state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes
             ),
-            gateway=gateway_row(
-                figures.stats,
-                figures.loads,
-                age_s=figures.age_s,
-                loads_age_s=figures.loads_age_s,
-            ),
+            gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
         )
         damages = (state.damage, self._gateway_damage())
@@ -113,6 +116,12 @@ class BoxStatus:
             ),
             "ms": round(finished.total_ms, 1),
         }
+
+
+def _gateway_row(figures: Figures) -> GatewayRow:
+    return gateway_row(
+        figures.stats, figures.loads, age_s=figures.age_s, loads_age_s=figures.loads_age_s
+    )
 
 
 def _running(transaction: Transaction, now_s: float) -> Mapping[str, object]:

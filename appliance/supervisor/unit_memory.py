@@ -2,10 +2,10 @@
 
 What was seen holds until systemd signals anything about one of the units. What no signal tells (a
 unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
-old as the last look. Looks are for whoever watches: there are none from a minute after a status on, and
+old as the last look. Looks are for people: there are none from a minute after a status on, and
 the first status afterwards looks for itself. They take at most a fiftieth of the time: with a few profiles
 there is one every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status
-looks.
+looks. A process that watches the box all day causes a look after a signal, and one a minute.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from appliance.ports import Clock, Units
 
 WATCHED_S: Final = 60.0
 """Time after a status during which another one is expected."""
+_KNOWN_S: Final = 60.0
+"""Age of a look without a signal since that is good enough for a process."""
 _EVERY_S: Final = 5.0
 _TIMES: Final = 50.0
 """Ratio of the pause after a look to the duration of that look."""
@@ -55,16 +57,23 @@ class UnitMemory:
                     await self._look(catalogue())
             await asyncio.sleep(self._pause_s)
 
-    async def latest(self, catalogue: Catalogue) -> Observed:
-        """Return the units of `catalogue` as they are. Raises `UnitError`."""
-        self._watched_s = self._clock.monotonic_s()
-        return self._observed if self._holds(catalogue) else await self._look(catalogue)
+    async def latest(self, catalogue: Catalogue, *, for_person: bool = True) -> Observed:
+        """Return the units of `catalogue` as they are. Raises `UnitError`.
 
-    def _holds(self, catalogue: Catalogue) -> bool:
+        Args:
+            catalogue: The applied profiles.
+            for_person: Whether somebody looks, and is likely to look again.
+        """
+        if for_person:
+            self._watched_s = self._clock.monotonic_s()
+        most_s = 2 * self._pause_s if for_person else _KNOWN_S
+        return self._observed if self._holds(catalogue, most_s) else await self._look(catalogue)
+
+    def _holds(self, catalogue: Catalogue, most_s: float) -> bool:
         return (
             self._names == frozenset(catalogue)
             and self._signals == self._units.signals
-            and self._clock.monotonic_s() - self._began_s <= 2 * self._pause_s
+            and self._clock.monotonic_s() - self._began_s <= most_s
         )
 
     async def _look(self, catalogue: Catalogue) -> Observed:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.domain import paths
-from appliance.domain.names import REQUEST_SOCKET_UNIT
+from appliance.domain.names import REQUEST_SOCKET_UNIT, STATUS_SOCKET_UNIT
 from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
@@ -42,6 +42,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-lane.socket",
         "appliance-request.socket",
         "appliance-run.service",
+        "appliance-status.socket",
         "appliance-supervisor.service",
         "appliance-supervisor.socket",
         "appliance.slice",
@@ -123,6 +124,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-jobs.socket": ["sockets.target"],
         "appliance-lane.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
+        "appliance-status.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
     }
@@ -250,6 +252,17 @@ def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> 
     assert values(request, "Service", "Socket") == [SUPERVISOR]
     assert request == REQUEST_SOCKET_UNIT
     assert values(request, "ListenStream", "Socket") == [paths.REQUEST_SOCKET]
+
+
+def test_the_status_is_for_a_group_without_rights() -> None:
+    """The status socket goes with the supervisor, which clients that come back would otherwise start."""
+    assert values(STATUS_SOCKET_UNIT, "SocketGroup", "Socket") == ["appliance-status"]
+    assert values(STATUS_SOCKET_UNIT, "SocketMode", "Socket") == ["0660"]
+    assert values(STATUS_SOCKET_UNIT, "ListenStream", "Socket") == [paths.STATUS_SOCKET]
+    assert values(STATUS_SOCKET_UNIT, "Service", "Socket") == [SUPERVISOR]
+    assert values(STATUS_SOCKET_UNIT, "PartOf", "Unit") == [
+        f"appliance-supervisor.socket {SUPERVISOR}"
+    ]
 
 
 def test_jobs_are_queued_for_the_supervisor_alone() -> None:

@@ -1,17 +1,20 @@
-"""The table of verbs in the documentation is what the types of the requests say."""
+"""The tables of verbs and events in the documentation are what the types of the sockets say."""
+
+from pathlib import Path
 
 import pytest
 
-from appliance.cli.protocol_reference import PAGE, page
+from appliance.cli.protocol_reference import PAGES, page
 
 
-def test_reference_is_current() -> None:
-    """docs/reference/control-protocol.md has the verbs, arguments and answers of this release."""
-    text = PAGE.read_text("utf-8")
-    assert page(text) == text, "run: python -m appliance.cli.protocol_reference"
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_reference_is_current(path: Path) -> None:
+    """The pages have the verbs, arguments, answers and events of this release."""
+    text = path.read_text("utf-8")
+    assert page(path.name, text) == text, "run: python -m appliance.cli.protocol_reference"
 
 
 def test_a_page_without_a_place_for_the_table_is_refused() -> None:
     """A page's text that was written by hand is not lost."""
     with pytest.raises(ValueError, match="no place for the table"):
-        page("# Control protocol\n")
+        page("control-protocol.md", "# Control protocol\n")

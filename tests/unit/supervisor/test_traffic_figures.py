@@ -49,6 +49,27 @@ async def test_a_status_does_not_ask_the_gateway() -> None:
     assert (await figures.latest(BOX, ())).stats is None
 
 
+async def test_figures_that_are_known_ask_nobody() -> None:
+    """A process that watches gets what was read for others: nothing at first, and then its age."""
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    loaded(fakes, 3)
+    assert figures.known(SERVING) is None
+    await figures.turn()
+    asked = fakes.gateway.questions
+    fakes.systemd.now_s += 100.0
+    known = figures.known(SERVING)
+    await settle()
+    assert known is not None
+    assert (known.age_s, known.loads) == (100.0, {"aeon": None})
+    assert fakes.gateway.questions == asked
+    # Nor is the gateway read more often from then on.
+    await figures.turn()
+    known = figures.known(SERVING)
+    assert known is not None
+    assert known.loads_age_s is None
+
+
 async def test_the_first_status_waits_for_the_gateway() -> None:
     """The first status waits for figures, and stale ones of a stopped loop are not shown."""
     fakes = FakePorts(BOX)

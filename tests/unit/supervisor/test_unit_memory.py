@@ -55,6 +55,22 @@ async def test_what_no_signal_tells_is_seen_within_seconds() -> None:
     assert (await memory.latest(BOX)).serving() == ()
 
 
+async def test_a_process_that_watches_causes_few_looks() -> None:
+    """Without a signal one look a minute is enough for it, and none is made in between."""
+    fakes, memory = quiet()
+    running = asyncio.create_task(memory.run(lambda: BOX, lambda: False))
+    for _ in range(60):
+        await memory.latest(BOX, for_person=False)
+        await settle()
+        fakes.systemd.now_s += 2.0
+    assert fakes.units.looks == 2
+    fakes.units.version += 1
+    await memory.latest(BOX, for_person=False)
+    assert fakes.units.looks == 3
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_profiles_that_were_just_applied_are_looked_at() -> None:
     """The memory holds for the profiles that were looked at, and no others."""
     _fakes, memory = quiet()

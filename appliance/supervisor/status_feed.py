@@ -1,0 +1,92 @@
+"""Feed of the status document for processes that watch the box all day.
+
+===========================  ================================================================
+a watcher gets a document    at once, half a second at least after the one before
+after a change               of a unit, of the operation or its phase, of the hold, of the
+                             committed names
+without one                  every 5 s, or so much later that the documents cost at most a
+                             five-hundredth of a core; at most 15 s
+===========================  ================================================================
+
+A change is noticed at the supervisor's looks. While nobody watches, a look costs one comparison.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from time import thread_time
+from typing import Any, Final
+
+from appliance.protocol.status_socket import (
+    WATCH_AT_LEAST_EVERY_S,
+    WATCH_AT_MOST_EVERY_S,
+    WATCH_EVERY_S,
+)
+
+_TIMES: Final = 500.0
+"""Ratio of the pause between two documents to the CPU time of one."""
+
+
+class StatusFeed:
+    """Feed of one document to any number of watchers.
+
+    Args:
+        document: Builds the document.
+        state: Returns a value that changes with the state of the box; cheap.
+    """
+
+    def __init__(
+        self,
+        document: Callable[[], Awaitable[Mapping[str, Any]]],
+        state: Callable[[], object],
+    ) -> None:
+        self._document = document
+        self._state = state
+        self._seen: object = None
+        self._watchers = 0
+        self._changed = asyncio.Event()
+        self._building = asyncio.Lock()
+        self._last: Mapping[str, Any] = {}
+        self._last_s = float("-inf")
+        self._last_cost_s = 0.0
+
+    def notice(self) -> None:
+        """Wake the watchers if the state has changed; called after each look at the box."""
+        if not self._watchers:
+            return
+        state = self._state()
+        if state != self._seen:
+            self._seen = state
+            self._changed.set()
+
+    async def documents(self) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Yield documents until closed. Raises `ApplianceError` when none can be built."""
+        self._watchers += 1
+        try:
+            while True:
+                began_s = asyncio.get_running_loop().time()
+                yield await self._latest()
+                await self._pause(began_s)
+        finally:
+            self._watchers -= 1
+
+    async def _latest(self) -> Mapping[str, Any]:
+        """Return a document, which several watchers share that ask at about the same time."""
+        loop = asyncio.get_running_loop()
+        async with self._building:
+            if loop.time() - self._last_s >= WATCH_AT_MOST_EVERY_S / 2:
+                # Forgotten before it is built: a change during it makes the next one due.
+                self._changed.clear()
+                self._seen, cost_s = self._state(), thread_time()
+                self._last = await self._document()
+                self._last_cost_s, self._last_s = thread_time() - cost_s, loop.time()
+            return self._last
+
+    async def _pause(self, began_s: float) -> None:
+        """Wait for a change or the next document's time, and for the least pause in any case."""
+        loop = asyncio.get_running_loop()
+        pause_s = min(max(WATCH_EVERY_S, _TIMES * self._last_cost_s), WATCH_AT_LEAST_EVERY_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(began_s + pause_s):
+                await self._changed.wait()
+        await asyncio.sleep(began_s + WATCH_AT_MOST_EVERY_S - loop.time())

@@ -1,0 +1,167 @@
+"""The socket of processes that look at the box: its status, the GPUs, and nothing else."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.domain.errors import PermissionDeniedError
+from appliance.domain.operations import Kind
+from appliance.protocol.control_requests import CONTROL
+from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
+from appliance.protocol.json_values import objects_in
+from appliance.protocol.status_socket import (
+    STATUS,
+    DocumentRequest,
+    GpuEvidenceRequest,
+    StatusEvent,
+    StatusSocketEvent,
+    StatusSocketRequest,
+    WatchRequest,
+)
+from appliance.protocol.unix_server import Peer
+from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.ownership import OperationRequest, Supervisor
+from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.status_verbs import StatusVerbs
+from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.supervisor_ports import FakePorts
+
+BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
+ANA, DYNAMIC = Peer(pid=1, uid=1000, gid=1000), Peer(pid=1, uid=61200, gid=61200)
+
+
+class LookedAtSupervisor(Supervisor):
+    """A supervisor whose looks wake a feed, as the process does it."""
+
+    feed: StatusFeed | None = None
+
+    def _look_at(self, observed: Any) -> None:
+        super()._look_at(observed)
+        if self.feed is not None:
+            self.feed.notice()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A supervised box, aeon serving, with its status socket."""
+
+    supervisor: Supervisor
+    fakes: FakePorts
+    path: Path
+
+    async def ask(self, request: StatusSocketRequest) -> list[StatusSocketEvent]:
+        """Every event of a request that is answered at once."""
+        async with asyncio.timeout(20), open_conversation(STATUS, self.path, request) as events:
+            return [event async for event in events]
+
+
+@asynccontextmanager
+async def watched(directory: Path) -> AsyncIterator[Watched]:
+    """The status socket of a supervisor, served."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.units.patience = sys.maxsize
+    fakes.units.is_quiet = True
+    fakes.serve("aeon")
+    supervisor = fakes.supervisor_as(LookedAtSupervisor, FakeProfiles(BOX))
+    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
+
+    async def known() -> Mapping[str, Any]:
+        return await status.document(for_person=False)
+
+    async def gpus() -> Mapping[str, Any]:
+        return {"gpus": [], "taken_s": 3.5}
+
+    supervisor.feed = StatusFeed(known, supervisor.signature)
+    verbs = StatusVerbs(
+        supervisor.feed, status=status.document, gpus=gpus, resumed=supervisor.resumed
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "status"))
+        listener.listen()
+        listener.settimeout(0)
+        tasks = [
+            asyncio.create_task(supervisor.run()),
+            asyncio.create_task(verbs.serve(listener)),
+        ]
+        try:
+            yield Watched(supervisor=supervisor, fakes=fakes, path=directory / "status")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def test_a_watch_tells_a_switch_while_it_runs(tmp_path: Path) -> None:
+    """The document comes at once; an operation, and what serves after it, come by themselves."""
+    async with (
+        watched(tmp_path) as box,
+        asyncio.timeout(30),
+        open_conversation(STATUS, box.path, WatchRequest()) as events,
+    ):
+        seen: list[tuple[str, ...]] = []
+        async for event in events:
+            assert isinstance(event, StatusEvent)
+            rows = objects_in(event.status, "profiles")
+            seen.append(tuple(str(r["name"]) for r in rows if r["state"] == "serving"))
+            operation = event.status["operation"]
+            if len(seen) == 1:
+                await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+            elif seen[-1] == ("genesis",) and operation is None:
+                break
+        assert seen[0] == ("aeon",)
+
+
+async def test_a_watch_asks_nobody(tmp_path: Path) -> None:
+    """A client that watches all day causes no question to the gateway, engines and GPUs."""
+    async with watched(tmp_path) as box:
+        async with asyncio.timeout(30), open_conversation(STATUS, box.path, WatchRequest()) as told:
+            await anext(told)
+            box.fakes.units.version += 1
+            document = await anext(told)
+        assert isinstance(document, StatusEvent)
+        assert box.fakes.gateway.questions == 0
+        assert box.fakes.host.gpu_readings == 0
+        assert document.status["gateway"] is None
+
+
+async def test_a_single_question_is_answered_in_full(tmp_path: Path) -> None:
+    """One status is that of `appliance status`, with the gateway's figures; the GPUs are apart."""
+    async with watched(tmp_path) as box:
+        (answer,) = await box.ask(DocumentRequest())
+        assert isinstance(answer, ResultEvent)
+        status = answer.details["status"]
+        assert isinstance(status, dict)
+        assert status["committed"] == ["aeon"]
+        assert status["gateway"]["state"] == "up"
+        assert await box.ask(GpuEvidenceRequest()) == [
+            ResultEvent(details={"gpus": [], "taken_s": 3.5})
+        ]
+
+
+@pytest.mark.parametrize("verb", [verb for verb in CONTROL.verbs if verb != "status"])
+async def test_no_verb_changes_anything(tmp_path: Path, verb: str) -> None:
+    """Every verb of operators is unknown here, whatever its arguments."""
+    async with watched(tmp_path) as box:
+        reader, writer = await asyncio.open_unix_connection(box.path)
+        line = CONTROL.encode_request(CONTROL.decode_request("status", {}))
+        writer.write(line.replace(b'"status"', b'"%s"' % verb.encode()))
+        closing = STATUS.decode_event((await reader.read()).splitlines()[-1])
+        writer.close()
+        assert isinstance(closing, ErrorEvent)
+        assert closing.kind == "bad-request"
+        assert not box.fakes.store.rows
+
+
+def test_engines_are_refused_and_others_read() -> None:
+    """A process of an engine gets no status, also as a member of the group."""
+    assert read_from_watcher("watch", {}, ANA) == WatchRequest()
+    with pytest.raises(PermissionDeniedError, match="is an engine"):
+        read_from_watcher("watch", {}, DYNAMIC)
