@@ -83,6 +83,12 @@ class Counters:
         self.retried = 0
         self.bytes = 0
         self.output_tokens = 0
+        self.decoded_tokens = 0
+        """Count of the output tokens whose time is known, which is the next one."""
+        self.decode_s = 0.0
+        self.prompt_tokens = 0
+        """Count of the prompt tokens of responses that report how many of them were cached."""
+        self.cached_tokens = 0
         self.used_s = 0.0
         """Time when the last request began."""
         self.last_byte_s = 0.0
@@ -99,6 +105,8 @@ class Counters:
         """Seconds that decoding these tokens took."""
 
     def add_decoded(self, tokens: int, tok_s: float) -> None:
+        self.decoded_tokens += tokens
+        self.decode_s += tokens / tok_s
         self._decoded[0] += tokens
         self._decode_s[0] += tokens / tok_s
 
@@ -128,6 +136,10 @@ class Counters:
             "retried": self.retried,
             "bytes": self.bytes,
             "output_tokens": self.output_tokens,
+            "decoded_tokens": self.decoded_tokens,
+            "decode_s": round(self.decode_s, 3),
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
             "tok_s": round(sum(self._decoded) / decode_s, 2) if decode_s else None,
             "wait_ms": self.wait.percentiles_ms(),
             "ttft_ms": self.ttft.percentiles_ms(),

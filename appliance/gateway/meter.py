@@ -13,7 +13,12 @@ from typing import Final
 
 from appliance.domain.gateway import Key
 from appliance.gateway.counters import WINDOW_S, Counters, bucket_of, new_buckets
-from appliance.gateway.http.usage_parser import is_stream, parse_output_tokens, parse_tok_s
+from appliance.gateway.http.usage_parser import (
+    is_stream,
+    parse_output_tokens,
+    parse_prompt_tokens,
+    parse_tok_s,
+)
 from appliance.gateway.relay.protocols import REROUTED
 
 MOST: Final = 256
@@ -107,6 +112,7 @@ class MeteredRequest:
         status, size, sent_s = self._status, self._size, self.sent_s
         tail = self._tail if size else b""
         tokens, speed = parse_output_tokens(tail), parse_tok_s(tail)
+        prompt = parse_prompt_tokens(tail)
         streamed = self._first_s and is_stream(tail)
         if streamed:
             speed = speed or self._speed(tokens)
@@ -126,6 +132,9 @@ class MeteredRequest:
                 counters.wait.add(sent_s - self.began_s)
             if streamed:
                 counters.ttft.add(self._first_s - (sent_s or self.began_s))
+            if prompt is not None:
+                counters.prompt_tokens += prompt[0]
+                counters.cached_tokens += prompt[1]
             if tokens:
                 counters.output_tokens += tokens
                 if speed is not None:

@@ -1,14 +1,21 @@
-"""Parser of usage: output tokens and speed from the last bytes of a response.
+"""Parser of usage: output tokens, speed and cached prompt tokens from the last bytes of a response.
 
 The response itself is passed on unread; searching its last kilobytes costs a microsecond. In JSON
 a quotation mark inside a text is escaped, so that nothing a model writes is taken for a key.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 _TOKENS: Final = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 """Keys of OpenAI's completions and responses, of Anthropic's messages, and of llama.cpp."""
+_CACHED: Final = b'"cached_tokens"'
+_PROMPT: Final = (b'"prompt_tokens"', b'"input_tokens"')
+"""Keys of OpenAI's completions and responses; the cached tokens are among these."""
+_EVALUATED: Final = b'"prompt_n"'
+_REUSED: Final = b'"cache_n"'
+"""Keys of llama.cpp's timings; the reused tokens are beside those that were evaluated."""
 _SPEED: Final = b'"predicted_per_second"'
 _INTEGER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9})(?![0-9.eE])')
 _NUMBER: Final = re.compile(rb'"\s*:\s*([0-9]{1,9}(?:\.[0-9]{1,17})?)')
@@ -26,11 +33,21 @@ def is_stream(tail: bytes) -> bool:
 
 def parse_output_tokens(tail: bytes) -> int | None:
     """Return the number of output tokens; None: not reported."""
-    for key in _TOKENS:
-        at = tail.rfind(key)
-        if at >= 0 and (found := _INTEGER.match(tail, at + len(key) - 1)):
-            return int(found[1])
-    return None
+    return _parse_first(tail, _TOKENS)
+
+
+def parse_prompt_tokens(tail: bytes) -> tuple[int, int] | None:
+    """Return the prompt tokens, and how many of them the engine's prefix cache held.
+
+    None: the response does not report both.
+    """
+    cached = _parse_count(tail, _CACHED)
+    if cached is not None:
+        prompt = _parse_first(tail, _PROMPT)
+    else:
+        evaluated, cached = _parse_count(tail, _EVALUATED), _parse_count(tail, _REUSED)
+        prompt = None if evaluated is None or cached is None else evaluated + cached
+    return None if prompt is None or cached is None or cached > prompt else (prompt, cached)
 
 
 def parse_tok_s(tail: bytes) -> float | None:
@@ -41,3 +58,18 @@ def parse_tok_s(tail: bytes) -> float | None:
     found = _NUMBER.match(tail, at + len(_SPEED) - 1)
     speed = float(found[1]) if found else 0.0
     return speed if speed > 0 else None
+
+
+def _parse_first(tail: bytes, keys: Sequence[bytes]) -> int | None:
+    """Return the last number under the first of the keys that is there."""
+    for key in keys:
+        if (found := _parse_count(tail, key)) is not None:
+            return found
+    return None
+
+
+def _parse_count(tail: bytes, key: bytes) -> int | None:
+    at = tail.rfind(key)
+    if at >= 0 and (found := _INTEGER.match(tail, at + len(key) - 1)):
+        return int(found[1])
+    return None

@@ -103,6 +103,12 @@ class TrafficRow(TypedDict):
     """Requests that were sent again, because the engine had closed a kept connection."""
     bytes: int
     output_tokens: int
+    decoded_tokens: int
+    """Output tokens whose time is known: `decode_s`."""
+    decode_s: float
+    prompt_tokens: int
+    """Prompt tokens of answers that tell how many of them were cached: `cached_tokens`."""
+    cached_tokens: int
     tok_s: float | None
     wait_ms: Percentiles | None
     ttft_ms: Percentiles | None

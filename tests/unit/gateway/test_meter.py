@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from appliance.domain.gateway import Key
 from appliance.gateway.counters import BUCKETS, Histogram, bucket_of, middle_of
-from appliance.gateway.http.usage_parser import is_stream, parse_output_tokens, parse_tok_s
+from appliance.gateway.http.usage_parser import (
+    is_stream,
+    parse_output_tokens,
+    parse_prompt_tokens,
+    parse_tok_s,
+)
 from appliance.gateway.meter import MOST, Meter
 
 ANA = Key(name="ana")
@@ -86,10 +91,52 @@ def test_what_a_tail_says(
     )
 
 
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":40}}', (50, 40)),
+        (b'"usage":{"prompt_tokens_details":{"cached_tokens":0},"prompt_tokens":50}', (50, 0)),
+        (b'"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":9}}', (9, 9)),
+        (b'"usage":{"prompt_tokens":9},"timings":{"cache_n":236,"prompt_n":4}', (240, 236)),
+        (b'"timings":{"cache_n":236}', None),
+        (b'"timings":{"prompt_n":4}', None),
+        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":null}', None),
+        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":51}}', None),
+        (b'"usage":{"prompt_tokens_details":{"cached_tokens":51}}', None),
+        (b'"text":"\\"cached_tokens\\": 3, \\"prompt_tokens\\": 3"', None),
+        (b"", None),
+    ],
+)
+def test_prompt_tokens_count_with_the_cached_ones_among_them(
+    tail: bytes, expected: tuple[int, int] | None
+) -> None:
+    """Both numbers, by the names of OpenAI's API or of llama.cpp, or none."""
+    assert parse_prompt_tokens(tail) == expected
+
+
+def test_tokens_and_their_time_are_summed() -> None:
+    """Sums since the start hold the answers whose speed, or whose cached tokens, are known."""
+    clock = Clock()
+    meter = Meter(clock)
+    cached = b',"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":40}}'
+    for tail in (LLAMA, LLAMA, CHAT, PLAIN, CHAT.replace(b"}}", cached)):
+        request = meter.begin_sent("aeon", None)
+        if tail is PLAIN:
+            request.chunk(10)
+            clock.now_s += 2.0
+            request.chunk(10)
+        request.end(200, tail, 10)
+        clock.now_s += 400.0  # two windows: sums forget nothing
+    aeon = row(meter, "profiles", "aeon")
+    assert (aeon["decoded_tokens"], aeon["output_tokens"]) == (27, 41)
+    assert aeon["decode_s"] == pytest.approx(2 * 8 / 41.5 + 11 / (10 / 2.0), abs=0.001)
+    assert (aeon["prompt_tokens"], aeon["cached_tokens"]) == (50, 40)
+
+
 @given(st.binary())
 def test_any_tail_is_read(tail: bytes) -> None:
     """Any bytes can be parsed for usage."""
-    for look in (parse_output_tokens, parse_tok_s, is_stream):
+    for look in (parse_output_tokens, parse_prompt_tokens, parse_tok_s, is_stream):
         look(b'data: "predicted_n":' + tail)
 
 
