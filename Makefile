@@ -5,7 +5,7 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector fuzz \
+  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries fuzz \
   chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
@@ -43,9 +43,9 @@ demo:
 
 ## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile: figures, the last line
 ## as JSON (root)
-## bench-headers, bench-gateway, bench-history, bench-detector: the same, for anybody
+## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries: the same, for anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
-  bench-profiles bench-hostile bench-history bench-detector: bench-%: $(VENV)/.complete
+  bench-profiles bench-hostile bench-history bench-detector bench-canaries: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n

@@ -43,15 +43,16 @@ from appliance.planning.quality.expectation import (
     judge_answer,
     judge_status,
 )
-from appliance.planning.quality.pass_rate import DWELL_S
+from appliance.planning.quality.pass_rate import HOUR_S
 from appliance.planning.quality.quality_message import refused_text
 from appliance.planning.quality.quality_record import (
     QualityRecord,
     accept_quality,
+    begin_round,
     count_verdict,
     decode_quality,
     encode_quality,
-    forget_others,
+    wants_more,
 )
 from appliance.planning.quality.quality_report import QualityReport, quality_report
 from appliance.planning.quality.standard_canaries import standard_canaries
@@ -198,8 +199,7 @@ class QualityMonitor:
         """Return the time of the next round; None: none under the present conditions."""
         if self._applied() is None:
             return None
-        wants_more = any(group.wants_more for group in self._record.groups.values())
-        return next_round_s(self._schedule, wants_more=wants_more)
+        return next_round_s(self._schedule, wants_more=wants_more(self._record))
 
     def _applied(self) -> Applied | None:
         """Return the profile if it may be asked now."""
@@ -239,18 +239,12 @@ class QualityMonitor:
         )
 
     async def _next_canaries(self, applied: Applied) -> Sequence[Canary]:
-        """Return the canaries of a new round: all, or in a further one those that had faults."""
-        record = self._record
-        standard = standard_canaries(record.rounds, tools=applied.tools)
+        """Return the canaries of a new round."""
         file = await self._files.read(self._name)
         await self._tell_problems(file.problems)
-        canaries = [*standard, *file.canaries]
-        record.rounds += 1
-        forget_others(record, canaries)
-        if is_further(self._schedule, self._clock.monotonic_s()):
-            wanted = {name for name, group in record.groups.items() if group.wants_more}
-            return [canary for canary in canaries if canary.group in wanted] or canaries
-        return canaries
+        standard = standard_canaries(self._record.rounds, tools=applied.tools)
+        further = is_further(self._schedule, self._clock.monotonic_s())
+        return begin_round(self._record, [*standard, *file.canaries], further=further)
 
     async def _tell_problems(self, problems: tuple[str, ...]) -> None:
         if problems == self._record.file_problems:
@@ -268,9 +262,9 @@ class QualityMonitor:
         await self._keep(events=events)
 
     async def _count(self, canary: Canary, verdict: CanaryVerdict) -> None:
-        dwell_s = DWELL_S / self._schedule.cadence.speed
+        hour_s = HOUR_S / self._schedule.cadence.speed
         counted = count_verdict(
-            self._record, self._name, canary, verdict, self._clock.unix_s(), dwell_s=dwell_s
+            self._record, self._name, canary, verdict, self._clock.unix_s(), hour_s=hour_s
         )
         await self._keep(
             runs=[] if counted.run is None else [counted.run],

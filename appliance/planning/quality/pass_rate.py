@@ -1,4 +1,4 @@
-"""Detector of a lost pass rate of canaries: a CUSUM of faults, with dwell and recovery.
+"""Detector of a lost pass rate of canaries: a CUSUM of faults, bounded in each hour, with recovery.
 
 Rules:
 
@@ -6,15 +6,15 @@ Rules:
   healthy. Accepting another level makes that the baseline.
 - Each fault adds to a score, each pass takes from it: the logarithm of how much likelier the run is
   at a level that is worse by `WORSE` than at the baseline (Page 1954).
-- At `LIMIT` the group is lost, if the faults go back further than the dwell: one bad moment makes
-  one bad round, and no event.
+- At `LIMIT` the group is lost. In one hour the score grows by `HOUR_MOST` at most, so that a bad
+  moment, however many answers it breaks, is no loss: faults must come in three hours.
 - A lost group recovers by a score of its own, in the other direction.
 - While either score is up, further rounds are wanted (`wants_more`).
 
 =========  =============================================  ==========
 State      Run                                            Next state
 =========  =============================================  ==========
-healthy    fault, score at the limit, dwell over          lost
+healthy    fault, score at the limit                      lost
 lost       pass, recovery at its limit                    healthy
 =========  =============================================  ==========
 """
@@ -31,10 +31,12 @@ WORSE: Final = 0.28
 WORST: Final = 0.9
 LIMIT: Final = 20.0
 """Simulated (`make bench-canaries`): no event in 10 years of 2 % faults, 38 % found in a day."""
-RECOVERED: Final = 9.0
-"""27 passes in a row: at 38 % of faults these come once in 400,000 runs."""
-DWELL_S: Final = 2 * 3600.0
-"""Age of the oldest fault that counts, before a group is lost."""
+RECOVERED: Final = 16.0
+"""48 passes in a row, which a level of 20 % of faults has once in 45,000 runs."""
+HOUR_S: Final = 3600.0
+HOUR_MOST: Final = 8.0
+"""Growth of a score in an hour: three faults. Simulated with a bad hour each month and 2 % of faults
+else: no event, and one in ten years of a profile without this bound, with a dwell of two hours."""
 _KEPT_RUNS: Final = 96
 MOST_BASELINE: Final = 0.6
 _MORE_FROM: Final = 1.3
@@ -58,6 +60,10 @@ class PassRate:
     score: float = 0.0
     since_unix_s: float | None = None
     """Oldest fault that counts in the score; None: it is 0."""
+    hour_unix_s: float = 0.0
+    """Beginning of the hour with the last fault, which is the first fault in it."""
+    hour_score: float = 0.0
+    """Score at that time."""
     lost_unix_s: float | None = None
     """Time since which the group is lost: its first fault then; None: it is healthy."""
     recovery: float = 0.0
@@ -78,9 +84,16 @@ class PassRate:
         return (self.recovery if self.lost_unix_s is not None else self.score) >= _MORE_FROM
 
     def step(
-        self, unix_s: float, *, passed: bool, fault: str = "", dwell_s: float = DWELL_S
+        self, unix_s: float, *, passed: bool, fault: str = "", hour_s: float = HOUR_S
     ) -> QualityChange | None:
-        """Count a run; returns the change of state that follows from it, if any."""
+        """Count a run; returns the change of state that follows from it, if any.
+
+        Args:
+            unix_s: Time of the run.
+            passed: Whether it passed.
+            fault: Phrase about a run that did not.
+            hour_s: Length of an hour, which is shorter in a trial.
+        """
         self.runs = (self.runs + ("1" if passed else "0"))[-_KEPT_RUNS:]
         if not passed:
             self.fault = fault
@@ -91,11 +104,13 @@ class PassRate:
             if not self.score:
                 self.since_unix_s = None
             return None
-        self.score = min(LIMIT, self.score + _fault_step(self.baseline))
-        # A clock that was set back makes the oldest fault no younger than this one.
-        since = unix_s if self.since_unix_s is None else min(self.since_unix_s, unix_s)
+        if not 0 <= unix_s - self.hour_unix_s < hour_s:
+            self.hour_unix_s, self.hour_score = unix_s, self.score
+        most = min(LIMIT, self.hour_score + HOUR_MOST)
+        self.score = max(self.score, min(most, self.score + _fault_step(self.baseline)))
+        since = unix_s if self.since_unix_s is None else self.since_unix_s
         self.since_unix_s = since
-        if self.score < LIMIT or unix_s - since < dwell_s:
+        if self.score < LIMIT:
             return None
         self.score, self.since_unix_s, self.recovery, self.lost_unix_s = 0.0, None, 0.0, since
         return QualityChange.LOST

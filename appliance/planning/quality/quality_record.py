@@ -8,7 +8,7 @@ from typing import Final
 from appliance.domain.measurements import CanaryRun, EventKind, MeasurementEvent
 from appliance.planning.quality.canary import Canary
 from appliance.planning.quality.expectation import CanaryOutcome, CanaryVerdict
-from appliance.planning.quality.pass_rate import DWELL_S, MOST_BASELINE, PassRate, QualityChange
+from appliance.planning.quality.pass_rate import HOUR_S, MOST_BASELINE, PassRate, QualityChange
 from appliance.planning.quality.quality_message import accepted_text, lost_text, recovered_text
 from appliance.protocol.json_dataclasses import from_json
 
@@ -44,7 +44,7 @@ def count_verdict(
     verdict: CanaryVerdict,
     unix_s: float,
     *,
-    dwell_s: float = DWELL_S,
+    hour_s: float = HOUR_S,
 ) -> CountedRun:
     """Count a verdict in the record, and return what follows from it."""
     if verdict.outcome is CanaryOutcome.NONE:
@@ -61,7 +61,7 @@ def count_verdict(
         profile=profile, canary=canary.name, unix_s=unix_s, passed=passed, detail=verdict.fault
     )
     lost_s = group.lost_unix_s
-    change = group.step(unix_s, passed=passed, fault=verdict.fault, dwell_s=dwell_s)
+    change = group.step(unix_s, passed=passed, fault=verdict.fault, hour_s=hour_s)
     if change is None:
         return CountedRun(run=run)
     is_lost = change is QualityChange.LOST
@@ -115,6 +115,22 @@ class _Stored:
     groups: tuple[PassRate, ...]
     unproven: tuple[_Unproven, ...]
     file_problems: tuple[str, ...]
+
+
+def wants_more(record: QualityRecord) -> bool:
+    """Tell whether a group of canaries wants further rounds."""
+    return any(group.wants_more for group in record.groups.values())
+
+
+def begin_round(
+    record: QualityRecord, canaries: Sequence[Canary], *, further: bool
+) -> Sequence[Canary]:
+    """Return the canaries of a new round: all, or in a further one those that had faults."""
+    record.rounds += 1
+    forget_others(record, canaries)
+    wanted = {name for name, group in record.groups.items() if group.wants_more}
+    chosen = [canary for canary in canaries if canary.group in wanted]
+    return chosen if further and chosen else canaries
 
 
 def encode_quality(record: QualityRecord) -> str:

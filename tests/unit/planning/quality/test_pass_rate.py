@@ -27,28 +27,29 @@ def is_lost(state: PassRate) -> bool:
 
 
 def test_lost_and_recovered() -> None:
-    """A group that only fails is lost at its eighth fault, and recovers with 27 passes in a row."""
+    """A group that only fails is lost at its eighth fault, and recovers with 48 passes in a row."""
     state = PassRate(group="tools")
     assert run(state, "1" * 50 + "0" * 10) == [(57, "lost")]
     assert state.lost_unix_s == 50 * HOUR_S
     assert state.fault == "broken"
-    assert run(state, "1" * 30, 100 * HOUR_S) == [(26, "recovered")]
+    assert run(state, "1" * 60, 100 * HOUR_S) == [(47, "recovered")]
     assert state.lost_unix_s is None
 
 
-def test_dwell() -> None:
-    """One bad moment is no loss, however many answers it breaks."""
+def test_bad_moment() -> None:
+    """An hour in which everything fails is no loss, three such hours are."""
     state = PassRate(group="tools")
-    assert run(state, "0" * 50, gap_s=60.0) == []
-    assert run(state, "1" * 70 + "0", 3000.0, gap_s=60.0) == []
-    assert run(PassRate(group="tools"), "0" * 130, gap_s=60.0) == [(120, "lost")]
+    assert run(state, "0" * 60, gap_s=60.0) == []
+    assert run(state, "1" * 70 + "0", 3600.0, gap_s=60.0) == []
+    assert run(PassRate(group="tools"), "0" * 200, gap_s=60.0) == [(121, "lost")]
 
 
-def test_clock_set_back() -> None:
-    """A clock that is set back delays a loss by the dwell at most."""
+def test_clock_set() -> None:
+    """A clock that is set back or ahead begins another hour, and no loss by itself."""
     state = PassRate(group="tools")
-    run(state, "0" * 7, 1_000_000.0)
-    assert run(state, "0" * 4, 0.0) == [(2, "lost")]
+    assert run(state, "0" * 5, 1_000_000.0, gap_s=60.0) == []
+    assert run(state, "0" * 5, 0.0, gap_s=60.0) == []
+    assert run(state, "0" * 5, 5_000_000.0, gap_s=60.0) == [(1, "lost")]
 
 
 def test_wants_more() -> None:

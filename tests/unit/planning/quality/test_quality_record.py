@@ -11,10 +11,12 @@ from appliance.planning.quality.quality_record import (
     CountedRun,
     QualityRecord,
     accept_quality,
+    begin_round,
     count_verdict,
     decode_quality,
     encode_quality,
     forget_others,
+    wants_more,
 )
 
 AUTO = Canary(name="tool-auto", group="tools", body={}, expectation=Expectation())
@@ -76,11 +78,11 @@ def test_events() -> None:
         "▼ genesis: 8 of the last 10 tool calls failed (the arguments are no JSON);"
         " see appliance events genesis"
     )
-    events = [count(record, PASSED, hour).event for hour in range(10, 40)]
+    events = [count(record, PASSED, hour).event for hour in range(10, 60)]
     (recovered,) = [event for event in events if event is not None]
     assert recovered.kind is EventKind.QUALITY_RECOVERED
     assert recovered.change is None
-    assert recovered.text == "▲ genesis: tool calls pass again, after 34 h"
+    assert recovered.text == "▲ genesis: tool calls pass again, after 55 h"
 
 
 def test_accept() -> None:
@@ -102,6 +104,18 @@ def test_forget() -> None:
     forget_others(record, [OWN])
     assert list(record.groups) == ["own:capital"]
     assert record.unproven == {}
+
+
+def test_rounds() -> None:
+    """A usual round asks all canaries, a further one those whose group had faults."""
+    record = QualityRecord()
+    assert not wants_more(record)
+    assert begin_round(record, [AUTO, OWN], further=True) == [AUTO, OWN]
+    count(record, BROKEN, canary=OWN)
+    assert wants_more(record)
+    assert begin_round(record, [AUTO, OWN], further=False) == [AUTO, OWN]
+    assert begin_round(record, [AUTO, OWN], further=True) == [OWN]
+    assert record.rounds == 3
 
 
 def test_json() -> None:
