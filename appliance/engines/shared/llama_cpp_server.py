@@ -44,5 +44,8 @@ def timings_in(event: Mapping[str, object]) -> ResponseTimings | None:
 
 
 PROBING: Final = Probing(
-    parameters=_exact_length, timings=timings_in, piece_parameters={"cache_prompt": True}
+    parameters=_exact_length,
+    timings=timings_in,
+    piece_parameters={"cache_prompt": True},
+    has_metrics=False,
 )

@@ -81,6 +81,8 @@ class Probing:
     """Further parameters of a request whose prompt goes on where that of the one before ended: the
     engine evaluates only the rest, and its timings tell how much that was. None: the engine gives
     way to a real request in the middle of a prompt, or does not tell."""
+    has_metrics: bool = True
+    """Whether the page ``/metrics`` may tell the times of a request."""
     version_page: VersionPage | None = None
     """None: no page tells it."""
     version_of_module: str = ""

@@ -139,16 +139,21 @@ def measure(
     return _judged(_with_pieces(raw, pieces), wanted_tokens)
 
 
-def piece_times(stream: ObservedStream) -> PieceTimes | None:
-    """Return the times of a piece of a prompt from its response; None: the engine told none."""
+def piece_times(stream: ObservedStream, *, ended_s: float) -> PieceTimes | None:
+    """Return the times of a piece of a prompt from its response; None: the engine told none.
+
+    Args:
+        stream: The response.
+        ended_s: Time at which it ended: its only token may have no text.
+    """
     timings, cached = stream.timings, _cached_tokens(stream)
-    if timings is None or cached is None or stream.first_s is None:
+    if timings is None or cached is None or not stream.ended:
         return None
     return PieceTimes(
         evaluated_tokens=timings.evaluated_tokens,
         cached_tokens=cached,
         prefill_s=timings.prefill_s,
-        ttft_s=stream.first_s - stream.sent_s,
+        ttft_s=(ended_s if stream.first_s is None else stream.first_s) - stream.sent_s,
     )
 
 

@@ -21,6 +21,8 @@ _ROOM: Final = 0.75
 """Share of the time beyond which a piece of twice the size is not tried."""
 _MOST_TAIL_TOKENS: Final = 64
 """Limit of what a chat template writes after the text, which no later piece can use again."""
+_LEAST_KEPT: Final = 1 / 3
+"""Share of a short piece that is used again, beside its template."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,4 +83,5 @@ def continues(before: PieceTimes, after: PieceTimes) -> bool:
     It begins anew where another request took the place of the prompt meanwhile, or where the
     model's state cannot be cut: that of a recurrent one.
     """
-    return after.cached_tokens >= before.prompt_tokens - _MOST_TAIL_TOKENS
+    kept = max(before.prompt_tokens - _MOST_TAIL_TOKENS, before.prompt_tokens * _LEAST_KEPT)
+    return after.cached_tokens >= kept

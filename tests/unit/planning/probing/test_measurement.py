@@ -349,13 +349,15 @@ def test_pieces_need_times_of_the_last_request() -> None:
 
 def test_a_piece_has_its_own_times() -> None:
     """Evaluated and cached tokens come from the timings, or from the difference to the usage."""
-    piece = piece_times(observed(LLAMA_CPP))
+    piece = piece_times(observed(LLAMA_CPP), ended_s=20.0)
     assert piece == PieceTimes(evaluated_tokens=100, cached_tokens=0, prefill_s=0.5, ttft_s=1.0)
-    assert piece_times(observed(VLLM)) is None
-    assert piece_times(observed([*LLAMA_CPP[:1], *LLAMA_CPP[-2:]])) is None
+    assert piece_times(observed(VLLM), ended_s=20.0) is None
+    silent = piece_times(observed([*LLAMA_CPP[:1], *LLAMA_CPP[-2:]]), ended_s=20.0)
+    assert silent is not None
+    assert silent.ttft_s == 10.0
     chunks = with_member("timings.cache_n", None)
     chunks[-1]["usage"] = {"prompt_tokens": 132}
-    found = piece_times(observed(chunks))
+    found = piece_times(observed(chunks), ended_s=20.0)
     assert found is not None
     assert found.cached_tokens == 32
 

@@ -79,3 +79,5 @@ def test_a_piece_goes_on_where_the_one_before_ended() -> None:
     assert continues(piece(200, 0), piece(40, 193))
     assert not continues(piece(200, 0), piece(240, 0))
     assert not continues(piece(40, 193), piece(180, 93))
+    assert continues(piece(24), piece(24, 16))
+    assert not continues(piece(24), piece(40, 0))

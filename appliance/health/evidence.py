@@ -1,0 +1,127 @@
+"""Evidence of a probe: counters before and after it, and the GPUs' state while the engine works.
+
+The GPUs are read by the supervisor, whose socket may be gone; the counters of CPU time are files.
+What cannot be read is left out of the evidence, and delays a probe by a few seconds at most.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from appliance.adapters.kernel.cpu_shares import CpuCounters, cpu_shares, read_cpu_counters
+from appliance.adapters.kernel.processes import group_of_unit
+from appliance.domain.measurements import BoxGpus, Evidence
+from appliance.domain.names import unit_of
+from appliance.domain.profile import Applied
+from appliance.health.clock import HealthClock
+from appliance.planning.probing.gpu_use import gpu_use
+from appliance.protocol.json_dataclasses import JsonValueError, from_json
+
+AskGpus = Callable[[], Awaitable[Mapping[str, object] | None]]
+"""Function that returns the supervisor's `BoxGpus` as JSON; None: it does not answer."""
+
+_SLICE: Final = "appliance.slice"
+_PATIENCE_S: Final = 3.0
+_FRESH_S: Final = 1.0
+"""Age that a reading of the supervisor may have."""
+
+
+class EvidenceReader:
+    """Reader of evidence.
+
+    Args:
+        ask_gpus: Asks the supervisor.
+        clock: Of the health agent.
+        read_cpu: Reads the counters of a control group.
+    """
+
+    def __init__(
+        self,
+        ask_gpus: AskGpus,
+        clock: HealthClock,
+        read_cpu: Callable[[str], CpuCounters] = read_cpu_counters,
+    ) -> None:
+        self._ask_gpus = ask_gpus
+        self._clock = clock
+        self._read_cpu = read_cpu
+
+    async def begin(self, applied: Applied) -> "EvidenceRecording":
+        """Take the readings before a probe. Never raises."""
+        recording = EvidenceRecording(self, self._clock, applied)
+        await recording.begin()
+        return recording
+
+    def cpu(self, applied: Applied) -> CpuCounters:
+        """Read the counters of a profile's unit."""
+        return self._read_cpu(group_of_unit(unit_of(applied.name), _SLICE))
+
+    async def gpus(self, applied: Applied, *, since_s: float = 0.0) -> BoxGpus | None:
+        """Read the GPUs; None: the profile uses none, or they are not told.
+
+        Args:
+            applied: The profile.
+            since_s: Monotonic time before which a reading that the supervisor still has is too old.
+        """
+        found = await self._ask(applied)
+        if found is not None and found.taken_s < since_s:
+            await self._clock.sleep_until(found.taken_s + _FRESH_S)
+            found = await self._ask(applied)
+        return None if found is None or found.taken_s < since_s else found
+
+    async def _ask(self, applied: Applied) -> BoxGpus | None:
+        if not applied.gpus:
+            return None
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                document = await self._ask_gpus()
+            return None if document is None else from_json(BoxGpus, document)
+        except (TimeoutError, JsonValueError):
+            return None
+
+
+class EvidenceRecording:
+    """Readings around one probe."""
+
+    def __init__(self, reader: EvidenceReader, clock: HealthClock, applied: Applied) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._applied = applied
+        self._before: BoxGpus | None = None
+        self._during: BoxGpus | None = None
+        self._began_s = clock.monotonic_s()
+        self._cpu = reader.cpu(applied)
+
+    async def begin(self) -> None:
+        """Take the readings before the probe."""
+        self._before = await self._reader.gpus(self._applied)
+        self._cpu = self._reader.cpu(self._applied)
+        self._began_s = self._clock.monotonic_s()
+
+    async def sample(self) -> None:
+        """Read the GPUs while the engine works; the last such reading counts."""
+        found = await self._reader.gpus(self._applied, since_s=self._clock.monotonic_s())
+        self._during = found or self._during
+
+    async def end(self, *, engine_version: str | None) -> Evidence:
+        """Take the readings after the probe, and return the evidence. Never raises."""
+        ended_s = self._clock.monotonic_s()
+        shares = cpu_shares(self._cpu, self._reader.cpu(self._applied))
+        use = gpu_use(
+            self._applied,
+            before=self._before,
+            during=self._during,
+            after=await self._reader.gpus(self._applied, since_s=ended_s),
+            probe_s=ended_s - self._began_s,
+        )
+        return Evidence(
+            gpus=use.gpus,
+            foreign_holders=use.foreign_holders,
+            backend_vram_bytes=use.backend_vram_bytes,
+            other_cpu_share=shares.others,
+            cpu_throttled_share=shares.throttled,
+            energy_j=use.energy_j,
+            idle_power_w=use.idle_power_w,
+            driver=use.driver,
+            engine_version=engine_version,
+            fingerprint=self._applied.fingerprint,
+        )
