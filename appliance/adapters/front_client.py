@@ -13,8 +13,6 @@ from typing import Final
 
 import httptools
 
-from appliance.domain.errors import UnreachableError
-
 TakePiece = Callable[[bytes, float], None]
 """Taker of bytes of a body, with the time of their arrival by the loop's clock."""
 CONNECT_S: Final = 5.0
@@ -67,9 +65,6 @@ class FrontClient:
             take: Taker of the body's bytes.
             timeout_s: Time for the whole response.
             headers: Further headers, with values that end no line.
-
-        Raises:
-            UnreachableError: nobody listens at the address.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -77,11 +72,9 @@ class FrontClient:
                 transport, response = await loop.create_connection(
                     lambda: _Response(take), *self._address
                 )
-        except (OSError, TimeoutError) as error:
-            host, port = self._address
-            raise UnreachableError(
-                f"the gateway does not answer at {host}:{port}: systemctl status appliance-gateway"
-            ) from error
+        except (OSError, TimeoutError):
+            now_s = loop.time()
+            return ResponseEnd(sent_s=now_s, ended_s=now_s, status=None, fault="no connection")
         request = self._request(path, body, headers or {})
         sent_s = loop.time()
         transport.write(request)

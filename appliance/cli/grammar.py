@@ -39,6 +39,12 @@ SOCKET_HELP: Final = (
 )
 _REMAINDER: Final = "..."
 """Value of `argparse.REMAINDER`."""
+_MOST_RUNS: Final = 100
+_MOST_CONCURRENCY: Final = 32
+_FEWEST_TOKENS: Final = 2
+_LEAST_DEPTH: Final = 256
+_MOST_TOKENS: Final = 1 << 20
+_MOST_DIGITS: Final = 7
 _MODULES: Final = "appliance.cli.verbs"
 
 
@@ -233,6 +239,47 @@ def _profile(parser: VerbParser) -> None:
     parser.complete_names(targets)
 
 
+def _bench(parser: VerbParser) -> None:
+    _names(parser, "the profile to measure, or those to compare with the first")
+    parser.add_argument(
+        "--runs",
+        dest="run_count",
+        metavar="N",
+        type=_runs,
+        help="measured runs after the warm-up (1); of a comparison, there and back again (2)",
+    )
+    parser.add_argument(
+        "--swarm",
+        metavar="C-C",
+        type=_concurrencies,
+        help="also several requests at a time: each concurrency of a range such as 1-8",
+    )
+    parser.add_argument(
+        "--depth",
+        metavar="N,N",
+        type=_depths,
+        help="also decoding after long prompts: their tokens, such as 32k,65k,131k",
+    )
+    parser.add_argument(
+        "--tokens",
+        metavar="N",
+        type=_answer_tokens,
+        help="exact length of each answer (default: until the model ends, at most 4096, swarm 8192)",
+    )
+    parser.add_argument(
+        "--exclusive",
+        action="store_true",
+        help="let real requests wait, instead of ending the bench when one comes",
+    )
+    parser.add_argument(
+        "--save-baseline",
+        action="store_true",
+        help="accept the present speed as the profile's baseline afterwards",
+    )
+    parser.add_argument("--csv", action="store_true", help="print the raw row of each request")
+    parser.add_argument("--plot", metavar="FILE", help="draw the figures as SVG into FILE")
+
+
 def _config(parser: VerbParser) -> None:
     parser.add_argument(
         "action",
@@ -287,6 +334,7 @@ VERBS: Final = (
         "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit
     ),
     VerbGrammar("profile", "profile:run", "check profile files, or show their units", _profile),
+    VerbGrammar("bench", "bench:run", "measure the speed of a profile, or compare several", _bench),
     VerbGrammar("config", "config:run", "show or check the settings", _config),
     VerbGrammar(
         "version", "version:run", "print the versions of the CLI and the supervisor", _nothing
@@ -353,3 +401,43 @@ def _count(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     raise ArgumentValueError(f'"{text}" is no number of lines')
+
+
+def _runs(text: str) -> int:
+    return _between(text, 1, _MOST_RUNS, "a number of runs")
+
+
+def _answer_tokens(text: str) -> int:
+    return _between(text, _FEWEST_TOKENS, _MOST_TOKENS, "a number of tokens")
+
+
+def _concurrencies(text: str) -> tuple[int, int]:
+    """Return the lowest and the highest concurrency of ``8`` or ``1-8``."""
+    lowest, _, highest = text.partition("-")
+    what = "a range such as 1-8"
+    first = _between(lowest, 1, _MOST_CONCURRENCY, what)
+    last = _between(highest, first, _MOST_CONCURRENCY, what) if highest else first
+    return first, last
+
+
+def _depths(text: str) -> list[int]:
+    """Return the tokens of ``32k,65k``, where k stands for a thousand."""
+    found = []
+    for word in text.split(","):
+        number = word.lower().removesuffix("k")
+        least, factor = (1, 1000) if number != word else (_LEAST_DEPTH, 1)
+        most = _MOST_TOKENS // factor
+        found.append(factor * _between(number, least, most, "a list such as 32k,65k"))
+    return found
+
+
+def _between(text: str, least: int, most: int, what: str) -> int:
+    """Return the number that `text` is.
+
+    Raises:
+        ArgumentValueError: it is none from `least` to `most`.
+    """
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else -1
+    if least <= number <= most:
+        return number
+    raise ArgumentValueError(f'"{text}" is not {what}, from {least} to {most}')

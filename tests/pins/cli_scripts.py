@@ -359,6 +359,18 @@ _script(
     "key ls",
 )
 _script(
+    "bench",
+    "bench",
+    "bench mini",
+    "bench genesis",
+    "bench nobody",
+    "bench aeon aeon",
+    "bench aeon genesis --save-baseline",
+    "bench aeon --swarm 0-4",
+    "bench aeon --depth 32x",
+    "bench aeon --runs 0",
+)
+_script(
     "completion",
     "completion csh",
 )

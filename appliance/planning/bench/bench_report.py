@@ -5,8 +5,8 @@ concurrency, with everything else below ``appliance``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, cast
 
 from appliance.domain.profile import Applied, WarmUp
 from appliance.planning.bench.comparison import (
@@ -40,6 +40,14 @@ from appliance.planning.text_request import requested_name
 
 FORMAT: Final = 1
 """Version of what is below ``appliance``."""
+_KEPT: Final = (
+    *(field.name for field in fields(LevelRates)),
+    "median_ttft_ms",
+    "p99_ttft_ms",
+    "median_tpot_ms",
+    "median_itl_ms",
+)
+"""Figures of a level in a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +190,14 @@ def bench_document(outcome: BenchOutcome, profiles: Sequence[Applied]) -> Docume
 
 
 def bench_summary(document: Mapping[str, object]) -> Document:
-    """Return the document without raw times, to be kept."""
-    ours = document["appliance"]
-    assert isinstance(ours, dict)  # noqa: S101 - of `bench_document`
-    return without_raw(document) | {
-        "appliance": {name: value for name, value in ours.items() if name != "rows"}
-    }
+    """Return what is kept of a document of `bench_document`: no raw times, and of levels the rates."""
+    ours = cast("Mapping[str, Any]", document["appliance"])
+    profiles = [
+        profile | {"levels": [{name: level[name] for name in _KEPT} for level in profile["levels"]]}
+        for profile in ours["profiles"]
+    ]
+    kept = {name: value for name, value in ours.items() if name != "rows"}
+    return without_raw(document) | {"appliance": kept | {"profiles": profiles}}
 
 
 def _profile_result(

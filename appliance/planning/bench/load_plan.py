@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import pow as power
 from typing import Final
 
+from appliance.domain.errors import BackendError
 from appliance.domain.measurements import Series
 from appliance.domain.profile import Applied, WarmUp
 from appliance.engines import ENGINES
@@ -27,7 +28,6 @@ FEWEST_DEPTH_TOKENS: Final = 8
 ANSWER_TOKENS: Final = 256
 FEWEST_TOKENS: Final = 128
 """An engine that refuses an answer of so many tokens is not asked for less."""
-MOST_CONCURRENCY: Final = 64
 _TEMPERATURE: Final = 0.7
 _FEWEST_SWARM_REQUESTS: Final = 4
 _WARM_UP_CONCURRENCY: Final = 4
@@ -149,7 +149,9 @@ def stage_prompt(stage: Stage, number: int, salt: str, *, tokens_scale: float = 
     """
     name = stage.prompts[number]
     if series_of(name) is Series.PREFILL:
-        return prompt_text(prefill_name(max(1, round(stage.depth * tokens_scale))), salt)
+        # The answer is decoded within the depth, which may be the whole context.
+        tokens = max(1, round((stage.depth - stage.tokens) * tokens_scale))
+        return prompt_text(prefill_name(tokens), salt)
     text = prompt_text(name, salt)
     if stage.part is not Part.SWARM:
         return text
@@ -160,8 +162,8 @@ def stage_prompt(stage: Stage, number: int, salt: str, *, tokens_scale: float = 
 
 def stage_request(
     applied: Applied, stage: Stage, prompt: str, salt: str, *, tokens: int
-) -> tuple[str, Mapping[str, object]] | None:
-    """Return path and body of a request; None: the profile generates no text.
+) -> tuple[str, Mapping[str, object]]:
+    """Return path and body of a request.
 
     Args:
         applied: The profile.
@@ -169,10 +171,13 @@ def stage_request(
         prompt: Its text.
         salt: The text's salt.
         tokens: Limit of the answer: the stage's, or less where the engine takes no more.
+
+    Raises:
+        BackendError: the profile generates no text.
     """
     request = text_request(applied, prompt)
     if request is None:
-        return None
+        raise BackendError(f"{applied.name} generates no text: bench measures models that do")
     path, body = request
     engine = ENGINES.get(applied.engine)
     probing = Probing() if engine is None else engine.probing

@@ -6,7 +6,7 @@ computed from its rows, by `rates` and `latencies`.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -90,6 +90,15 @@ class RequestRow:
         """Return the times between one event with text and the next."""
         pairs = zip(self.arrivals_s, self.arrivals_s[1:], strict=False)
         return [later - earlier for earlier, later in pairs]
+
+    def after(self, began_s: float) -> "RequestRow":
+        """Return the row with its times counted from a time of the same clock."""
+        return replace(
+            self,
+            sent_s=self.sent_s - began_s,
+            arrivals_s=tuple(at_s - began_s for at_s in self.arrivals_s),
+            ended_s=self.ended_s - began_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,10 @@ def test_swarm_is_the_headline() -> None:
     assert [level["concurrency"] for level in profile["levels"]] == [1, 2]
     assert "contention" in profile["levels"][1]
     assert profile["single"] == {"tok_s": {}, "mean_tok_s": None}
+    summary: Any = bench_summary(document)
+    kept = summary["appliance"]["profiles"][0]["levels"]
+    assert [level["effective_tok_s"] for level in kept] == [10.0, 10.0]
+    assert "mean_itl_ms" not in kept[0]
     assert (ours["valid"], ours["invalid"]) == (False, "real requests came")
 
 

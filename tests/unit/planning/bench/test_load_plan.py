@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.domain.errors import BackendError
 from appliance.domain.profile import WarmUp
 from appliance.planning.bench.load_plan import (
     Workload,
@@ -78,9 +79,7 @@ def test_request_of_the_published_method() -> None:
     """Temperature 0.7, thinking off, streamed with usage, and no length but a limit."""
     profile = replace(applied("a"), engine="llama-server", warm_up=WarmUp.CHAT)
     stage = stages(Workload())[1]
-    request = stage_request(profile, stage, "text", SALT, tokens=4096)
-    assert request is not None
-    path, body = request
+    path, body = stage_request(profile, stage, "text", SALT, tokens=4096)
     assert path == "/v1/chat/completions"
     assert (body["temperature"], body["max_tokens"]) == (0.7, 4096)
     assert body["stream_options"] == {"include_usage": True}
@@ -93,9 +92,7 @@ def test_request_of_exact_length() -> None:
     """The engine's own parameters fix the length and forbid a cached prompt."""
     profile = replace(applied("a"), engine="llama-server", warm_up=WarmUp.COMPLETION)
     stage = stages(Workload(tokens=64))[1]
-    request = stage_request(profile, stage, "text", SALT, tokens=64)
-    assert request is not None
-    path, body = request
+    path, body = stage_request(profile, stage, "text", SALT, tokens=64)
     assert path == "/v1/completions"
     assert (body["n_predict"], body["ignore_eos"], body["cache_prompt"]) == (64, True, False)
 
@@ -104,16 +101,16 @@ def test_answers_are_greedy() -> None:
     """Temperature 0 and a fixed seed, also for an engine of no known kind."""
     profile = replace(applied("a"), engine="another", warm_up=WarmUp.COMPLETION)
     stage = stages(Workload(answers=True))[-1]
-    request = stage_request(profile, stage, "text", SALT, tokens=256)
-    assert request is not None
-    assert (request[1]["temperature"], request[1]["seed"]) == (0, 1)
+    _, body = stage_request(profile, stage, "text", SALT, tokens=256)
+    assert (body["temperature"], body["seed"]) == (0, 1)
 
 
 def test_profile_without_text_has_no_request() -> None:
     """An engine that embeds is not measured."""
     profile = replace(applied("a"), warm_up=WarmUp.EMBEDDING)
     stage = stages(Workload())[0]
-    assert stage_request(profile, stage, "text", SALT, tokens=1) is None
+    with pytest.raises(BackendError, match="generates no text"):
+        stage_request(profile, stage, "text", SALT, tokens=1)
 
 
 def test_time_left_follows_the_work_left() -> None:

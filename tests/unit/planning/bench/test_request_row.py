@@ -43,6 +43,14 @@ def test_times_run_from_sending() -> None:
     assert (row.input_tokens, row.output_tokens, row.cached_tokens, row.error) == (40, 5, None, "")
 
 
+def test_times_count_from_the_beginning_of_the_bench() -> None:
+    """Times are moved alike, so that every duration stays."""
+    row = row_of(piece("a"), piece("b"), USAGE, DONE)
+    moved = row.after(8.0)
+    assert (moved.sent_s, moved.arrivals_s, moved.ended_s) == (2.0, (3.0, 4.0), 12.0)
+    assert (moved.ttft_s, moved.e2e_s, moved.wall_s) == (row.ttft_s, row.e2e_s, row.wall_s)
+
+
 def test_events_that_arrive_together_count_each() -> None:
     """Two events in one piece of the stream have one time, and a gap of nothing."""
     row = row_of(piece("a") + piece("b"), USAGE, DONE)

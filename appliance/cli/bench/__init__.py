@@ -1,0 +1,1 @@
+"""Benchmarks of profiles through the gateway: loads, leases, screens and files."""

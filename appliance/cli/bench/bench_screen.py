@@ -1,0 +1,212 @@
+"""Screens of a bench: tables that read like the published ones, and a line for each raw row."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from appliance.cli.terminal import Style, Terminal
+from appliance.domain.profile import Applied
+from appliance.planning.bench.bench_report import (
+    BenchOutcome,
+    ComparedProfiles,
+    ProfileResult,
+    comparisons,
+    profile_results,
+)
+from appliance.planning.bench.comparison import Winner
+from appliance.planning.bench.latencies import latencies_ms
+from appliance.planning.bench.rates import request_tok_s
+from appliance.planning.bench.request_row import Part, RequestRow
+
+_MOST_CACHED: Final = 0.05
+"""Share of prompt tokens that may come from a cache; a chat template's beginning always does."""
+_FULL: Final = 0.5
+"""Share of its time that a level must have had as many requests in flight as it is named for."""
+_NOTHING: Final = "-"
+
+
+def show_bench(outcome: BenchOutcome, profiles: Sequence[Applied], terminal: Terminal) -> None:
+    """Print everything that was measured."""
+    if outcome.invalid:
+        invalid = f"INVALID: {outcome.invalid}; the figures below do not count"
+        terminal.line(terminal.paint(invalid, Style.RED))
+        terminal.line()
+    for result in profile_results(outcome, profiles):
+        for line in _profile_lines(result, terminal):
+            terminal.line(line)
+        terminal.line()
+    for compared in comparisons(outcome, [profile.name for profile in profiles]):
+        for line in _comparison_lines(compared, terminal):
+            terminal.line(line)
+
+
+def _profile_lines(result: ProfileResult, terminal: Terminal) -> Iterable[str]:
+    applied = result.applied
+    title = "  ".join(word for word in (applied.name, applied.engine, applied.model) if word)
+    yield terminal.paint(title, Style.BOLD)
+    single = result.part(Part.SINGLE)
+    if single:
+        yield from _table(
+            ["one at a time", *result.prompts, "mean"],
+            [["tok/s", *map(_rate, result.prompts.values()), _rate(result.mean_tok_s)]],
+        )
+        yield f"  {_latency_text(single)}"
+    if result.swarm:
+        yield ""
+        yield from _table(
+            [
+                "at a time",
+                "reached",
+                "effective tok/s",
+                "per task",
+                "contention",
+                "speed-up",
+                "TTFT",
+            ],
+            [
+                [
+                    str(level.concurrency),
+                    f"{level.reached.mean:.1f}",
+                    _rate(level.effective_tok_s),
+                    _rate(level.per_task_tok_s),
+                    _percent(level.contention),
+                    _NOTHING if level.speedup is None else f"{level.speedup:.2f}x",
+                    _ms(
+                        latencies_ms(
+                            r for r in result.part(Part.SWARM) if r.concurrency == level.concurrency
+                        )["median_ttft_ms"]
+                    ),
+                ]
+                for level in result.swarm
+            ],
+        )
+        short = [str(x.concurrency) for x in result.swarm if x.reached.full_share < _FULL]
+        if short:
+            yield f"  {', '.join(short)} at a time was reached for less than half of its time"
+    if result.depths:
+        yield ""
+        yield from _table(["prompt tokens", "prefill tok/s", "decode tok/s"], _depth_rows(result))
+    yield from _remarks(result, terminal)
+
+
+def _depth_rows(result: ProfileResult) -> Sequence[Sequence[str]]:
+    """Return a row for each depth, from the two that llama-bench has of it."""
+    found: dict[str, list[str]] = {}
+    for row in result.depths:
+        is_prefill = bool(row["n_prompt"])
+        tokens = str(row["n_prompt"] if is_prefill else row["n_depth"])
+        cells = found.setdefault(tokens, [tokens, _NOTHING, _NOTHING])
+        cells[1 if is_prefill else 2] = f"{row['avg_ts']:.1f}"
+    return list(found.values())
+
+
+def _remarks(result: ProfileResult, terminal: Terminal) -> Iterable[str]:
+    if result.joules_per_token is not None:
+        yield f"  {result.joules_per_token:.2f} J per token"
+    if result.cached_share is not None and result.cached_share > _MOST_CACHED:
+        share = f"a cache held {result.cached_share:.0%} of the prompt tokens, salted as they were"
+        yield terminal.paint(f"  {share}", Style.YELLOW)
+    if result.failed:
+        faults = sorted({row.error for row in result.rows if row.error})
+        text = f"{result.failed} of {len(result.rows)} requests failed: {'; '.join(faults)}"
+        yield terminal.paint(f"  {text}", Style.RED)
+
+
+def _comparison_lines(compared: ComparedProfiles, terminal: Terminal) -> Iterable[str]:
+    first, second = compared.names
+    interval = compared.interval
+    if interval is not None:
+        text = f"{second} has {interval.ratio:.3f} times the tok/s of {first}"
+        if interval.low is not None and interval.high is not None:
+            text += f" ({interval.low:.3f} to {interval.high:.3f} with 95 % confidence"
+            text += f", {interval.pairs} pairs)"
+        yield text
+    if compared.answers.between is not None:
+        own = compared.answers.own
+        repeated = "" if own is None else f"; each repeats {own:.0%} of its own"
+        yield f"{compared.answers.between:.0%} of the greedy answers are the same{repeated}"
+    won = compared.verdict.winner is not Winner.NEITHER
+    verdict = compared.verdict.why if won else f"no winner: {compared.verdict.why}"
+    yield terminal.paint(verdict, Style.GREEN if won else Style.YELLOW)
+
+
+def _latency_text(rows: Iterable[RequestRow]) -> str:
+    found = latencies_ms(rows)
+    return "   ".join(
+        f"{name.upper()} {_ms(found[f'median_{name}_ms'])} (p99 {_ms(found[f'p99_{name}_ms'])})"
+        for name in ("ttft", "tpot", "itl")
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Return lines of a table whose first column is left-aligned."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = [
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield f"  {'  '.join(cells)}"
+
+
+def csv_text(rows: Iterable[RequestRow]) -> str:
+    """Return raw rows as CSV, warm-ups included; times are in seconds."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        [
+            "profile",
+            "part",
+            "run",
+            "concurrency",
+            "prompt",
+            "depth",
+            "sent_s",
+            "ttft_s",
+            "e2e_s",
+            "wall_s",
+            "tpot_s",
+            "input_tokens",
+            "output_tokens",
+            "cached_tokens",
+            "tok_s",
+            "error",
+        ]
+    )
+    for row in rows:
+        writer.writerow(
+            [
+                row.profile,
+                row.part.value,
+                row.run,
+                row.concurrency,
+                row.prompt,
+                row.depth,
+                *map(_seconds, (row.sent_s, row.ttft_s, row.e2e_s, row.wall_s, row.tpot_s)),
+                row.input_tokens,
+                row.output_tokens,
+                "" if row.cached_tokens is None else row.cached_tokens,
+                _seconds(request_tok_s(row)),
+                row.error,
+            ]
+        )
+    return text.getvalue()
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}"
+
+
+def _rate(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1f}"
+
+
+def _percent(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.0%}"
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:.1f} ms" if value < 100 else f"{value / 1000:.2f} s"  # noqa: PLR2004

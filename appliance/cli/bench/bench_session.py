@@ -1,0 +1,197 @@
+"""Session of a bench: blocks of profiles in turns, each served, leased and measured.
+
+Profiles that cannot serve together are switched between blocks. What was committed before serves
+again in the end, also after a failure.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from appliance import __version__
+from appliance.adapters.front_client import FrontClient
+from appliance.cli.bench.bench_progress import BenchProgress
+from appliance.cli.bench.box_lease import BenchLease, bench_lease
+from appliance.cli.bench.energy_meter import energy_j
+from appliance.cli.bench.load_generator import LoadGenerator
+from appliance.cli.box import read_status
+from appliance.cli.conclusion import exit_status
+from appliance.cli.failures import CliError
+from appliance.cli.operation_follower import OperationFollower
+from appliance.cli.paths import Places
+from appliance.cli.progress_lines import Progress
+from appliance.domain.paths import HEALTH_SOCKET, STATUS_SOCKET
+from appliance.domain.profile import Applied
+from appliance.planning.bench.bench_report import BenchOutcome, Block
+from appliance.planning.bench.load_plan import Stage, Workload, stages
+from appliance.protocol.control import Exit
+from appliance.protocol.control_requests import CONTROL, SwitchRequest
+from appliance.protocol.conversation.client import Conversation
+
+_NO_LEASE: Final = "nothing keeps probes away, and real requests go unnoticed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOrder:
+    """Order for a bench."""
+
+    profiles: Sequence[Applied]
+    workload: Workload
+    """Work of one block."""
+    order: Sequence[int]
+    """Numbers of the profiles, block by block."""
+    exclusive: bool
+
+    def stages_of(self, block: int) -> Sequence[Stage]:
+        """Return the stages of a block; no two blocks have runs of the same number."""
+        return stages(self.workload, first_run=1 + block * self.workload.runs)
+
+    @property
+    def plan(self) -> Sequence[tuple[str, Stage]]:
+        """Return profile and stage of everything, in its order."""
+        return [
+            (self.profiles[number].name, stage)
+            for block, number in enumerate(self.order)
+            for stage in self.stages_of(block)
+        ]
+
+
+class BenchSession:
+    """Session of one bench.
+
+    Args:
+        order: What to measure.
+        places: Sockets and files of the box.
+        client: Client of the gateway.
+        progress: Display for people.
+        switching: Display of switches.
+    """
+
+    def __init__(
+        self,
+        order: BenchOrder,
+        places: Places,
+        client: FrontClient,
+        *,
+        progress: BenchProgress,
+        switching: Progress,
+    ) -> None:
+        self._order = order
+        self._places = places
+        self._client = client
+        self._progress = progress
+        self._switching = switching
+        self._began_s = time.monotonic()
+        self._blocks: list[Block] = []
+        self._leased = True
+        self._spoilt = ""
+
+    def run(self) -> BenchOutcome:
+        """Measure every block, and return the outcome; less than ordered if the box was not ours.
+
+        Raises:
+            CliError: a profile does not serve, or a switch failed.
+            UnreachableError: the gateway, or for an exclusive lease the health agent, is missing.
+            RequestRefusedError: there is another lease.
+            PermissionDeniedError: this user is no operator.
+        """
+        began_unix_s = time.time()
+        committed = tuple(read_status(self._places)["committed"])
+        try:
+            for block, number in enumerate(self._order.order):
+                applied = self._order.profiles[number]
+                self._serve(applied.name)
+                self._measure(applied, self._order.stages_of(block))
+                if self._spoilt:
+                    break
+        finally:
+            self._progress.end()
+            for name in committed:
+                self._serve(name, again=True)
+        local = time.localtime(began_unix_s)
+        return BenchOutcome(
+            version=__version__,
+            began_unix_s=began_unix_s,
+            date=time.strftime("%Y%m%d-%H%M%S", local),
+            test_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began_unix_s)),
+            workload=self._order.workload,
+            order=self._order.order,
+            blocks=self._blocks,
+            leased=self._leased,
+            exclusive=self._order.exclusive,
+            invalid=self._spoilt,
+        )
+
+    def _serve(self, name: str, *, again: bool = False) -> None:
+        """Make sure that a profile serves; of several, by a switch."""
+        state = {row["name"]: row["state"] for row in read_status(self._places)["profiles"]}
+        if state.get(name) == "serving":
+            return
+        if len(self._order.profiles) == 1:
+            if again:
+                return
+            raise CliError(f"{name} is {state.get(name)}: appliance switch {name}", Exit.FAILED)
+        self._progress.say(f"switching {'back ' if again else ''}to {name}")
+        path = self._places.control_socket
+        follower = OperationFollower(
+            Conversation(CONTROL, path, SwitchRequest(name=name)),
+            path,
+            progress=self._switching,
+            raw=None,
+        )
+        closing = follower.follow()
+        if closing is not None and exit_status(closing) != Exit.OK:
+            raise CliError(f"no switch to {name}: {closing.message}", exit_status(closing))
+
+    def _measure(self, applied: Applied, block: Sequence[Stage]) -> None:
+        """Measure one block, and keep what was measured of it even if its end is never reached."""
+        generator = LoadGenerator(
+            self._client, applied, began_s=self._began_s, report=self._progress.show
+        )
+        status_socket = self._beside(STATUS_SOCKET)
+        before_j = energy_j(status_socket, applied)
+        asyncio.run(self._load(generator, applied, block))
+        self._blocks.append(
+            Block(
+                profile=applied.name,
+                rows=tuple(generator.rows),
+                answers=generator.answers,
+                energy_before_j=before_j,
+                energy_after_j=energy_j(status_socket, applied),
+            )
+        )
+
+    async def _load(
+        self, generator: LoadGenerator, applied: Applied, block: Sequence[Stage]
+    ) -> None:
+        path = Path(self._beside(HEALTH_SOCKET))
+        exclusive = self._order.exclusive
+        async with bench_lease(path, [applied.name], exclusive=exclusive) as lease:
+            if lease.absent and self._leased:
+                self._leased = False
+                self._progress.say(f"warning: {lease.absent}: {_NO_LEASE}")
+            await self._until_spoilt(generator, block, lease)
+
+    async def _until_spoilt(
+        self, generator: LoadGenerator, block: Sequence[Stage], lease: BenchLease
+    ) -> None:
+        """Send the load; stop at once when its figures have become worthless."""
+        load = asyncio.create_task(generator.run(block, lease.headers))
+        spoilt = asyncio.create_task(lease.spoilt())
+        try:
+            await asyncio.wait({load, spoilt}, return_when=asyncio.FIRST_COMPLETED)
+            if spoilt.done():
+                self._spoilt = spoilt.result()
+            else:
+                load.result()
+        finally:
+            for task in (load, spoilt):
+                task.cancel()
+            await asyncio.wait({load, spoilt})
+
+    def _beside(self, path: str) -> str:
+        """Return the path of a socket that is always beside the control socket."""
+        return str(Path(self._places.control_socket).with_name(Path(path).name))

@@ -1,0 +1,172 @@
+"""Verb `appliance bench`: measure one profile, or compare several in turns."""
+
+import getpass
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.applied.gateway_file import recover_configuration
+from appliance.adapters.front_client import FrontClient
+from appliance.cli.arguments import Arguments
+from appliance.cli.bench.bench_progress import BenchProgress
+from appliance.cli.bench.bench_screen import csv_text, show_bench
+from appliance.cli.bench.bench_session import BenchOrder, BenchSession
+from appliance.cli.box import places_of
+from appliance.cli.catalogue import applied_of
+from appliance.cli.failures import CliError
+from appliance.cli.paths import Places
+from appliance.cli.progress_lines import progress_for
+from appliance.cli.terminal import Streams
+from appliance.domain.errors import ApplianceError, BackendError
+from appliance.domain.gateway import is_loopback
+from appliance.domain.paths import HEALTH_SOCKET
+from appliance.domain.profile import Applied
+from appliance.planning.bench.bench_report import BenchOutcome, bench_document, bench_summary
+from appliance.planning.bench.comparison import turns
+from appliance.planning.bench.load_plan import Workload, swarm_levels
+from appliance.planning.bench.result_documents import Document
+from appliance.planning.text_request import text_request
+from appliance.planning.wording import joined
+from appliance.protocol.control import Exit
+from appliance.protocol.conversation.client import ask
+from appliance.protocol.health_socket import HEALTH, AcceptBaselineRequest, StoreBenchRequest
+
+KEY_VARIABLE: Final = "APPLIANCE_KEY"
+"""Variable with the inference key, for gateways that want one on this machine, too."""
+_COMPARISON_RUNS: Final = 2
+_MOST_PROFILES: Final = 4
+
+
+def run(arguments: Arguments, streams: Streams) -> int:
+    """Measure, show the figures, and return 1 if they do not count or every request failed."""
+    places = places_of(arguments)
+    profiles = _profiles(arguments, places)
+    order = _order(arguments, profiles)
+    plot = _plot_writer(arguments)
+    silent = arguments.json
+    progress = BenchProgress(streams.err, order.plan, silent=silent)
+    outcome = BenchSession(
+        order,
+        places,
+        _client(places),
+        progress=progress,
+        switching=progress_for(streams.err, silent=silent),
+    ).run()
+    document = bench_document(outcome, profiles)
+    if arguments.json:
+        streams.out.document(document)
+    elif arguments.csv:
+        streams.out.write(csv_text(row for block in outcome.blocks for row in block.rows))
+    else:
+        show_bench(outcome, profiles, streams.out)
+    if plot is not None:
+        plot(Path(arguments.plot), outcome, profiles)
+    fault = _fault(outcome)
+    if fault:
+        progress.say(fault)
+        return int(Exit.FAILED)
+    if outcome.leased:
+        _keep(places, profiles, document, progress)
+    if arguments.save_baseline:
+        _accept(places, profiles[0].name, streams)
+    return int(Exit.OK)
+
+
+def _plot_writer(
+    arguments: Arguments,
+) -> Callable[[Path, BenchOutcome, Sequence[Applied]], None] | None:
+    """Return the function that draws; None: no plot is wanted.
+
+    Raises:
+        CliError: it could not draw: said before the bench, which may take hours.
+    """
+    if arguments.plot is None:
+        return None
+    if not Path(arguments.plot).absolute().parent.is_dir():
+        raise CliError(f"--plot {arguments.plot}: no such directory", Exit.USAGE)
+    from appliance.cli.bench.bench_plot import write_plot  # noqa: PLC0415 - pygal is an extra
+
+    return write_plot
+
+
+def _profiles(arguments: Arguments, places: Places) -> Sequence[Applied]:
+    names = list(dict.fromkeys(arguments.names))
+    if not names or len(names) != len(arguments.names) or len(names) > _MOST_PROFILES:
+        raise CliError(f"name 1 to {_MOST_PROFILES} profiles, each once", Exit.USAGE)
+    if arguments.save_baseline and len(names) > 1:
+        raise CliError("--save-baseline is for one profile", Exit.USAGE)
+    found = [applied_of(places, name) for name in names]
+    for applied in found:
+        if text_request(applied, "") is None:
+            raise BackendError(f"{applied.name} generates no text: bench measures models that do")
+    return found
+
+
+def _order(arguments: Arguments, profiles: Sequence[Applied]) -> BenchOrder:
+    """Return the order: one profile has all runs in a block, several have one run in each."""
+    several = len(profiles) > 1
+    runs = arguments.run_count or (_COMPARISON_RUNS if several else 1)
+    workload = Workload(
+        runs=1 if several else runs,
+        levels=() if arguments.swarm is None else swarm_levels(*arguments.swarm),
+        depths=tuple(arguments.depth or ()),
+        tokens=arguments.tokens,
+        answers=several,
+    )
+    return BenchOrder(
+        profiles=profiles,
+        workload=workload,
+        order=turns(len(profiles), runs),
+        exclusive=arguments.exclusive,
+    )
+
+
+def _client(places: Places) -> FrontClient:
+    """Return the client of the gateway at an address that only this machine can reach, if it has one.
+
+    Raises:
+        StoreError: the gateway's configuration is damaged.
+    """
+    found = recover_configuration(Path(places.applied_dir)).content
+    host = next(filter(is_loopback, found.addresses), None)
+    if host is None:
+        raise CliError(
+            "the gateway has no address that only this machine can reach: add 127.0.0.1 to "
+            "listen of [gateway], then sudo appliance apply",
+            Exit.CONFIG,
+        )
+    return FrontClient(host, found.port, key=os.environ.get(KEY_VARIABLE) or None)
+
+
+def _fault(outcome: BenchOutcome) -> str:
+    """Return why the figures do not count; empty: they do."""
+    if outcome.invalid:
+        return f"invalid: {outcome.invalid}"
+    rows = [row for block in outcome.blocks for row in block.rows]
+    if all(row.error for row in rows):
+        faults = joined(sorted({row.error for row in rows}))
+        return f"every request failed: {faults}"
+    return ""
+
+
+def _keep(
+    places: Places, profiles: Sequence[Applied], document: Document, progress: BenchProgress
+) -> None:
+    """Have the health agent keep the figures; a bench does not fail for it."""
+    names = " ".join(profile.name for profile in profiles)
+    request = StoreBenchRequest(name=names, document=bench_summary(document))
+    try:
+        ask(HEALTH, _health_socket(places), request)
+    except ApplianceError as error:
+        progress.say(f"warning: the figures are not kept: {error}")
+
+
+def _accept(places: Places, name: str, streams: Streams) -> None:
+    request = AcceptBaselineRequest(name=name, by=getpass.getuser())
+    streams.err.line(ask(HEALTH, _health_socket(places), request).message)
+
+
+def _health_socket(places: Places) -> str:
+    """Return the health agent's socket, which is always beside the supervisor's."""
+    return str(Path(places.control_socket).with_name(Path(HEALTH_SOCKET).name))
