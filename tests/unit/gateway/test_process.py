@@ -19,9 +19,12 @@ from appliance.adapters.applied.gateway_file import GATEWAY_FILE
 from appliance.adapters.applied.gateway_file import encode as encode_configuration
 from appliance.adapters.applied.manifest import MANIFEST, encode
 from appliance.adapters.key_file import FileKeys
+from appliance.adapters.lane_client import SocketProbeLane
+from appliance.domain.errors import LaneBusyError
 from appliance.domain.gateway import Configuration, Key, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.protocol.gateway import encode_state
+from appliance.protocol.lane import LaneOutcome
 from tests.fakes.unit_specs import made
 from tests.waiting import settle, until
 
@@ -93,6 +96,9 @@ class Systemd:
         self.door = socket.socket(socket.AF_UNIX)
         self.door.bind(str(root / "door"))
         self.door.listen()
+        self.lane = socket.socket(socket.AF_UNIX)
+        self.lane.bind(str(root / "lane.sock"))
+        self.lane.listen()
         self.ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.ear.bind(str(root / "ear"))
         self.kept: list[socket.socket] = []
@@ -117,7 +123,8 @@ class Systemd:
 
     async def start(self, journal: IO[bytes] | None = None) -> asyncio.subprocess.Process:
         """Start the service; return when it is ready."""
-        passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in (self.front, self.door, *self.kept)]
+        sockets = (self.front, self.door, self.lane, *self.kept)
+        passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in sockets]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -189,7 +196,7 @@ class Systemd:
 
     def close(self) -> None:
         """Close all sockets."""
-        for one in (self.front, self.door, self.ear, *self.kept):
+        for one in (self.front, self.door, self.lane, self.ear, *self.kept):
             one.close()
 
 
@@ -336,6 +343,59 @@ async def test_another_process_takes_over_without_a_loss(systemd: Systemd, engin
     await systemd.told("STOPPING=1")
 
 
+async def probed(systemd: Systemd) -> str:
+    """Send a probe through the lane; return its outcome, or why it was not admitted."""
+    lane = SocketProbeLane(systemd.root / "lane.sock")
+    try:
+        async with lane.send("m", "/v1/completions", {"stream": True}, timeout_s=20) as response:
+            assert [piece async for piece, _ in response.chunks()]
+    except LaneBusyError as error:
+        return str(error)
+    return str(response.outcome)
+
+
+async def test_a_probe_ends_before_another_process_takes_over(
+    systemd: Systemd, engine: Engine
+) -> None:
+    """On SIGHUP the probe yields; the new process admits the next one."""
+    engine.may_end.clear()
+    systemd.profile(engine)
+    process = await systemd.start()
+    probing = asyncio.ensure_future(probed(systemd))
+    await until(lambda: engine.heads)
+    new = await systemd.hand_over(process)
+    await systemd.told("READY=1")
+    assert await probing == LaneOutcome.YIELDED
+    assert await ended(process) == 0
+    engine.may_end.set()
+    assert await probed(systemd) == LaneOutcome.ENDED
+    os.kill(new, signal.SIGTERM)
+    await systemd.told("STOPPING=1")
+
+
+async def test_no_probe_beside_requests_of_the_old_process(
+    systemd: Systemd, engine: Engine
+) -> None:
+    """The new process admits no probe until the old one has ended its last stream."""
+    long_may_end = engine.may_end = asyncio.Event()
+    systemd.profile(engine)
+    process = await systemd.start()
+    long = asyncio.ensure_future(asked(systemd.port))
+    await systemd.told("STATUS=m serves · 1 in flight")
+    new = await systemd.hand_over(process)
+    await systemd.told("READY=1")
+    await until(lambda: not systemd.front_of(process.pid))
+    engine.may_end = asyncio.Event()
+    engine.may_end.set()
+    assert await probed(systemd) == "requests of the replaced gateway process are not over"
+    long_may_end.set()
+    assert events(await long) == WHOLE
+    assert await ended(process) == 0
+    assert await probed(systemd) == LaneOutcome.ENDED
+    os.kill(new, signal.SIGTERM)
+    await systemd.told("STOPPING=1")
+
+
 async def test_who_waits_in_the_old_process_hears_of_changes(
     systemd: Systemd, engine: Engine
 ) -> None:
@@ -360,14 +420,20 @@ async def test_who_waits_in_the_old_process_hears_of_changes(
 async def test_a_process_that_does_not_come_up_changes_nothing(
     systemd: Systemd, engine: Engine
 ) -> None:
-    """The old process goes on, and a later SIGHUP starts another."""
+    """The old process goes on, a probe has ended all the same, and a later SIGHUP starts another."""
+    engine.may_end.clear()
     systemd.profile(engine)
     with (systemd.root / "journal").open("wb") as journal:
         process = await systemd.start(journal)
     (systemd.root / "applied" / GATEWAY_FILE).write_text("{")
+    probing = asyncio.ensure_future(probed(systemd))
+    await until(lambda: engine.heads)
     process.send_signal(signal.SIGHUP)
     await until(lambda: "the hand-over failed" in (systemd.root / "journal").read_text())
+    engine.may_end.set()
+    assert await probing == LaneOutcome.YIELDED
     assert events(await asked(systemd.port)) == WHOLE
+    assert await probed(systemd) == LaneOutcome.ENDED
     systemd.configure(systemd.configuration)
     new = await systemd.hand_over(process)
     assert await ended(process) == 0
