@@ -9,6 +9,7 @@ port                    adapter               contract
 ``Backend``             `HttpBackend`         here, over HTTP
 ``Gateway``             `SocketGateway`       here, over gateway.sock
 ``Host``                `LinuxHost`           here, its GPUs under the pretend driver
+``ProbeLane``           `SocketProbeLane`     with the tests of the gateway's lane (`either`)
 ``Commitment``          `FileCommitment`      with the tests of the adapter (`either`)
 ``Store``               `SqliteStore`         with the tests of the adapter (`either`)
 ``Peaks``               `FilePeaks`           with the tests of the adapter (`peaks`)
