@@ -9,7 +9,7 @@ generated from it.
 from __future__ import annotations
 
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import MARKS
+from appliance.protocol.control import MARKS, SERIES_WORDS
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -94,6 +94,9 @@ def _show(parser: VerbParser) -> None:
         "--unit", action="store_true", help="print the profile's systemd unit as installed"
     )
     what.add_argument("--config", action="store_true", help="print the profile's file as it is now")
+    what.add_argument(
+        "--baseline", action="store_true", help="print the speeds that its probes are compared with"
+    )
 
 
 def _logs(parser: VerbParser) -> None:
@@ -215,6 +218,51 @@ def _names_in(text: str) -> list[str]:
     return names
 
 
+def _history(parser: VerbParser) -> None:
+    _name(parser, optional=True, help_text="a profile (default: the only one that is measured)")
+    parser.add_argument(
+        "--since",
+        dest="since_s",
+        metavar="AGE",
+        type=_duration,
+        help="how far back: 12h, 30d (7d); up to 2d by the hour, up to 62d by the day",
+    )
+    parser.add_argument(
+        "--series", choices=SERIES_WORDS, help="only decode or only prefill (default: both)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--csv", action="store_true", help="a row for each probe; for each hour before 90 days ago"
+    )
+    form.add_argument(
+        "--raw", action="store_true", help="the raw times of each probe as CSV, or with --json"
+    )
+    form.add_argument(
+        "--plot", metavar="FILE", help="draw decode, or the --series, as SVG into FILE"
+    )
+
+
+def _baseline(parser: VerbParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        choices=["show", "accept", "reset"],
+        help="show; accept: the present speed is the right one; reset: find another",
+    )
+    _name(parser, optional=True, help_text="a profile (default: the only one that is measured)")
+    parser.add_argument("--yes", "-y", action="store_true", help="change it without asking")
+
+
+def _probe(parser: VerbParser) -> None:
+    _name(parser, optional=True, help_text="a profile (default: all that serve)")
+
+
+def _events(parser: VerbParser) -> None:
+    _name(parser, optional=True, help_text="only this profile")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep showing new events")
+    parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N events (20)")
+
+
 def _apply(parser: VerbParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show the differences")
     drift = parser.add_mutually_exclusive_group()
@@ -306,6 +354,15 @@ VERBS: Final = (
     VerbGrammar("list", "listing:run", "list the applied profiles", _list, ("ls",)),
     VerbGrammar("show", "show:run", "show everything about one profile", _show),
     VerbGrammar("logs", "logs:run", "show what a backend logged (journalctl)", _logs),
+    VerbGrammar("history", "history:run", "show measured speeds over time", _history),
+    VerbGrammar(
+        "baseline",
+        "baseline:run",
+        "show or change the speeds that probes are compared with",
+        _baseline,
+    ),
+    VerbGrammar("probe", "probe:run", "measure the speed of a profile now", _probe),
+    VerbGrammar("events", "events:run", "show losses of speed and other measured events", _events),
     VerbGrammar("wait", "wait:run", "wait for the running operation, or for a state", _wait),
     VerbGrammar(
         "switch",

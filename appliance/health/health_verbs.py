@@ -119,8 +119,10 @@ class HealthVerbs:
     ) -> AsyncGenerator[HealthEvent, None]:
         """Answer a request that has several events."""
         match request:
-            case MeasurementsRequest(name, since_unix_s, most):
-                probes = await self._store.probes(name, since_unix_s, most=most)
+            case MeasurementsRequest(name, since_unix_s, most, until_unix_s):
+                probes = await self._store.probes(
+                    name, since_unix_s, most=most, until_unix_s=until_unix_s
+                )
                 if not probes:
                     self._check_name(name)
                 for probe in probes:

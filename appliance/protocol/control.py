@@ -1,4 +1,4 @@
-"""Exit statuses of the command, which the control protocol sends, and the words of its marks.
+"""Exit statuses of the command, which the control protocol sends, and the words of its options.
 
 The protocol's form is in `appliance.protocol.conversation`, its verbs in `control_requests`, its events
 in `control_events`::
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MARKS: Final = ("live", "standby", "retired")
 """Values of `appliance.domain.profile.Mark`, which takes too long to import here: a test compares
 them."""
+SERIES_WORDS: Final = ("decode", "prefill")
+"""Values of `appliance.domain.measurements.Series`, likewise."""
 
 
 class Exit:

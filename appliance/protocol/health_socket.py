@@ -8,6 +8,7 @@ status, so it imports as little as the control socket's table; probes and measur
 from __future__ import annotations
 
 from appliance.domain.errors import BadRequestError
+from appliance.protocol.control import SERIES_WORDS
 from appliance.protocol.conversation.codec import (
     CommonEvent,
     SocketTable,
@@ -28,9 +29,6 @@ MOST_ROWS: Final = 2000
 """Most rows of one series in an answer to `history`: a line of 1 MiB holds those of two series."""
 MOST_PROBES: Final = 1000
 """Most probes, events or benches in an answer."""
-SERIES_WORDS: Final = ("decode", "prefill")
-"""Values of `appliance.domain.measurements.Series`, which takes too long to import here: a test
-compares them."""
 _MAX_UNIX_S: Final = 1e11
 """Beyond any time of a clock, which would overflow."""
 
@@ -67,6 +65,8 @@ class MeasurementsRequest(Record):
     since_unix_s: float
     most: int = MOST_PROBES
     """At most 1000, the newest; likewise below."""
+    until_unix_s: float | None = None
+    """Only probes before this time, as for the page before another; None: all up to now."""
 
 
 class MeasurementEventsRequest(Record):
@@ -321,6 +321,7 @@ HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
         "series": _series,
         "since_unix_s": _unix_s,
         "span_s": _span_s,
+        "until_unix_s": _unix_s,
     },
     closing=(LeaseLostEvent,),
     until_left=(MeasurementEventsRequest, ProbeNowRequest, LeaseRequest),

@@ -104,7 +104,10 @@ class FakeSupervisor:
                 return
             self._send(connection, self._greeting)
             if self._greeting["event"] == "hello":
-                self._tell(connection, self._stories[str(request["verb"])])
+                self._tell(connection, self._story(request))
+
+    def _story(self, request: Mapping[str, object]) -> Story:
+        return self._stories[str(request["verb"])]
 
     def _tell(self, connection: socket.socket, story: Story) -> None:
         for step in story:

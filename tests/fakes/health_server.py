@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from appliance.domain.measurements import ProbeOutcome, Series
@@ -11,7 +12,9 @@ from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import HEALTH
 from appliance.protocol.record import Record
-from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, WaitFor
+from tests.fakes.control_server import FakeSupervisor, Hang, HangUp, Step, Story, WaitFor
+
+HealthStory = Sequence[Record | Hang | HangUp | WaitFor]
 
 
 class FakeHealthAgent(FakeSupervisor):
@@ -20,21 +23,28 @@ class FakeHealthAgent(FakeSupervisor):
     Args:
         path: Where to listen: `CliBox.health_socket`.
         stories: By verb; records are encoded as the agent encodes them.
+        turns: By verb, stories for one request after another.
         silent: Say nothing, not even the greeting.
     """
 
     def __init__(
         self,
         path: Path,
-        stories: Mapping[str, Sequence[Record | Hang | HangUp | WaitFor]],
+        stories: Mapping[str, HealthStory],
         *,
+        turns: Mapping[str, Sequence[HealthStory]] = MappingProxyType({}),
         silent: bool = False,
     ) -> None:
+        self._turns = {verb: iter(several) for verb, several in turns.items()}
         encoded = {verb: [_step(step) for step in story] for verb, story in stories.items()}
         if silent:
             super().__init__(path, encoded, greeting=None)
         else:
             super().__init__(path, encoded)
+
+    def _story(self, request: Mapping[str, object]) -> Story:
+        turns = self._turns.get(str(request["verb"]))
+        return super()._story(request) if turns is None else [_step(step) for step in next(turns)]
 
 
 def _step(step: Record | Hang | HangUp | WaitFor) -> Step:

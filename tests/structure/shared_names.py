@@ -10,6 +10,7 @@ SHARED_NAMES: Final[Mapping[str, str]] = {
     "apply": "appliance apply: the verb in cli.verbs, the use case in install",
     "bench": "appliance bench: the verb in cli.verbs, its load in cli, its arithmetic in planning",
     "gateway": "the gateway: its process, its types in domain, its socket's codec in protocol",
+    "history": "appliance history: the verb in cli.verbs, its rows in planning",
     "jobs": "jobs that the supervisor requests: their codec in protocol, their server in launch",
     "lane": "the probe lane: its package in gateway, its socket's codec in protocol",
     "memory": "memory of GPUs and host: readings in domain, the rule in planning",

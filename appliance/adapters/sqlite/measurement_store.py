@@ -18,6 +18,7 @@ a single damaged row                   left out
 import asyncio
 import json
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -197,14 +198,27 @@ class MeasurementStore:
         return await self._run(read)
 
     async def probes(
-        self, profile: str, since_unix_s: float = 0.0, *, most: int = 1000
+        self,
+        profile: str,
+        since_unix_s: float = 0.0,
+        *,
+        most: int = 1000,
+        until_unix_s: float | None = None,
     ) -> Sequence[Probe]:
-        """Return the newest probes of any outcome since then, oldest first."""
+        """Return the newest probes of any outcome since then, oldest first.
+
+        Args:
+            profile: Its name.
+            since_unix_s: From then on.
+            most: At most so many.
+            until_unix_s: Only those before; None: all up to now.
+        """
         sql = (
-            "SELECT * FROM probes WHERE profile=? AND began_unix_s>=?"
+            "SELECT * FROM probes WHERE profile=? AND began_unix_s>=? AND began_unix_s<?"
             " ORDER BY began_unix_s DESC LIMIT ?"
         )
-        return (await self._rows(sql, (profile, since_unix_s, most), to_probe))[::-1]
+        until = math.inf if until_unix_s is None else until_unix_s
+        return (await self._rows(sql, (profile, since_unix_s, until, most), to_probe))[::-1]
 
     async def history(
         self, profile: str, series: Series, since_unix_s: float, *, span_s: float | None = None

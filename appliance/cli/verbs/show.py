@@ -9,9 +9,11 @@ from typing import Final
 from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.launch_files import read_peak
 from appliance.cli.arguments import Arguments
+from appliance.cli.baseline_lines import baseline_lines
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError, need_root
+from appliance.cli.health_questions import details_of
 from appliance.cli.paths import Places
 from appliance.cli.status_screens import show_one
 from appliance.cli.terminal import Streams, Terminal
@@ -23,6 +25,7 @@ from appliance.domain.profile import Applied
 from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument
 from appliance.protocol.control import Exit
+from appliance.protocol.health_socket import BaselineRequest
 from appliance.protocol.json_values import number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
@@ -30,13 +33,15 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Print everything about one profile, its unit, or its file."""
+    """Print everything about one profile, its unit, its file, or its baselines."""
     places = places_of(arguments)
     applied = applied_of(places, arguments.name)
     if arguments.unit or arguments.config:
         unit = Path(places.unit_dir, unit_of(applied.name))
         path = unit if arguments.unit else Path(applied.source_path)
         return _file(path, arguments, streams.out)
+    if arguments.baseline:
+        return _baseline(arguments, streams.out)
     document = read_status(places)
     row = row_of(document, applied.name)
     need = _need(applied, places, document)
@@ -63,6 +68,16 @@ def _file(path: Path, arguments: Arguments, out: Terminal) -> int:
         out.document({"path": str(path), "text": text})
     else:
         out.write(text if text.endswith("\n") else f"{text}\n")
+    return int(Exit.OK)
+
+
+def _baseline(arguments: Arguments, out: Terminal) -> int:
+    report = details_of(arguments, BaselineRequest(arguments.name))
+    if arguments.json:
+        out.document(report)
+    else:
+        for line in baseline_lines(report):
+            out.line(line)
     return int(Exit.OK)
 
 

@@ -2,8 +2,7 @@
 
 import io
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 import pytest
@@ -13,6 +12,7 @@ from appliance.cli.terminal import Terminal
 from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.planning.speeds import SeriesSpeed, SpeedReport
 from appliance.planning.status.speed_row import speed_row
+from tests.fakes.cli_box import CliBox
 from tests.fakes.health_server import HEALTHY, report
 
 NOW = 1_800_000_000.0
@@ -29,12 +29,9 @@ LOST = replace(
 
 
 @pytest.fixture(autouse=True)
-def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def in_utc(here: CliBox) -> CliBox:
+    """Return a box in whose time zone this process is."""
+    return here
 
 
 def lines(shown: SpeedReport) -> list[str]:

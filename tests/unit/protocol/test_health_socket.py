@@ -13,11 +13,11 @@ from appliance.domain.measurements import (
     ProbeOutcome,
     Series,
 )
+from appliance.protocol.control import SERIES_WORDS
 from appliance.protocol.conversation.codec import MAX_LINE_BYTES, ResultEvent
 from appliance.protocol.health_socket import (
     HEALTH,
     MOST_ROWS,
-    SERIES_WORDS,
     BenchesRequest,
     HealthRequest,
     HistoryRequest,

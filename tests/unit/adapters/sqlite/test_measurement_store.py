@@ -107,6 +107,18 @@ async def test_events_are_read_on_from_a_number(store: MeasurementStore) -> None
     assert [event.id for event in await store.events(most=1)] == [3]
 
 
+async def test_probes_are_read_in_pages(store: MeasurementStore) -> None:
+    """A page has the newest probes before a time, and the page before it ends where it begins."""
+    unsynchronised(store)
+    probes = [probe(NOW + minute * 60) for minute in range(5)]
+    for one in probes:
+        await store.add(probe=one)
+    page = await store.probes("genesis", NOW + 60, most=2)
+    assert page == probes[3:]
+    before = page[0].began_unix_s
+    assert await store.probes("genesis", NOW + 60, most=9, until_unix_s=before) == probes[1:3]
+
+
 async def test_a_history_is_of_valid_probes_alone(store: MeasurementStore) -> None:
     """Warm-ups, probes that yielded and other profiles do not count."""
     await store.add(probe=probe(NOW, kind=ProbeKind.WARM_UP))

@@ -1,0 +1,143 @@
+"""Screen of a history: a table for each series, by the units of the reader's calendar."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from appliance.cli.baseline_lines import UNITS, level_text
+from appliance.cli.event_lines import event_line
+from appliance.cli.terminal import Style, Terminal
+from appliance.domain.amounts import age
+from appliance.planning.history import RateSummary
+from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
+from appliance.planning.status.speed_row import change_text, rate_text, sparkline
+from appliance.protocol.health_socket import MeasuredEvent
+from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+
+_LABELS: Final[Mapping[Unit, str]] = {
+    Unit.HOUR: "%a %d %b %H:00",
+    Unit.DAY: "%a %d %b",
+    Unit.WEEK: "week of %d %b",
+    Unit.MONTH: "%b %Y",
+}
+_CELLS: Final[Mapping[Unit, str]] = {
+    Unit.HOUR: "quarters",
+    Unit.DAY: "hours",
+    Unit.WEEK: "days",
+    Unit.MONTH: "days",
+}
+_LABEL_WIDTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """History of a profile, as the agent answers it."""
+
+    name: str
+    since_unix_s: float
+    rows: Mapping[str, Sequence[RateSummary]]
+    """By series."""
+    baselines: Mapping[str, Json]
+    """Baseline of each series (`appliance.planning.speeds.SeriesBaseline`)."""
+    events: Sequence[MeasuredEvent]
+
+
+def history_in(name: str, since_unix_s: float, details: Json) -> History:
+    """Return the history in an answer; rows that are none are left out."""
+    rows, baseline = object_in(details, "rows"), object_in(details, "baseline")
+    return History(
+        name=name,
+        since_unix_s=since_unix_s,
+        rows={series: list(_rows(rows, series)) for series in rows},
+        baselines={text_in(one, "series"): one for one in objects_in(baseline, "series")},
+        events=[_event(one) for one in objects_in(details, "events")],
+    )
+
+
+def show_history(history: History, unit: Unit, terminal: Terminal, *, now: float) -> None:
+    """Print a table for each series that has rows, then events that belong to no series."""
+    empty = True
+    for series, rows in history.rows.items():
+        if rows:
+            if not empty:
+                terminal.line()
+            _show_series(history, series, unit, terminal)
+            empty = False
+    if empty:
+        length = age(now - history.since_unix_s)
+        terminal.line(f"no valid probe of {history.name} in the last {length}: appliance status")
+    others = [event for event in history.events if event.series not in history.rows]
+    if others:
+        terminal.line()
+    for event in others:
+        terminal.line(event_line(event))
+
+
+def _show_series(history: History, series: str, unit: Unit, terminal: Terminal) -> None:
+    baseline = history.baselines.get(series, {})
+    heading = f"{series}, {UNITS.get(series, 'tok/s')} · {_baseline_text(baseline)}"
+    terminal.line(f"{terminal.paint(history.name, Style.BOLD)} · {heading}")
+    terminal.line(
+        terminal.paint(
+            f"{'':{_LABEL_WIDTH}} {'probes':>6} {'low':>8} {'median':>8} {'high':>8} {'change':>8}"
+            f"  {_CELLS[unit]}",
+            Style.DIM,
+        )
+    )
+    level = number_in(baseline, "baseline")
+    events = [event for event in history.events if event.series == series]
+    lines = calendar_lines(history.rows[series], unit, _local)
+    for line, told in _with_events(lines, events, unit):
+        terminal.line(_line(line, unit, level))
+        for event in told:
+            terminal.line(terminal.paint(f"  {event_line(event)}", Style.YELLOW))
+
+
+def _line(line: CalendarLine, unit: Unit, level: float | None) -> str:
+    rates = line.summary
+    change = "" if not level else change_text(rates.median / level - 1)
+    figures = " ".join(f"{rate_text(rate):>8}" for rate in (rates.low, rates.median, rates.high))
+    label = line.begin.strftime(_LABELS[unit])
+    bars = sparkline(line.cells, level)
+    return f"{label:{_LABEL_WIDTH}} {rates.probes:6} {figures} {change:>8}  {bars}"
+
+
+def _with_events(
+    lines: Sequence[CalendarLine], events: Sequence[MeasuredEvent], unit: Unit
+) -> Iterable[tuple[CalendarLine, Sequence[MeasuredEvent]]]:
+    """Yield each line with the events up to the next; those before the first are with the first."""
+    begins = [(begin_of(_local(event.unix_s), unit), event) for event in events]
+    for number, line in enumerate(lines):
+        last = number + 1 == len(lines)
+        told = [event for begin, event in begins if last or begin < lines[number + 1].begin]
+        del begins[: len(told)]
+        yield line, told
+
+
+def _baseline_text(baseline: Json) -> str:
+    text = level_text(baseline)
+    return f"baseline {text}" if number_in(baseline, "baseline") is not None else text
+
+
+def _rows(rows: Json, series: str) -> Iterable[RateSummary]:
+    found = rows.get(series)
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, list) and len(row) == len(RateSummary._fields):
+            unix_s, probes, low, median, high = row
+            yield RateSummary(unix_s, probes, low, median, high)
+
+
+def _event(document: Json) -> MeasuredEvent:
+    return MeasuredEvent(
+        id=int(number_in(document, "id") or 0),
+        unix_s=number_in(document, "unix_s") or 0.0,
+        profile=text_in(document, "profile"),
+        kind=text_in(document, "kind"),
+        series=text_in(document, "series") or None,
+        text=text_in(document, "text"),
+    )
+
+
+def _local(unix_s: float) -> datetime:
+    return datetime.fromtimestamp(unix_s)  # noqa: DTZ006 - the reader's own clock

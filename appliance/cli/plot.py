@@ -1,0 +1,36 @@
+"""Plots as SVG files, drawn by pygal, which is an extra of the package."""
+
+from pathlib import Path
+from typing import Any
+
+from appliance.cli.failures import CliError
+from appliance.protocol.control import Exit
+
+_SIZE = {"width": 1100, "height": 520}
+
+
+def new_chart(kind: str, **options: object) -> Any:
+    """Return an empty chart of pygal; it has no remote script, and so asks no server for anything.
+
+    Args:
+        kind: Name of the class in pygal.
+        options: As pygal has them.
+
+    Raises:
+        CliError: pygal is not installed.
+    """
+    try:
+        import pygal  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise CliError(
+            "--plot needs pygal: sudo /opt/appliance/current/bin/pip install pygal", Exit.FAILED
+        ) from error
+    return getattr(pygal, kind)(js=(), legend_at_bottom=True, **_SIZE, **options)
+
+
+def write_chart(path: Path, chart: Any) -> None:
+    """Write a chart. Raises `CliError` when the file cannot be written."""
+    try:
+        path.write_bytes(chart.render())
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}", Exit.FAILED) from error

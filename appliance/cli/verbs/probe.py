@@ -1,0 +1,33 @@
+"""Verb `appliance probe`: measure at once, with the progress of each prompt."""
+
+from appliance.cli.arguments import Arguments
+from appliance.cli.health_questions import talk
+from appliance.cli.probe_lines import ProbeLines, outcome_line
+from appliance.cli.terminal import Streams
+from appliance.protocol.control import Exit
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.protocol.health_socket import ProbedEvent, ProbeNowRequest, ProbeProgressEvent
+
+_VALID = "valid"
+
+
+def run(arguments: Arguments, streams: Streams) -> int:
+    """Probe one profile, or all that serve; the status is 0 when each was measured."""
+    outcomes = []
+    lines = ProbeLines(streams.err)
+    with talk(arguments, ProbeNowRequest(arguments.name)) as conversation:
+        for event in conversation.events():
+            if isinstance(event, ErrorEvent):
+                lines.end()
+                raise RequestRefusedError(event)
+            if arguments.json:
+                streams.out.line(conversation.last_line)
+            elif isinstance(event, ProbeProgressEvent):
+                lines.show(event)
+            elif isinstance(event, ProbedEvent):
+                lines.end()
+                streams.out.line(outcome_line(event))
+            if isinstance(event, ProbedEvent):
+                outcomes.append(event.outcome)
+    measured = bool(outcomes) and all(outcome == _VALID for outcome in outcomes)
+    return int(Exit.OK if measured else Exit.FAILED)
