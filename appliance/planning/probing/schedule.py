@@ -209,20 +209,20 @@ def after_start(schedule: ProbeSchedule, *, stopped_s: float, started_s: float) 
         not_before_s=0.0,
         failed=0,
         valid_s=None,
-        silent_before_s=_silent_s(schedule, stopped_s),
+        silent_before_s=silent_s(schedule, stopped_s),
     )
 
 
 def after_silence(schedule: ProbeSchedule, now_s: float) -> tuple[ProbeSchedule, EventKind | None]:
     """Return the schedule, and the event to tell: a silence has become too long, or has ended."""
-    is_silent = _silent_s(schedule, now_s) >= schedule.cadence.silent_after_s
+    is_silent = silent_s(schedule, now_s) >= schedule.cadence.silent_after_s
     if is_silent == schedule.silence_told:
         return schedule, None
     event = EventKind.NO_VALID_PROBE if is_silent else EventKind.VALID_PROBE_AGAIN
     return replace(schedule, silence_told=is_silent), event
 
 
-def _silent_s(schedule: ProbeSchedule, now_s: float) -> float:
+def silent_s(schedule: ProbeSchedule, now_s: float) -> float:
     """Return the serving time since the last valid probe."""
     since_s = schedule.started_s if schedule.valid_s is None else schedule.valid_s
     return schedule.silent_before_s + now_s - since_s

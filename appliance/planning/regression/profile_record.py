@@ -17,6 +17,7 @@ from appliance.domain.measurements import (
     Series,
     TrafficSums,
 )
+from appliance.planning.probing.probe_sizes import ProbeSizes, is_much_slower, sizes_for
 from appliance.planning.probing.tasks import series_of
 from appliance.planning.regression.detector_state import DetectorPhase
 from appliance.planning.regression.drafts import DraftsWatch
@@ -44,8 +45,8 @@ class ProfileMemory:
     started_unix_s: float | None = None
     """Start of the backend that was seen last."""
     main_pid: int | None = None
-    long_prompt: str | None = None
-    """Name of the prompt for prefill that the baseline was learned with."""
+    sizes: ProbeSizes | None = None
+    """Sizes of the probes that the baseline was learned with."""
     last_valid_unix_s: float | None = None
     ttft_s: float | None = None
     silent_s: float = 0.0
@@ -133,6 +134,8 @@ class ProfileRecord:
             speculative: Whether the profile declares speculative decoding.
         """
         series = series_of(probe.prompt)
+        if series is Series.PREFILL:
+            self._resize(probe.outcome)
         events = self.series[series].take(probe, minute, self.memory.traffic)
         if probe.outcome is not ProbeOutcome.VALID or probe.raw is None:
             return events
@@ -145,6 +148,13 @@ class ProfileRecord:
             if speculative
             else events
         )
+
+    def _resize(self, outcome: ProbeOutcome) -> None:
+        """Make the long prompt shorter where the engine cannot take it, before its baseline is known."""
+        sizes, is_new = self.memory.sizes, self.series[Series.PREFILL].baseline_tok_s is None
+        if sizes is not None and is_new and outcome in {ProbeOutcome.VALID, ProbeOutcome.FAILED}:
+            sizes = sizes.after_long_prompt(failed=outcome is ProbeOutcome.FAILED)
+            self.memory = replace(self.memory, sizes=sizes)
 
     def _check_drafts(
         self, raw: RawTimings, minute: float, unix_s: float
@@ -171,15 +181,21 @@ class ProfileRecord:
         self.memory = replace(self.memory, traffic=traffic)
         return is_slow
 
+    def note_silence(self, silent_s: float, *, told: bool) -> None:
+        """Keep the serving time without a valid probe, and whether it has been told."""
+        self.memory = replace(self.memory, silent_s=round(silent_s, 1), silence_told=told)
+
     def wish(self) -> tuple[float, Series | None] | None:
         """Return the minute at which a detector wants a probe, and its series; None: none does.
 
-        Where both want one within the same minutes, one probe of both serves them.
+        Where both want one within the same minutes, one probe of both serves them. While decoding is
+        much slower than its baseline, prefill has no wishes.
         """
+        asked = (Series.DECODE,) if self.is_much_slower else tuple(Series)
         wanted = sorted(
-            (record.detector.wake_min, series)
-            for series, record in self.series.items()
-            if record.detector.wake_min is not None
+            (minute, series)
+            for series in asked
+            if (minute := self.series[series].detector.wake_min) is not None
         )
         if not wanted:
             return None
@@ -187,14 +203,49 @@ class ProfileRecord:
         is_shared = len(wanted) > 1 and wanted[1][0] - minute <= _SHARED_MIN
         return minute, None if is_shared else series
 
+    # ── Sizes ───────────────────────────────────────────────────────────────
+
+    @property
+    def is_much_slower(self) -> bool:
+        """Whether the last probe decoded so slowly that the long prompt would take too much time."""
+        decode = self.series[Series.DECODE]
+        return is_much_slower(decode.last_tok_s, decode.baseline_tok_s)
+
+    def choose_sizes(
+        self, interval_s: float, rates: Mapping[Series, float], piece_tokens: int | None
+    ) -> ProbeSizes:
+        """Return the sizes of the baseline; where none are chosen yet, choose them.
+
+        Args:
+            interval_s: Time from one probe to the next.
+            rates: Tokens a second that the last probes have measured.
+            piece_tokens: Size of the pieces of prompts; None: they are sent in one.
+        """
+        if self.memory.sizes is not None:
+            return self.memory.sizes
+        decode, prefill = rates.get(Series.DECODE), rates.get(Series.PREFILL)
+        sizes = sizes_for(interval_s, decode, prefill, piece_tokens)
+        if decode is not None and prefill is not None:
+            self.memory = replace(self.memory, sizes=sizes)
+        return sizes
+
+    def answer_tokens(self, interval_s: float, sizes: ProbeSizes) -> int:
+        """Return the length of answers now: less than chosen if decoding is much slower."""
+        if not self.is_much_slower:
+            return sizes.answer_tokens
+        rate = self.series[Series.DECODE].last_tok_s
+        return min(sizes.answer_tokens, sizes_for(interval_s, rate, None, None).answer_tokens)
+
+    # ── Commands ────────────────────────────────────────────────────────────
+
     def accept(self, minute: float, unix_s: float, by: str) -> tuple[MeasurementEvent, ...]:
         """Accept the present speeds as the baseline."""
-        self.memory = replace(self.memory, long_prompt=None)
+        self.memory = replace(self.memory, sizes=None)
         return tuple(record.accept(minute, unix_s, by) for record in self.series.values())
 
     def reset(self, minute: float, unix_s: float, by: str) -> tuple[MeasurementEvent, ...]:
         """Forget the baselines."""
-        self.memory = replace(self.memory, long_prompt=None, traffic=TrafficSpeed())
+        self.memory = replace(self.memory, sizes=None, traffic=TrafficSpeed())
         return tuple(record.reset(minute, unix_s, by) for record in self.series.values())
 
     # ── Reports ─────────────────────────────────────────────────────────────

@@ -92,6 +92,12 @@ class SeriesRecord:
         rate = self.detector.baseline_rate
         return None if rate is None else rate * self.memory.tokens_per_step
 
+    @property
+    def last_tok_s(self) -> float | None:
+        """Tokens a second of the last valid probe; None: none yet."""
+        rates = self.memory.rates
+        return rates[-1] * self.memory.tokens_per_step if rates else None
+
     # ── Readings ────────────────────────────────────────────────────────────
 
     def take(
