@@ -216,21 +216,19 @@ class ProfileMonitor:
             self._news.clear()
             await self._tell_silence()
             await self._store_traffic()
-            due = self._timetable.due()
-            if due is not None and self._wanted:
-                due = replace(due, kind=ProbeKind.ON_DEMAND, series=None)
-                await self._probe(due)
-            elif due is not None and self._timetable.is_due(due):
-                await self._probe(due)
-            else:
-                _tell(self._wanted, None)
-                self._wanted = []
-                await self._clock.wait(self._news, self._timetable.wake_s())
+            due, applied = self._timetable.due(), self._timetable.applied
+            is_due = due is not None and (bool(self._wanted) or self._timetable.is_due(due))
+            if due is not None and applied is not None and is_due:
+                await self._probe(applied, due)
+                continue
+            _tell(self._wanted, None)
+            self._wanted = []
+            await self._clock.wait(self._news, self._timetable.wake_s())
 
-    async def _probe(self, due: DueProbe) -> None:
-        applied, waiting = self._timetable.applied, list(self._wanted)
-        if applied is None:
-            return
+    async def _probe(self, applied: Applied, due: DueProbe) -> None:
+        waiting = list(self._wanted)
+        if waiting:
+            due = replace(due, kind=ProbeKind.ON_DEMAND, series=None)
         began_s = self._clock.monotonic_s()
         probes = await self._prober.probe(
             applied,

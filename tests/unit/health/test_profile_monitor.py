@@ -295,6 +295,35 @@ async def test_person_who_leaves_ends_no_probe() -> None:
         assert [probe.kind for probe in rig.store.probes[-2:]] == [ProbeKind.ON_DEMAND] * 2
 
 
+async def test_probe_that_does_not_end_is_given_up_by_who_waits() -> None:
+    """A person waits for half an hour at most, and is told."""
+    async with watched() as rig:
+        rig.prober.speed = 0.0001
+        with pytest.raises(BackendError, match="does not end"):
+            [step async for step in rig.monitor.probe_now()]
+
+
+async def test_same_news_wake_nobody() -> None:
+    """A status document that says the same again is not looked at."""
+    async with watched(1) as rig:
+        rig.monitor._news.clear()
+        rig.observe()
+        assert not rig.monitor._news.is_set()
+
+
+async def test_accept_before_the_profile_serves_begins_to_learn() -> None:
+    """A profile that has never served has an accept, and its readings are the baseline."""
+    rig = Rig()
+    rig.conditions = STOPPED
+    rig.begin()
+    await rig.monitor.accept("ana")
+    assert kinds(rig.store.events) == both(EventKind.ACCEPTED)
+    rig.observe(SERVING)
+    assert await rig.run(6) == []
+    assert rig.monitor.report().series[0].baseline == pytest.approx(80, rel=0.01)
+    await rig.end()
+
+
 async def test_slow_traffic_makes_a_probe_due_and_tells_nothing() -> None:
     """Real traffic a third slower brings at most three probes an interval, and no event."""
     async with watched() as rig:

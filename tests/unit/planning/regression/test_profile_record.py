@@ -300,6 +300,60 @@ def test_wishes_of_both_series_are_served_together() -> None:
     assert wish[1] is Series.DECODE
 
 
+def test_sizes_are_chosen_once_both_rates_are_known() -> None:
+    """Without rates sizes are small and not kept; an accept lets them be chosen anew."""
+    record = ProfileRecord.restored("genesis", {})
+    assert record.choose_sizes(900, {Series.DECODE: 80.0}, None).long_tokens == 128
+    assert record.memory.sizes is None
+    rates = {Series.DECODE: 80.0, Series.PREFILL: 2000.0}
+    sizes = record.choose_sizes(900, rates, 64)
+    assert sizes.long_prompt == "prefill-1024/p64"
+    assert record.choose_sizes(900, {}, None) == sizes
+    assert restored(record, {}).memory.sizes == sizes
+    assert record.answer_tokens(900, sizes) == sizes.answer_tokens
+    record.accept(BEGIN_S / 60, BEGIN_S, "ana")
+    assert record.memory.sizes is None
+
+
+def test_far_slower_profile_gets_short_answers_and_no_long_prompt() -> None:
+    """At a tenth of the speed prefill has no wishes, and answers are cut."""
+    box = ProbedBox.healthy()
+    sizes = box.record.choose_sizes(900, {Series.DECODE: 80.0, Series.PREFILL: 2000.0}, None)
+    box.speed = 0.1
+    box.probe()
+    assert box.record.is_much_slower
+    assert box.record.answer_tokens(900, sizes) == 16
+    wish = box.record.wish()
+    assert wish is not None
+    assert wish[1] is Series.DECODE
+
+
+def test_long_prompt_shrinks_only_before_its_baseline() -> None:
+    """A prompt that the engine fails at becomes shorter while its baseline is not learned yet."""
+    box = ProbedBox()
+    box.start()
+    box.record.choose_sizes(900, {Series.DECODE: 80.0, Series.PREFILL: 2000.0}, None)
+    failed = replace(measured("prefill-1024", box.now_s), outcome=ProbeOutcome.FAILED, raw=None)
+
+    def tokens_after_failures() -> int:
+        for _ in range(2):
+            box.record.take(failed, box.minute, speculative=False)
+        assert box.record.memory.sizes is not None
+        return box.record.memory.sizes.long_tokens
+
+    assert tokens_after_failures() == 512
+    box.run(6)
+    assert tokens_after_failures() == 512
+
+
+def test_silence_is_kept() -> None:
+    """Length and telling of a silence are the same after a restoration."""
+    record = ProfileRecord.restored("genesis", {})
+    record.note_silence(7200.04, told=True)
+    memory = restored(record, {}).memory
+    assert (memory.silent_s, memory.silence_told) == (7200.0, True)
+
+
 def test_report_of_a_new_profile_is_empty() -> None:
     """Before the first probe a series has no rate, no baseline and no change."""
     speed = ProfileRecord.restored("genesis", {}).speeds()[0]
