@@ -35,7 +35,7 @@ class RawTimings:
 
     source: TimingSource
     prompt_tokens: int
-    """Tokens of the prompt; of one that was sent in pieces, with the template of each piece."""
+    """Tokens of the prompt; of one that was sent in pieces, with those that were evaluated twice."""
     cached_tokens: int | None
     """Prompt tokens that the prefix cache held; None: the engine does not tell."""
     prefill_s: float | None

@@ -42,7 +42,8 @@ from appliance.ports import ProbeLane
 
 OnProgress = Callable[[ProbeProgress], None]
 
-_SALT_BYTES: Final = 8
+_SALT_BYTES: Final = 4
+"""Enough for no two prompts in a cache to begin alike; a digit takes up to a token."""
 _LAST: Final = frozenset({ProbeOutcome.BUSY, ProbeOutcome.YIELDED, ProbeOutcome.CLOCK})
 """Outcomes after which no further prompt is asked."""
 

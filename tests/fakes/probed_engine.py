@@ -8,7 +8,8 @@ from typing import Any
 from tests.fakes.probe_lane import LaneAnswer, LaneRequest
 
 CHARACTERS_A_TOKEN = 3
-TEMPLATE_TOKENS = 8
+FIRST_TOKENS = 1
+"""Token that begins each prompt."""
 
 
 def event_stream(*events: Mapping[str, object]) -> list[bytes]:
@@ -47,7 +48,7 @@ class LlamaCppModel:
         if request.body.get("cache_prompt") and self.keeps_prefix:
             cached = _common(self.slot, prompt) // CHARACTERS_A_TOKEN
         self.slot = prompt
-        total = len(prompt) // CHARACTERS_A_TOKEN + TEMPLATE_TOKENS
+        total = len(prompt) // CHARACTERS_A_TOKEN + FIRST_TOKENS
         evaluated, output = total - cached, int(str(request.body["n_predict"]))
         self.evaluated.append(evaluated)
         prefill_s = self.overhead_s + evaluated / self.prefill_tok_s

@@ -79,8 +79,9 @@ class Probing:
     """Function that reads the timings in one event of a response; None: it has none."""
     piece_parameters: Mapping[str, object] | None = None
     """Further parameters of a request whose prompt goes on where that of the one before ended: the
-    engine evaluates only the rest, and its timings tell how much that was. None: the engine gives
-    way to a real request in the middle of a prompt, or does not tell."""
+    engine evaluates only the rest, its timings tell how much that was, and it completes texts
+    without a chat template. None: the engine gives way to a real request in the middle of a prompt,
+    or does not tell."""
     has_metrics: bool = True
     """Whether the page ``/metrics`` may tell the times of a request."""
     version_page: VersionPage | None = None

@@ -15,14 +15,13 @@ from appliance.planning.probing.tasks import CHARACTERS_A_TOKEN, PREFILL_TOKENS
 
 MOST_PIECE_S: Final = 0.03
 """Time that an engine may take for a piece: a real request is to wait for less than 50 ms."""
-FEWEST_PIECE_TOKENS: Final = 16
-"""Smaller pieces cost more in their templates and connections than they are worth."""
+FEWEST_PIECE_TOKENS: Final = 4
+"""Smaller pieces measure decoding, and cost more in connections than they are worth."""
+_FIRST_TOKENS: Final = 16
 _ROOM: Final = 0.75
 """Share of the time beyond which a piece of twice the size is not tried."""
-_MOST_TAIL_TOKENS: Final = 64
-"""Limit of what a chat template writes after the text, which no later piece can use again."""
-_LEAST_KEPT: Final = 1 / 3
-"""Share of a short piece that is used again, beside its template."""
+_LEAST_KEPT: Final = 0.5
+"""Share of the prompt before that is used again: its last word may be cut into other tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class PieceTimes:
 class PieceSize:
     """Search for the largest piece that takes no longer than `MOST_PIECE_S`."""
 
-    tokens: int = FEWEST_PIECE_TOKENS
+    tokens: int = _FIRST_TOKENS
     """Size of the next piece; when the search has ended, the result."""
     settled: bool = False
 
@@ -53,8 +52,13 @@ class PieceSize:
         if self.settled:
             return self
         if piece.prefill_s > MOST_PIECE_S:
-            return PieceSize(tokens=max(FEWEST_PIECE_TOKENS, self.tokens // 2), settled=True)
-        if piece.prefill_s > _ROOM * MOST_PIECE_S or self.tokens >= PREFILL_TOKENS:
+            half = max(FEWEST_PIECE_TOKENS, self.tokens // 2)
+            # A size above the first was reached by doubling one that was short enough.
+            return PieceSize(
+                tokens=half, settled=self.tokens > _FIRST_TOKENS or half == FEWEST_PIECE_TOKENS
+            )
+        no_more = self.tokens < _FIRST_TOKENS or self.tokens >= PREFILL_TOKENS
+        if no_more or piece.prefill_s > _ROOM * MOST_PIECE_S:
             return replace(self, settled=True)
         return PieceSize(tokens=2 * self.tokens)
 
@@ -83,5 +87,4 @@ def continues(before: PieceTimes, after: PieceTimes) -> bool:
     It begins anew where another request took the place of the prompt meanwhile, or where the
     model's state cannot be cut: that of a recurrent one.
     """
-    kept = max(before.prompt_tokens - _MOST_TAIL_TOKENS, before.prompt_tokens * _LEAST_KEPT)
-    return after.cached_tokens >= kept
+    return after.cached_tokens >= _LEAST_KEPT * before.prompt_tokens

@@ -6,7 +6,7 @@ from typing import Final
 from appliance.domain.profile import Applied, WarmUp
 from appliance.engines import ENGINES
 from appliance.engines.shared.probing import Probing
-from appliance.planning.text_request import text_request
+from appliance.planning.text_request import requested_name, text_request
 
 _FIXED: Final[Mapping[str, object]] = {
     "temperature": 0,
@@ -16,10 +16,15 @@ _FIXED: Final[Mapping[str, object]] = {
 }
 
 
+_COMPLETIONS: Final = "/v1/completions"
+
+
 def probe_request(
     applied: Applied, prompt: str, *, output_tokens: int, salt: str, continues: bool = False
 ) -> tuple[str, Mapping[str, object]] | None:
     """Return path and body of a probe; None: the profile generates no text.
+
+    An engine that takes pieces gets the text itself, others what a chat model's template makes of it.
 
     Args:
         applied: The profile.
@@ -35,6 +40,9 @@ def probe_request(
     path, body = request
     probing = probing_of(applied)
     chat = probing.chat_parameters if applied.warm_up is WarmUp.CHAT else {}
+    if probing.piece_parameters is not None:
+        # A chat template would write an end after each piece, which is evaluated for nothing.
+        path, body, chat = _COMPLETIONS, {"model": requested_name(applied), "prompt": prompt}, {}
     parameters = dict(probing.parameters(output_tokens, salt))
     if continues:
         parameters |= probing.piece_parameters or {}

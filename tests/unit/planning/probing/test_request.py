@@ -15,7 +15,6 @@ NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 @pytest.mark.parametrize(
     ("engine", "parameters"),
     [
-        ("llama-server", {"n_predict": 32, "ignore_eos": True, "cache_prompt": False}),
         (
             "vllm",
             {"max_tokens": 32, "min_tokens": 32, "ignore_eos": True, "cache_salt": "f00"},
@@ -35,6 +34,15 @@ def test_a_probe_is_greedy_of_fixed_length_and_without_thinking(
     messages = [{"role": "user", "content": "f00 Why?"}]
     body = {"model": "m", "messages": messages, **FIXED, **parameters, **NO_THINKING}
     assert request == ("/v1/chat/completions", body)
+
+
+def test_an_engine_that_takes_pieces_gets_no_template() -> None:
+    """llama.cpp completes the text itself, so that the end of a piece is the end of its prompt."""
+    profile = replace(applied("alpha"), engine="llama-server", served=("m",), warm_up=WarmUp.CHAT)
+    request = probe_request(profile, "f00 Why?", output_tokens=32, salt="f00")
+    parameters = {"n_predict": 32, "ignore_eos": True, "cache_prompt": False}
+    body = {"model": "m", "prompt": "f00 Why?", **FIXED, **parameters}
+    assert request == ("/v1/completions", body)
 
 
 @pytest.mark.parametrize(("engine", "reused"), [("xllamacpp", True), ("vllm", None)])
