@@ -232,6 +232,11 @@ class Settings(BaseSettings):
         return self._beside_control_socket(paths.JOBS_SOCKET)
 
     @property
+    def lane_socket(self) -> Path:
+        """Return the gateway's socket for the health agent."""
+        return self._beside_control_socket(paths.LANE_SOCKET)
+
+    @property
     def health_socket(self) -> Path:
         """Return the socket of the health agent for operators."""
         return self._beside_control_socket(paths.HEALTH_SOCKET)

@@ -21,6 +21,7 @@ def printed(settings: Settings) -> str:
         "gateway_socket": settings.gateway_socket,
         "jobs_socket": settings.jobs_socket,
         "status_socket": settings.status_socket,
+        "lane_socket": settings.lane_socket,
     }
     return json.dumps(settings.model_dump() | sockets, default=str)
 

@@ -62,6 +62,7 @@ class SettingsSnapshot:
     gateway_socket: str
     jobs_socket: str
     status_socket: str
+    lane_socket: str
 
 
 def take_snapshot(printer: Sequence[str] = PRINTER) -> SettingsSnapshot:

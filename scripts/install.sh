@@ -36,8 +36,9 @@ readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
-  appliance-lane.socket appliance-gateway.service)
-readonly service_users=(appliance appliance-gateway appliance-backend)
+  appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service)
+readonly service_users=(appliance appliance-gateway appliance-health appliance-backend)
+readonly health=appliance-health.service
 readonly gateway=appliance-gateway.service
 readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
 
@@ -285,8 +286,8 @@ enable_units() { # those that this release has
 # start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs}.service \
-    appliance-{supervisor,request,status,jobs,gateway,lane}.socket 2>/dev/null || true
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health}.service \
+    appliance-{supervisor,request,status,jobs,gateway,lane,health}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
   for unit in appliance-{request,status,jobs,lane}.socket; do
@@ -300,6 +301,13 @@ start() {
     journalctl --no-pager -n 20 -u appliance-supervisor.service >&2
     die "the supervisor does not start (its log is above); $0 --rollback goes back"
   }
+  start_health
+}
+
+# Nothing depends on the health agent: an installation without it serves as well.
+start_health() {
+  [[ -e $unit_dir/$health ]] || return 0
+  systemctl restart "$health" || say "The health agent does not start: journalctl -u $health"
 }
 
 # A gateway that runs hands over to a process of this release; clients notice nothing.
@@ -394,14 +402,14 @@ uninstall() { # "purge", or nothing
 
 purge() {
   local name
-  rm -rf /etc/appliance /var/lib/appliance /var/{lib,cache}/appliance-backend \
+  rm -rf /etc/appliance /var/lib/appliance /var/lib/appliance-health /var/{lib,cache}/appliance-backend \
     /var/{lib,cache}/private/appliance-backend \
     /etc/systemd/system/appliance-backend-*.service.d /etc/systemd/system/appliance-gateway.*.d ||
     say 'Not all of it could be removed: see above'
   for name in "${service_users[@]}"; do
     ! getent passwd "$name" >/dev/null || userdel "$name"
   done
-  for name in "${service_users[@]}" appliance-operators; do
+  for name in "${service_users[@]}" appliance-operators appliance-status; do
     ! getent group "$name" >/dev/null || groupdel "$name"
   done
 }

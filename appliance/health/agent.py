@@ -189,6 +189,7 @@ class HealthAgent:
                 tasks.create_task(self._compact())
             async for document in documents:
                 await self._take(document, tasks)
+                self._on_alive(self.status())
 
     def observe(self) -> None:
         """Tell every monitor how its profile is, after a change of what the agent knows."""
@@ -211,24 +212,30 @@ class HealthAgent:
 
     def troubles(self) -> Sequence[str]:
         """Return sentences about what keeps the agent from measuring."""
+        return self._troubles_of(sorted(self.watched))
+
+    def _troubles_of(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the troubles of the agent itself, and of some watched profiles."""
         if self._why_off:
             return [self._why_off]
         found = [self._store.trouble or "", self._fault]
         if not self.view.connected:
             found.append("the supervisor does not answer: systemctl status appliance-supervisor")
-        for name, watched in sorted(self.watched.items()):
+        for name in names:
+            watched = self.watched[name]
             told = (watched.speed.report().trouble, watched.quality.trouble)
             found += [f"{name}: {text}" for text in told if text]
         return [text for text in found if text]
 
     def status(self) -> str:
         """Return the line that `systemctl status` shows."""
-        serving = len(self.serving())
-        parts = [f"{serving} profile{'s' * (serving != 1)} watched"]
-        last = max((r.last_probe_unix_s or 0.0 for r in self.reports().values()), default=0.0)
+        serving = self.serving()
+        parts = [f"{len(serving)} profile{'s' * (len(serving) != 1)} watched"]
+        reports = [self.watched[name].speed.report() for name in serving]
+        last = max((report.last_probe_unix_s or 0.0 for report in reports), default=0.0)
         if last:
             parts.append(f"last probe {_age_text(self._clock.unix_s() - last)} ago")
-        return " · ".join([*parts, *self.troubles()])
+        return " · ".join([*parts, *self._troubles_of(serving)])
 
     # --- what the supervisor says ----------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Cost of the idle appliance, and the time that it adds to a start.
 
-idle      CPU time and PSS of the supervisor's control group over a minute, one model serving
+idle      CPU time and PSS of the control groups of supervisor and health agent over a minute, one
+          model serving, after the probes and canaries that follow its start
 status    the whole command `appliance status`, and as a multiple of a Python that does nothing
 gate      `systemctl start` of the generated unit, with and without its ExecCondition
 wrapper   the same, with and without the wrapper around the engine, both until the port accepts
@@ -8,10 +9,13 @@ wrapper   the same, with and without the wrapper around the engine, both until t
 
 import statistics
 import time
+from dataclasses import dataclass
 
 from tests.bench.machine import installed, report, say, stopwatch
 from tests.system.fleet import Fleet
 
+SETTLED_S = 20.0
+"""Time for the first probes, which the test engine answers in no time: those after it wait for minutes."""
 IDLE_S = 60.0
 STATUS_RUNS = 21
 PYTHON = "python3 -I -S -c pass"
@@ -29,9 +33,9 @@ def main() -> None:
     """Print the figures."""
     with installed() as fleet:
         fleet.switch("a")
-        time.sleep(2.0)
-        cpu, pss_mib = idle(fleet)
-        say(f"idle: {cpu:.3f} % of a core, {pss_mib:.1f} MiB")
+        time.sleep(SETTLED_S)
+        supervisor, health = idle(fleet, "appliance-supervisor", "appliance-health")
+        say(f"idle: supervisor {supervisor}, health agent {health}")
         times = stopwatch(fleet, ["appliance status", PYTHON] * STATUS_RUNS)
         status_ms, python_ms = statistics.median(times[::2]), statistics.median(times[1::2])
         say(f"status: {status_ms:.1f} ms, Python alone {python_ms:.1f}")
@@ -40,8 +44,10 @@ def main() -> None:
     say(f"start: {whole:.1f} ms, without the gate {no_gate:.1f}, the engine alone {alone:.1f}")
     report(
         {
-            "idle_cpu_percent": cpu,
-            "supervisor_rss_mib": pss_mib,
+            "idle_cpu_percent": supervisor.cpu_percent,
+            "supervisor_rss_mib": supervisor.pss_mib,
+            "health_idle_cpu_percent": health.cpu_percent,
+            "health_rss_mib": health.pss_mib,
             "status_ms": status_ms,
             "python_ms": python_ms,
             "status_ratio": status_ms / python_ms,
@@ -51,29 +57,50 @@ def main() -> None:
     )
 
 
-def idle(fleet: Fleet) -> tuple[float, float]:
-    """CPU use in percent of a core and memory (PSS) in MiB, of every process of the unit."""
-    before = cpu_s(fleet)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Use of one unit's control group."""
+
+    cpu_percent: float
+    """Of one core."""
+    pss_mib: float
+    """Memory of all its processes, shared pages in parts (PSS)."""
+
+    def __str__(self) -> str:
+        return f"{self.cpu_percent:.3f} % of a core, {self.pss_mib:.1f} MiB"
+
+
+def idle(fleet: Fleet, *units: str) -> list[Use]:
+    """CPU use and memory of every process of each unit, over the same minute."""
+    before = [cpu_s(fleet, unit) for unit in units]
     began = time.monotonic()
     time.sleep(IDLE_S)
-    used = cpu_s(fleet) - before
-    percent = used / (time.monotonic() - began) * 100
-    rollups = " ".join(f"/proc/{pid}/smaps_rollup" for pid in pids(fleet))
+    spent_s = time.monotonic() - began
+    return [
+        Use(
+            cpu_percent=(cpu_s(fleet, unit) - used_s) / spent_s * 100,
+            pss_mib=pss_mib(fleet, unit),
+        )
+        for unit, used_s in zip(units, before, strict=True)
+    ]
+
+
+def pss_mib(fleet: Fleet, unit: str) -> float:
+    """Memory (PSS) of the processes in a unit's control group, in MiB."""
+    rollups = " ".join(f"/proc/{pid}/smaps_rollup" for pid in pids(fleet, unit))
     lines = fleet.box.run(f"grep -h ^Pss: {rollups}").stdout.splitlines()
-    return percent, sum(int(line.split()[1]) for line in lines) / 1024
+    return sum(int(line.split()[1]) for line in lines) / 1024
 
 
-def pids(fleet: Fleet) -> list[int]:
-    """The processes in the supervisor's control group."""
-    group = fleet.box.run(
-        "systemctl show -P ControlGroup appliance-supervisor.service"
-    ).stdout.strip()
+def pids(fleet: Fleet, unit: str) -> list[int]:
+    """The processes in a unit's control group."""
+    group = fleet.box.run(f"systemctl show -P ControlGroup {unit}.service").stdout.strip()
     return [int(p) for p in fleet.box.run(f"cat /sys/fs/cgroup{group}/cgroup.procs").stdout.split()]
 
 
-def cpu_s(fleet: Fleet) -> float:
+def cpu_s(fleet: Fleet, unit: str) -> float:
     """CPU time of those processes so far, by the scheduler's own nanoseconds."""
-    files = " ".join(f"/proc/{pid}/task/*/schedstat" for pid in pids(fleet))
+    files = " ".join(f"/proc/{pid}/task/*/schedstat" for pid in pids(fleet, unit))
     lines = fleet.box.run(f"cat {files}").stdout.splitlines()
     return sum(int(line.split()[0]) for line in lines) / 1e9
 

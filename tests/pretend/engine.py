@@ -30,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--delay", type=float, default=0.0, help="seconds before it loads")
     parser.add_argument("--think", type=float, default=0.0, help="seconds for an answer")
     parser.add_argument("--chunks", type=int, default=60, help="of a stream")
+    parser.add_argument("--obey", action="store_true", help="as many chunks as are asked for")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds after each chunk")
     parser.add_argument("--apart", action="store_true", help="another process makes the answers")
     parser.add_argument("--workers", type=int, default=0, help="each holds --worker-vram too")
@@ -185,7 +186,7 @@ def complete(
     text, usage = f"hello from {options.port}", {"prompt_tokens": 3, "completion_tokens": 3}
     about = {"id": "pretend", "model": asked.get("model")}
     if asked.get("stream"):
-        stream(connection, options, about, text)
+        stream(connection, options, about, text, chunks_of(options, asked))
         return
     time.sleep(options.think)
     message = {"role": "assistant", "content": text}
@@ -200,21 +201,31 @@ def reply(connection: socket.socket, status: bytes, body: bytes) -> None:
     connection.sendall(head % (status, len(body)) + body)
 
 
+def chunks_of(options: argparse.Namespace, asked: dict[str, object]) -> int:
+    """Return the length of a stream."""
+    most = asked.get("max_tokens")
+    return most if options.obey and isinstance(most, int) else options.chunks
+
+
 def stream(
-    connection: socket.socket, options: argparse.Namespace, about: dict[str, object], text: str
+    connection: socket.socket,
+    options: argparse.Namespace,
+    about: dict[str, object],
+    text: str,
+    chunks: int,
 ) -> None:
     """Server-sent events, slow enough for something to happen meanwhile."""
     connection.sendall(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     whole = {**about, "object": "chat.completion.chunk"}
-    for number in range(options.chunks):
+    for number in range(chunks):
         piece = text if number == 0 else f" {number}"
         choice = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
         event(connection, json.dumps({**whole, "choices": [choice]}))
         time.sleep(options.pause)
     last = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 3, "completion_tokens": options.chunks}
+    usage = {"prompt_tokens": 3, "completion_tokens": chunks}
     event(connection, json.dumps({**whole, "choices": [last], "usage": usage}))
     event(connection, "[DONE]")
     connection.sendall(b"0\r\n\r\n")

@@ -1,7 +1,7 @@
-# ruff: noqa: BLE001, PTH123, PTH207, T201 - a script for a box, without anything of ours
+# ruff: noqa: BLE001, PTH123, PTH207, PTH208, T201 - a script for a box, without anything of ours
 """Attempts of an intruder who has taken over one of our processes: each by name, as JSON.
 
-usage: intruder.py gateway|engine SUPERVISOR_PID ENGINE_PID
+usage: intruder.py gateway|health|engine SUPERVISOR_PID ENGINE_PID
 
 Standard library only: it runs in boxes, in place of a daemon. A way's value is "done", or the
 error that was in it.
@@ -57,6 +57,11 @@ def connected(path: str) -> Way:
             connection.connect(path)
 
     return connect
+
+
+def reached(port: int) -> Way:
+    """Connect to a port of this machine."""
+    return lambda: socket.create_connection(("127.0.0.1", port), timeout=5).close()
 
 
 def rewritten(path: str) -> None:
@@ -192,6 +197,40 @@ def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
     }
 
 
+def of_the_health_agent(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """Try the ways from the health agent to starts, stops, prompts of others and the network."""
+    return {
+        "ask for the status as an operator": control("status"),
+        "ask for a switch": control("switch", name="b", dry_run=True),
+        "ask for a hold": control("hold", dry_run=True),
+        "ask as the gateway": request("switch", name="b"),
+        "command the gateway": connected("/run/appliance/gateway.sock"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "start a model": commanded("systemctl", "start", "appliance-backend-a.service"),
+        "signal through systemd": commanded(
+            "systemctl", "kill", "-sCONT", "appliance-jobs.service"
+        ),
+        "clear units": commanded("systemctl", "reset-failed", "appliance-hold.service"),
+        "see the launcher": lambda: os.listdir("/run/appliance-run"),
+        "reach the gateway's address": reached(8010),
+        "reach an engine past the gateway": reached(9001),
+        "signal the supervisor": lambda: os.kill(supervisor, 0),
+        "write an engine's memory": lambda: rewritten(f"/proc/{engine}/mem"),
+        "read an engine's environment": read(f"/proc/{engine}/environ"),
+        "take a lease": locked("/run/appliance-leases/cpu"),
+        "read the keys": read(f"{STATE}/keys.json"),
+        "read the history": read(f"{STATE}/state.sqlite"),
+        "write the commitment": appended(f"{STATE}/active"),
+        "write the manifest": appended(f"{APPLIED}/manifest.json"),
+        "write the settings": appended("/etc/appliance/appliance.toml"),
+        # What is allowed.
+        "read the status": lambda: asked("/run/appliance/status.sock", "status"),
+        "probe": connected("/run/appliance/lane.sock"),
+        "read the manifest": read(f"{APPLIED}/manifest.json"),
+        "write its measurements": appended("/var/lib/appliance-health/measurements.sqlite"),
+    }
+
+
 def outcome(way: Way) -> str:
     try:
         way()
@@ -201,6 +240,8 @@ def outcome(way: Way) -> str:
 
 
 if __name__ == "__main__":
-    ways = of_the_gateway if sys.argv[1] == "gateway" else of_an_engine
-    found = {n: outcome(way) for n, way in ways(int(sys.argv[2]), int(sys.argv[3])).items()}
+    ways = {"gateway": of_the_gateway, "health": of_the_health_agent, "engine": of_an_engine}
+    found = {
+        n: outcome(way) for n, way in ways[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])).items()
+    }
     print(json.dumps(found))

@@ -9,6 +9,7 @@ from tests.system.fleet import Fleet
 
 _PROGRAM: Final = "/usr/local/lib/intruder.py"
 _UNITS: Final = "/run/systemd/system"
+_KINDS: Final = {"appliance-gateway": "gateway", "appliance-health": "health"}
 
 
 def intrude(fleet: Fleet, unit: str, engine: str, *settings: str) -> Mapping[str, str]:
@@ -23,7 +24,7 @@ def intrude(fleet: Fleet, unit: str, engine: str, *settings: str) -> Mapping[str
     box = fleet.box
     box.write(_PROGRAM, Path(__file__).with_name("intruder.py").read_text())
     pids = [*main_pids(fleet, "appliance-supervisor", f"appliance-backend-{engine}")]
-    kind = "gateway" if unit == "appliance-gateway" else "engine"
+    kind = _KINDS.get(unit, "engine")
     drop_in = [
         "[Service]",
         "Type=oneshot",

@@ -59,7 +59,7 @@ def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
     """Files below the prefix belong to root, and no other user may write them."""
     find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
     assert installed.run(find).stdout == ""
-    for user in ("appliance", "appliance-gateway", "appliance-backend"):
+    for user in ("appliance", "appliance-gateway", "appliance-health", "appliance-backend"):
         probe = f"{PREFIX}/current/bin/python -I -c 'import appliance'"
         assert installed.run(probe, user=user).stdout == ""
         assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
@@ -194,9 +194,11 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     )
     assert not installed.run(anywhere, check=False).stdout
     assert not installed.run(
-        "getent passwd appliance appliance-gateway appliance-backend", check=False
+        "getent passwd appliance appliance-gateway appliance-health appliance-backend", check=False
     ).stdout
-    assert not installed.run("getent group appliance-operators", check=False).stdout
+    assert not installed.run(
+        "getent group appliance-operators appliance-status", check=False
+    ).stdout
 
 
 @pytest.mark.parametrize(

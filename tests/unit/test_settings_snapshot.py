@@ -89,8 +89,7 @@ def test_sockets_are_beside_the_control_socket() -> None:
     """Daemons are given the sockets that follow from that of the control socket."""
     snapshot = make_snapshot(control_socket="/run/x/c.sock")
     assert isinstance(snapshot, SettingsSnapshot)
-    assert (snapshot.gateway_socket, snapshot.jobs_socket, snapshot.status_socket) == (
-        "/run/x/gateway.sock",
-        "/run/x/jobs.sock",
-        "/run/x/status.sock",
-    )
+    assert snapshot.gateway_socket == "/run/x/gateway.sock"
+    assert snapshot.jobs_socket == "/run/x/jobs.sock"
+    assert snapshot.status_socket == "/run/x/status.sock"
+    assert snapshot.lane_socket == "/run/x/lane.sock"

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from appliance.domain import paths
-from appliance.domain.names import REQUEST_SOCKET_UNIT, STATUS_SOCKET_UNIT
+from appliance.domain.names import (
+    HEALTH_SOCKET_UNIT,
+    HEALTH_USER,
+    REQUEST_SOCKET_UNIT,
+    STATUS_SOCKET_UNIT,
+)
 from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
@@ -36,6 +41,8 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-boot.service",
         "appliance-gateway.service",
         "appliance-gateway.socket",
+        "appliance-health.service",
+        "appliance-health.socket",
         "appliance-hold.service",
         "appliance-jobs.service",
         "appliance-jobs.socket",
@@ -121,6 +128,8 @@ def test_who_starts_at_boot() -> None:
         "appliance-boot.service": ["multi-user.target"],
         "appliance-gateway.service": ["multi-user.target"],
         "appliance-gateway.socket": ["sockets.target"],
+        "appliance-health.service": ["multi-user.target"],
+        "appliance-health.socket": ["sockets.target"],
         "appliance-jobs.socket": ["sockets.target"],
         "appliance-lane.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
@@ -265,6 +274,39 @@ def test_the_status_is_for_a_group_without_rights() -> None:
     ]
 
 
+HEALTH = "appliance-health.service"
+
+
+@needs_systemd_analyze
+def test_the_health_agent_is_confined_most(installed: Path) -> None:
+    """The agent has no network, no device and no home, unlike the gateway and the supervisor."""
+    assert exposure(installed / HEALTH) <= exposure(installed / GATEWAY)
+    assert values(HEALTH, "RestrictAddressFamilies", "Service") == ["AF_UNIX"]
+    assert values(HEALTH, "PrivateNetwork", "Service") == ["yes"]
+
+
+def test_the_health_agent_has_no_right_to_anything() -> None:
+    """The agent's user is neither an operator nor another daemon's, and no group gives it a file of theirs."""
+    assert values(HEALTH, "User", "Service") == [HEALTH_USER]
+    assert values(HEALTH, "SupplementaryGroups", "Service") == ["appliance-status"]
+    assert values(HEALTH, "CapabilityBoundingSet", "Service") == [""]
+
+
+def test_the_health_agent_needs_nobody_and_comes_back_for_ever() -> None:
+    """The agent waits for neither supervisor nor gateway, and its socket goes with it when it is stopped."""
+    assert (
+        values(HEALTH, "After", "Unit") == values(HEALTH, "Wants", "Unit") == [HEALTH_SOCKET_UNIT]
+    )
+    assert values(HEALTH, "Restart", "Service") == ["always"]
+    assert values(HEALTH, "StartLimitIntervalSec", "Unit") == ["0"]
+    assert values(HEALTH, "WatchdogSec", "Service") == ["30s"]
+    assert values(HEALTH, "MemoryMax", "Service") == ["256M"]
+    assert values(HEALTH_SOCKET_UNIT, "PartOf", "Unit") == [HEALTH]
+    assert values(HEALTH_SOCKET_UNIT, "SocketMode", "Socket") == ["0660"]
+    assert values(HEALTH_SOCKET_UNIT, "SocketGroup", "Socket") == ["appliance-operators"]
+    assert values(HEALTH_SOCKET_UNIT, "ListenStream", "Socket") == [paths.HEALTH_SOCKET]
+
+
 def test_jobs_are_queued_for_the_supervisor_alone() -> None:
     """The program of root that queues them answers one user; it is started by its socket."""
     socket = JOBS.replace(".service", ".socket")
@@ -298,7 +340,8 @@ def test_users_and_directories_are_made(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     run(tmp_path, "systemd-sysusers", UNITS / "appliance.sysusers.conf")
     names = {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
-    own = {"appliance", "appliance-gateway", "appliance-backend", "appliance-operators"}
+    own = {"appliance", "appliance-gateway", "appliance-health", "appliance-backend"}
+    own |= {"appliance-operators", "appliance-status"}
     assert own | {"render", "video"} <= names
     if not can_chown(tmp_path):
         pytest.skip("not root: that the directories get their owners is not shown")

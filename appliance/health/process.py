@@ -1,0 +1,183 @@
+"""Process of the health agent: assembles its parts and runs them until SIGTERM.
+
+One TaskGroup: a part that dies ends the process, and systemd starts the process again. Models,
+supervisor and gateway do not notice: nothing waits for the health agent.
+"""
+
+import asyncio
+import gc
+import logging
+import socket
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from appliance.adapters.applied.manifest import ManifestProfiles
+from appliance.adapters.canary_files import CanaryDirectory
+from appliance.adapters.lane_client import SocketProbeLane
+from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.adapters.systemd.daemon import Readiness, named_sockets
+from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.domain.errors import ApplianceError, StoreError
+from appliance.domain.names import HEALTH_SOCKET_UNIT
+from appliance.domain.paths import CANARIES_DIR
+from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
+from appliance.health.clock import SystemHealthClock
+from appliance.health.evidence import EvidenceReader
+from appliance.health.health_verbs import HealthVerbs
+from appliance.health.lease_desk import LeaseDesk
+from appliance.health.prober import Prober
+from appliance.health.profile_monitor import ProfileMonitor
+from appliance.health.quality_monitor import STATE_KEY, QualityMonitor
+from appliance.planning.probing.schedule import Cadence
+from appliance.planning.quality.canary_schedule import CanaryCadence
+from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+from appliance.protocol.status_stream import StatusFollower
+from appliance.settings_snapshot import HealthSnapshot, SettingsSnapshot
+
+_log = logging.getLogger(__name__)
+
+DATABASE: Final = "measurements.sqlite"
+_OFF: Final = "nothing is measured: health.enabled is false"
+
+
+async def run(settings: SettingsSnapshot) -> None:
+    """Measure until SIGTERM or SIGINT. Raises `ApplianceError`."""
+    readiness = Readiness()
+    clock = SystemHealthClock()
+    store = MeasurementStore(Path(settings.health.state_dir) / DATABASE)
+    why_off = "" if settings.health.enabled else _OFF
+    try:
+        await store.open()
+    except StoreError as error:
+        # Of a newer release: it is left alone, and said to whoever asks.
+        _log.error("%s", error)
+        why_off = f"nothing is measured: {error}"
+    lane = SocketProbeLane(Path(settings.lane_socket))
+    desk = LeaseDesk(lane, clock)
+    status_socket = Path(settings.status_socket)
+    agent = HealthAgent(
+        catalogue=ManifestProfiles(Path(settings.applied_dir)).load,
+        make_watches=WatchMaker(settings.health, status_socket, lane, store, clock).watches,
+        store=store,
+        is_leased=desk.is_leased,
+        clock=clock,
+        on_alive=readiness.alive,
+        why_off=why_off,
+    )
+    desk.on_change = agent.observe
+    verbs = HealthVerbs(agent, store, desk, clock)
+    _freeze_garbage()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(agent.run(StatusFollower.on(status_socket).documents()))
+            if (listener := _listener()) is not None:
+                tasks.create_task(verbs.serve(listener))
+            readiness.ready()
+            tasks.create_task(until_told(readiness))
+    except* ToldToEndError:
+        _log.info("the health agent ends")
+    finally:
+        await store.close()
+
+
+class WatchMaker:
+    """Maker of the monitors of profiles, with what they share.
+
+    Args:
+        settings: Of the health agent.
+        status_socket: The supervisor's, which reads the GPUs.
+        lane: Lane of the gateway.
+        store: Of the measurements, with the states of monitors that ran before.
+        clock: Of the box.
+    """
+
+    def __init__(
+        self,
+        settings: HealthSnapshot,
+        status_socket: Path,
+        lane: SocketProbeLane,
+        store: MeasurementStore,
+        clock: SystemHealthClock,
+    ) -> None:
+        self._settings = settings
+        self._status_socket = status_socket
+        self._lane = lane
+        self._store = store
+        self._clock = clock
+        self._prober = Prober(lane, EvidenceReader(self._ask_gpus, clock), clock)
+        self._canaries = CanaryDirectory(Path(CANARIES_DIR))
+
+    async def watches(self, names: Sequence[str]) -> Mapping[str, tuple[SpeedWatch, QualityWatch]]:
+        """Return the monitors of profiles, as the stored states left them."""
+        states: dict[str, dict[str, str]] = defaultdict(dict)
+        for (profile, key), state in (await self._store.states()).items():
+            states[profile][key] = state
+        return {
+            name: (self._speed(name, states[name]), self._quality(name, states[name]))
+            for name in names
+        }
+
+    def _speed(self, name: str, states: Mapping[str, str]) -> SpeedWatch:
+        cadence = Cadence(
+            interval_s=self._settings.probe_every, silent_after_s=self._settings.silent_after
+        )
+        return ProfileMonitor(
+            name,
+            prober=self._prober,
+            store=self._store,
+            clock=self._clock,
+            cadence=cadence,
+            states=states,
+            trial_speed=self._settings.trial_speed,
+        )
+
+    def _quality(self, name: str, states: Mapping[str, str]) -> QualityWatch:
+        cadence = CanaryCadence(
+            interval_s=self._settings.canary_every, speed=self._settings.trial_speed
+        )
+        return QualityMonitor(
+            name,
+            lane=self._lane,
+            store=self._store,
+            clock=self._clock,
+            canaries=self._canaries,
+            cadence=cadence,
+            state=states.get(STATE_KEY),
+        )
+
+    async def _ask_gpus(self) -> Mapping[str, object] | None:
+        """Ask the supervisor for the GPUs' state; None: it does not answer."""
+        try:
+            async with open_conversation(
+                STATUS, self._status_socket, GpuEvidenceRequest()
+            ) as events:
+                answer = await anext(events, None)
+        except ApplianceError:
+            return None
+        return answer.details if isinstance(answer, ResultEvent) else None
+
+
+def _listener() -> socket.socket | None:
+    listener = named_sockets().get(HEALTH_SOCKET_UNIT)
+    if listener is None:
+        _log.warning(
+            "%s passed no socket, so nobody gets an answer: systemctl start %s",
+            HEALTH_SOCKET_UNIT,
+            HEALTH_SOCKET_UNIT,
+        )
+    return listener
+
+
+def _freeze_garbage() -> None:
+    """Exempt the objects of the start from garbage collections, which would write to their pages."""
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> int:
+    """Run the health agent; returns its exit status."""
+    return run_daemon(run)
