@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from appliance.cli.baseline_lines import UNITS
@@ -18,7 +17,7 @@ _MARGIN: Final = 0.1
 """Share of the highest rate that is left free above it, and of the lowest below it."""
 
 
-def plot_history(history: History, path: Path) -> None:
+def plot_history(history: History, path: str) -> None:
     """Write the plot of the series that has rows; of both, decode.
 
     Raises:

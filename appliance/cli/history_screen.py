@@ -1,7 +1,6 @@
 """Screen of a history: a table for each series, by the units of the reader's calendar."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -14,24 +13,24 @@ from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, ca
 from appliance.planning.status.speed_row import change_text, rate_text, sparkline
 from appliance.protocol.health_socket import MeasuredEvent
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
+from appliance.protocol.record import Record
 
 _LABELS: Final[Mapping[Unit, str]] = {
-    Unit.HOUR: "%a %d %b %H:00",
-    Unit.DAY: "%a %d %b",
-    Unit.WEEK: "week of %d %b",
-    Unit.MONTH: "%b %Y",
+    "hour": "%a %d %b %H:00",
+    "day": "%a %d %b",
+    "week": "week of %d %b",
+    "month": "%b %Y",
 }
 _CELLS: Final[Mapping[Unit, str]] = {
-    Unit.HOUR: "quarters",
-    Unit.DAY: "hours",
-    Unit.WEEK: "days",
-    Unit.MONTH: "days",
+    "hour": "quarters",
+    "day": "hours",
+    "week": "days",
+    "month": "days",
 }
 _LABEL_WIDTH: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Record):
     """History of a profile, as the agent answers it."""
 
     name: str

@@ -28,9 +28,9 @@ def new_chart(kind: str, **options: object) -> Any:
     return getattr(pygal, kind)(js=(), legend_at_bottom=True, **_SIZE, **options)
 
 
-def write_chart(path: Path, chart: Any) -> None:
+def write_chart(path: str, chart: Any) -> None:
     """Write a chart. Raises `CliError` when the file cannot be written."""
     try:
-        path.write_bytes(chart.render())
+        Path(path).write_bytes(chart.render())
     except OSError as error:
         raise CliError(f"{path}: {error.strerror or error}", Exit.FAILED) from error

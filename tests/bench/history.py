@@ -1,52 +1,78 @@
 """Cost of ten years of probes: ``python -m tests.bench.history``.
 
-A probe every 15 minutes, of two profiles in turn, with the evidence of two GPUs, once as nobody has
-down-sampled them and once as the store keeps them. `history_30d_ms` is the median of eleven queries
-of the store; what the command adds is its start and its way over the socket. The last line is JSON.
+A probe of one profile every 15 minutes, with the evidence of two GPUs, once as nobody has down-sampled
+them and once as the store keeps them. Of the figures in the last line, which is JSON::
+
+    history_30d_ms     both series of 30 days as the command asks for them, from the store
+    command_30d_ms     the whole command ``appliance history --since 30d``, started as install.sh starts
+                       it, answered by the agent's own server
+    python_ms          a Python that does nothing
+    step_ms            one reading in the detector, with its state as JSON
+
+Those of commands and queries are medians of eleven.
 """
 
 import asyncio
 import json
+import math
+import random
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from appliance.adapters.sqlite.database import open_or_replace, transaction
 from appliance.adapters.sqlite.measurement_rows import to_probe_row
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.measurement_tables import MEASUREMENTS
 from appliance.domain.measurements import Series
+from appliance.health.agent import HealthAgent
+from appliance.health.clock import SystemHealthClock
+from appliance.health.health_verbs import HealthVerbs
+from appliance.health.lease_desk import LeaseDesk
+from appliance.planning.regression.detector import Detector
+from appliance.protocol.health_socket import MOST_ROWS
+from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 from tests.fakes.probe_rows import probe
 
 PROBES = 350_400
-NOW = 1_800_000_000.0
+NOW = time.time()
 DAY_S = 86400.0
+HOUR_S = 3600.0
 RUNS = 11
-PROFILES = ("genesis", "aeon")
+STEPS = 5000
+ROOT = Path(__file__).parents[2]
+COMMAND = f"import sys; sys.path.append({str(ROOT)!r}); from appliance.cli.main import run; run()"
 
 
 def main() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(_measure(Path(folder, "measurements.sqlite")))
-    sys.stdout.write(json.dumps({name: round(value, 1) for name, value in figures.items()}) + "\n")
+        path = Path(folder, "measurements.sqlite")
+        figures = asyncio.run(_measure(path, lambda: _commands(path)))
+    figures["step_ms"] = _step_ms()
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    sys.stdout.write(json.dumps(rounded) + "\n")
 
 
-async def _measure(path: Path) -> dict[str, float]:
+async def _measure(path: Path, commands: Callable[[], Mapping[str, float]]) -> dict[str, float]:
     _fill(path)
     figures: dict[str, float] = {"rows": PROBES, "file_mib": _mib(path)}
     store = MeasurementStore(path)
     figures["open_ms"] = await _ms(store.open)
 
-    def since(days: float, span_s: float | None = None) -> Callable[[], Awaitable[object]]:
-        begin = NOW - days * DAY_S
-        return lambda: store.history("genesis", Series.DECODE, begin, span_s=span_s)
+    def since(days: float, span_s: float | None) -> Callable[[], Awaitable[object]]:
+        begin, both = NOW - days * DAY_S, tuple(Series)
+        return lambda: store.histories("genesis", both, begin, span_s=span_s, most=MOST_ROWS)
 
-    figures["history_30d_ms"] = await _median_ms(since(30))
+    figures["history_30d_ms"] = await _median_ms(since(30, HOUR_S))
     figures["add_ms"] = await _median_ms(lambda: store.add(probe=probe(NOW)))
     steps = []
     more = True
@@ -61,10 +87,10 @@ async def _measure(path: Path) -> dict[str, float]:
     figures["compacted_file_mib"] = _mib(path)
     store = MeasurementStore(path)
     figures["compacted_open_ms"] = await _ms(store.open)
-    figures["compacted_history_30d_ms"] = await _median_ms(since(30))
-    figures["compacted_history_10y_ms"] = await _median_ms(since(3650, 30 * DAY_S))
+    figures["compacted_history_30d_ms"] = await _median_ms(since(30, HOUR_S))
+    figures["compacted_history_10y_ms"] = await _median_ms(since(3650, DAY_S))
     await store.close()
-    return figures
+    return {**figures, **commands()}
 
 
 def _fill(path: Path) -> None:
@@ -77,7 +103,6 @@ def _fill(path: Path) -> None:
             speed = 4.0 + (number * 7919 % 100) / 1000
             yield {
                 **row,
-                "profile": PROFILES[number % 2],
                 "began_unix_s": began,
                 "decode_s": speed,
             }
@@ -87,6 +112,84 @@ def _fill(path: Path) -> None:
     with transaction(db):
         db.executemany(f"INSERT INTO probes ({columns}) VALUES ({places})", rows())  # noqa: S608
     db.close()
+
+
+def _commands(path: Path) -> Mapping[str, float]:
+    """Return the times of commands that are answered by the agent's server."""
+    with _answering(path) as control_socket:
+        python = [sys.executable, "-IS", "-c", "pass"]
+        command = [sys.executable, "-IS", "-c", COMMAND]
+        history = [*command, "history", "genesis", "--socket", str(control_socket), "--since"]
+        return {
+            "python_ms": _median_run_ms(python),
+            "command_30d_ms": _median_run_ms([*history, "30d"]),
+            "command_10y_ms": _median_run_ms([*history, "3650d"]),
+        }
+
+
+@contextmanager
+def _answering(path: Path) -> Iterator[Path]:
+    """Answer on health.sock in a thread; yields the control socket's path, which is beside it."""
+    ready, end = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def no_watches(_names: Sequence[str]) -> Mapping[str, Never]:
+        return {}
+
+    async def serve(listener: socket.socket) -> None:
+        store, clock = MeasurementStore(path), SystemHealthClock()
+        desk = LeaseDesk(FakeProbeLane(lambda _request: LaneAnswer()), clock)
+        agent = HealthAgent(
+            catalogue=dict,
+            make_watches=no_watches,
+            store=store,
+            is_leased=desk.is_leased,
+            clock=clock,
+            on_alive=lambda _status: None,
+        )
+        await store.open()
+        serving = asyncio.create_task(HealthVerbs(agent, store, desk, clock).serve(listener))
+        ready.set()
+        await end.wait()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await store.close()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path.parent / "health.sock"))
+        listener.listen()
+        listener.settimeout(0)
+        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(listener)))
+        thread.start()
+        ready.wait()
+        try:
+            yield path.parent / "control.sock"
+        finally:
+            loop.call_soon_threadsafe(end.set)
+            thread.join()
+            loop.close()
+
+
+def _median_run_ms(command: Sequence[str]) -> float:
+    times = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
+
+
+def _step_ms() -> float:
+    """Return the median time of a reading in the detector, with its state as JSON."""
+    detector, noise, times = Detector(), random.Random(1), []  # noqa: S311 - figures
+    detector.accept(0.0)
+    for number in range(STEPS):
+        rate = 41.0 * math.exp(noise.gauss(0.0, 0.01))
+        began = time.perf_counter()
+        detector.step(60.0 + number * 15.0, rate, prompt="refactor")
+        detector.encoded()
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
 
 
 async def _ms(job: Callable[[], Awaitable[object]]) -> float:

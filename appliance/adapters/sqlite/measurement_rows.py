@@ -15,6 +15,8 @@ from appliance.protocol.json_dataclasses import from_json
 
 Row = sqlite3.Row | Mapping[str, Any]
 RAW_COLUMNS: Final = tuple(field.name for field in fields(RawTimings))
+_NUMBERS: Final = RAW_COLUMNS[1:]
+_CLOCKS: Final[Mapping[str, TimingSource]] = {source.value: source for source in TimingSource}
 _NESTED: Final = frozenset({"raw", "evidence"})
 _PLAIN_COLUMNS: Final = tuple(field.name for field in fields(Probe) if field.name not in _NESTED)
 
@@ -43,9 +45,11 @@ def to_raw(values: Sequence[Any]) -> RawTimings:
 
     Raises ValueError for an unknown clock.
     """
-    named = dict(zip(RAW_COLUMNS, values, strict=True))
-    named["source"] = TimingSource(named["source"])
-    return RawTimings(**named)
+    source, *numbers = values
+    clock = _CLOCKS.get(source)
+    if clock is None:
+        raise ValueError(f"{source} is no clock")
+    return RawTimings(source=clock, **dict(zip(_NUMBERS, numbers, strict=True)))
 
 
 def to_event_row(event: MeasurementEvent) -> dict[str, Any]:

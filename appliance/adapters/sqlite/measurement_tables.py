@@ -7,7 +7,7 @@ years of a probe every 15 minutes are 23 MiB (`make bench-history`).
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ _PAGES_A_STEP: Final = 256
 """Free pages that one step gives back to the disk: 1 MiB."""
 _KEPT_EVENTS: Final = 10_000
 _KEPT_BENCHES: Final = 50
+_SERIES: Final = tuple(Series)
 _COUNTS: Final = f"outcome = '{ProbeOutcome.VALID}' AND kind <> '{ProbeKind.WARM_UP}'"
 _COLUMNS: Final = ", ".join(("profile", "began_unix_s", *RAW_COLUMNS))
 _MEASURED: Final = f"SELECT {_COLUMNS} FROM probes WHERE {_COUNTS}"  # noqa: S608 - our names
@@ -154,13 +155,18 @@ _JOIN_HOUR: Final = """ON CONFLICT DO UPDATE SET
   count = count + excluded.count, low = min(low, excluded.low), high = max(high, excluded.high)"""
 
 
-def _rates_of(times: Sequence[Any]) -> Iterable[tuple[Series, float]]:
+def _rates_of(times: Sequence[Any]) -> Sequence[tuple[Series, float]]:
     """Return the rates that a probe measured, by today's definition; none for a damaged row."""
-    with contextlib.suppress(ValueError, TypeError):
+    found = []
+    try:
         raw = to_raw(times)
-        found = [(series, rate_of(series, raw)) for series in Series]
-        return [(series, rate) for series, rate in found if rate is not None]
-    return []
+        for series in _SERIES:
+            rate = rate_of(series, raw)
+            if rate is not None:
+                found.append((series, rate))
+    except (ValueError, TypeError):
+        return ()
+    return found
 
 
 def history(
