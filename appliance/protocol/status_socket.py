@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from appliance.protocol.json_values import Json
 
-WATCH_EVERY_S: Final = 5.0
+WATCH_EVERY_S: Final = 10.0
 """Usual pause between two documents that tell no change."""
 WATCH_AT_MOST_EVERY_S: Final = 0.5
 """Least pause between two documents, whatever changes."""
-WATCH_AT_LEAST_EVERY_S: Final = 15.0
+WATCH_AT_LEAST_EVERY_S: Final = 20.0
 """Longest pause between two documents, on a box with so many profiles that one is dear."""
 WATCHER_READS_WITHIN_S: Final = 5.0
 """Time for a client to read a document; after it the connection is closed."""

@@ -4,8 +4,8 @@
 a watcher gets a document    at once, half a second at least after the one before
 after a change               of a unit, of the operation or its phase, of the hold, of the
                              committed names
-without one                  every 5 s, or so much later that the documents cost at most a
-                             five-hundredth of a core; at most 15 s
+without one                  every 10 s, or so much later that the documents cost at most a
+                             five-hundredth of a core; at most 20 s
 ===========================  ================================================================
 
 A change is noticed at the supervisor's looks. While nobody watches, a look costs one comparison.

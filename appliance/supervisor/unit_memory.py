@@ -5,7 +5,7 @@ unit file that was edited or removed by hand, a result that `systemctl reset-fai
 old as the last look. Looks are for people: there are none from a minute after a status on, and
 the first status afterwards looks for itself. They take at most a fiftieth of the time: with a few profiles
 there is one every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status
-looks. A process that watches the box all day causes a look after a signal, and one a minute.
+looks. A process that watches the box all day causes a look after a signal, and one in five minutes.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from appliance.ports import Clock, Units
 
 WATCHED_S: Final = 60.0
 """Time after a status during which another one is expected."""
-_KNOWN_S: Final = 60.0
+_KNOWN_S: Final = 300.0
 """Age of a look without a signal since that is good enough for a process."""
 _EVERY_S: Final = 5.0
 _TIMES: Final = 50.0

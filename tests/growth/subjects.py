@@ -46,7 +46,9 @@ from appliance.protocol.control_requests import (
 )
 from appliance.protocol.conversation.codec import parse_request
 from appliance.protocol.gateway import decode_answer, decode_command
+from appliance.protocol.health_socket import HEALTH
 from appliance.protocol.run_request import BadRequest, Request
+from appliance.protocol.status_socket import STATUS
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
 from tests.fakes.body_parsing import parse_json
@@ -275,7 +277,7 @@ def _key_name(data: bytes) -> None:
 
 
 def _control_line(data: bytes) -> None:
-    """A line as both control sockets read it."""
+    """A line as the sockets of supervisor and health agent read it."""
 
     async def read() -> None:
         reader = asyncio.StreamReader(limit=1 << 20)
@@ -285,21 +287,23 @@ def _control_line(data: bytes) -> None:
         line = await reader.readline()
         with contextlib.suppress(ApplianceError):
             document = parse_request(line)
-            with contextlib.suppress(ApplianceError):
-                CONTROL.common_protocol(document)
-            with contextlib.suppress(ApplianceError):
-                CONTROL.verb_of(document)
-            for verb in CONTROL.verbs:
+            for table in (CONTROL, HEALTH, STATUS):
                 with contextlib.suppress(ApplianceError):
-                    CONTROL.decode_request(verb, document)
+                    table.common_protocol(document)
+                with contextlib.suppress(ApplianceError):
+                    table.verb_of(document)
+                for verb in table.verbs:
+                    with contextlib.suppress(ApplianceError):
+                        table.decode_request(verb, document)
 
     asyncio.run(read())
 
 
 def _control_event(data: bytes) -> None:
-    """A line as both clients of the control socket read it."""
-    with contextlib.suppress(ValueError):
-        CONTROL.decode_event(data)
+    """A line as the clients of these sockets read it."""
+    for table in (CONTROL, HEALTH, STATUS):
+        with contextlib.suppress(ValueError):
+            table.decode_event(data)
 
 
 def _run_request(data: bytes) -> None:

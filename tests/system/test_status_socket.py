@@ -47,7 +47,7 @@ def fleet(image: Image) -> Iterator[Fleet]:
 
 
 def told(fleet: Fleet) -> Sequence[object]:
-    """What the follower was told, in order, without what it was told before."""
+    """Return what the follower was told, in order, each thing once until it changes."""
     lines = [json.loads(line) for line in fleet.box.run("cat /run/told").stdout.splitlines()]
     return [now for now, before in zip(lines, [..., *lines], strict=False) if now != before]
 
@@ -58,7 +58,7 @@ def until_told(fleet: Fleet, line: str) -> None:
 
 
 def test_a_watch_is_told_a_switch(fleet: Fleet) -> None:
-    """What serves is told by itself; the process has asked once."""
+    """The profiles that serve are told by themselves; the process has asked once."""
     until_told(fleet, '["a"]')
     fleet.switch("b")
     until_told(fleet, '["b"]')
@@ -69,7 +69,7 @@ def test_a_watch_is_told_a_switch(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("socket", ["control", "gateway", "request", "jobs"])
 def test_the_group_opens_no_other_socket(fleet: Fleet, socket: str) -> None:
-    """Its members may look; every socket on which something can be changed is closed to them."""
+    """Members may look; every socket on which something can be changed is closed to them."""
     become = "setpriv --reuid nobody --regid nogroup --groups appliance-status"
     fleet.box.run(f'{become} {PYTHON} -I -c "{OPEN.format("status")}"')
     closed = fleet.box.run(f'{become} {PYTHON} -I -c "{OPEN.format(socket)}"', check=False)

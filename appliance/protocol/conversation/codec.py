@@ -137,7 +137,8 @@ class SocketTable(Generic[RequestT, EventT]):
         readers: Readers of the requests' fields whose values are narrower than their annotation.
         closing: Types of the events that end a conversation, besides `result` and `error`.
         until_left: Types of requests and of events from which on the answer ends when the client
-            leaves; before, and without one, it is completed for nobody.
+            leaves; before, and without one, what the answer does until its next event is done for
+            nobody.
         others: Verbs of requests that are decoded elsewhere.
     """
 

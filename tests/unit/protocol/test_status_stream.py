@@ -95,7 +95,7 @@ async def test_pauses_grow_to_five_seconds_and_begin_again() -> None:
     ("ending", "trouble"),
     [
         ([UnreachableError(LOST)], LOST),
-        ([SILENT_S + 1.0, StatusEvent(TWO)], "the supervisor says nothing for 45 s"),
+        ([SILENT_S + 1.0, StatusEvent(TWO)], "the supervisor says nothing for 60 s"),
         ([ErrorEvent("failed", "the bus is away")], "the bus is away"),
         ([ResultEvent()], STATUS.not_our_protocol),
     ],
@@ -116,7 +116,7 @@ async def test_the_reason_of_a_loss_is_known(ending: Sequence[Step], trouble: st
 @pytest.mark.virtual_time
 async def test_events_of_a_later_release_are_passed_over() -> None:
     """A watch may tell more than documents one day, and silence shorter than the bound is none."""
-    watches = Watches([STATUS.decode_event(b'{"event": "weather"}'), 40.0, StatusEvent(ONE), 1e9])
+    watches = Watches([STATUS.decode_event(b'{"event": "weather"}'), 50.0, StatusEvent(ONE), 1e9])
     assert await followed(watches, 1) == [ONE]
 
 
