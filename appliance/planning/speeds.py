@@ -82,7 +82,7 @@ class PromptBaseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesBaseline:
-    """Baseline of one series, and what an accept would make of it."""
+    """Baseline of one series, and what an accept would make of it; rates as in `SeriesSpeed`."""
 
     series: Series
     phase: str

@@ -347,15 +347,15 @@ class SeriesRecord:
         )
 
     def baseline(self) -> SeriesBaseline:
-        """Return the baseline, and what an accept would make of it; tokens a second."""
-        baseline, present, band = self.baseline_tok_s, self._present(), self._band()
-        state, steps = self.detector.state, self.memory.tokens_per_step
-        prompts = state.benign.prompts if baseline is not None else {}
+        """Return the baseline, and what an accept would make of it."""
+        baseline, rates = self.detector.baseline_rate, self.memory.rates
+        present = median(rates[-_PRESENT_READINGS:]) if rates else None
+        prompts = {} if baseline is None else self.detector.state.benign.prompts
         return SeriesBaseline(
             series=self.series,
             phase=self.phase.value,
             baseline=baseline,
-            band=None if band is None else band * steps,
+            band=self._band(),
             accepted_unix_s=self.memory.accepted_unix_s,
             present=present,
             change=present / baseline - 1 if baseline and present else None,

@@ -458,3 +458,6 @@ async def test_trial_runs_faster() -> None:
         found = await rig.run(0.05)
         assert kinds(found) == both(EventKind.REGRESSION)
         assert found[0].unix_s - (found[0].since_unix_s or 0) < 120
+        await rig.kill()
+        assert rig.monitor.report().trouble == ""
+        assert rig.monitor.report().series[0].phase == "regressed"
