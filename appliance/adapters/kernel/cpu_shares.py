@@ -102,16 +102,17 @@ def _unit_s(group: str, root: str) -> float | None:
         used = number_of(root, mount, own, "cpuacct.usage")
         if used is not None:
             return used / 1e9
-    times = [_process_s(pid, root) for pid in processes_of(group)] if own else []
+    found = [process_cpu_s(pid, root) for pid in processes_of(group)] if own else []
+    times = [time for time in found if time is not None]
     return sum(times) if times else None
 
 
-def _process_s(pid: int, root: str) -> float:
-    """Return the CPU time of a process, proc_pid_stat(5); 0 if it has ended."""
+def process_cpu_s(pid: int, root: str = "/") -> float | None:
+    """Return the CPU time of a process, proc_pid_stat(5); None: it has ended, or is hidden."""
     # The name before the last bracket may hold any character.
     words = text_of(root, "proc", str(pid), "stat").rpartition(")")[2].split()
     ticks = [int(word) for word in words[11:13] if is_number(word)]
-    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def _throttled_s(group: str, root: str) -> float | None:

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from appliance.domain.measurements import ProbeOutcome, TimingSource, decode_tok_s
+from appliance.domain.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
 from appliance.domain.profile import WarmUp
+from appliance.health.clock import SystemHealthClock
+from appliance.health.evidence import EvidenceReader
+from appliance.health.prober import Prober
+from appliance.planning.probing.course import ProbeCourse
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream, measure
 from appliance.planning.probing.request import probe_request
-from appliance.planning.probing.tasks import prompt_text
+from tests.fakes.direct_lane import DirectLane
 from tests.fakes.profiles import applied
 from tests.programs import MODEL_S, eventually, free_port, program, run, started
 
@@ -97,11 +101,36 @@ def test_it_streams(served: Served) -> None:
 
 
 @needs_engine
-def test_a_probe_measures_it(served: Served) -> None:
-    """The engine's own timings of a probe agree with the arrival of its tokens."""
+async def test_a_probe_measures_it(served: Served) -> None:
+    """The engine takes up each piece of a prompt where the one before ended, and tells its times."""
     profile = replace(applied("small", warm_up=WarmUp.CHAT), engine="xllamacpp")
-    text = prompt_text("rate-limiter", "5f1c")
-    request = probe_request(profile, text, output_tokens=48, salt="5f1c")
+    lane, clock = DirectLane(int(served.base.rpartition(":")[2])), SystemHealthClock()
+    prober = Prober(lane, EvidenceReader(_no_gpus, clock), clock)
+    course = ProbeCourse(
+        kind=ProbeKind.ON_DEMAND, prompts=("prefill-128/p32", "rate-limiter"), output_tokens=16
+    )
+    long, task = await prober.probe(profile, course)
+    assert [(p.outcome, p.detail) for p in (long, task)] == [(ProbeOutcome.VALID, "")] * 2
+    assert long.raw is not None
+    assert task.raw is not None
+    assert (long.raw.source, long.raw.cached_tokens) == (TimingSource.ENGINE, 0)
+    # Evaluated anew in each of its five requests, it would be more than 350 tokens.
+    assert 100 < long.raw.prompt_tokens < 200
+    assert len([b for b in lane.bodies if b.get("max_tokens", b.get("n_predict")) == 1]) > 8
+    assert (task.raw.output_tokens, task.raw.cached_tokens) == (16, 0)
+    assert 60 < task.raw.prompt_tokens < 200
+    assert task.evidence.engine_version
+
+
+async def _no_gpus() -> None:
+    raise AssertionError("the profile uses no GPU")
+
+
+@needs_engine
+def test_its_timings_agree_with_its_stream(served: Served) -> None:
+    """The engine's own timings of a request agree with the arrival of its tokens."""
+    profile = replace(applied("small", warm_up=WarmUp.CHAT), engine="xllamacpp")
+    request = probe_request(profile, "Say more.", output_tokens=48, salt="5f1c")
     assert request is not None
     stream, parser = ObservedStream(sent_s=time.monotonic()), EventStreamParser()
     with served.post(*request) as response:
@@ -109,12 +138,8 @@ def test_a_probe_measures_it(served: Served) -> None:
             for event in parser.feed(piece):
                 stream.take(event, time.monotonic())
     measured = measure(stream, ended_s=time.monotonic(), wanted_tokens=48)
-    assert (measured.outcome, measured.detail) == (ProbeOutcome.VALID, "")
-    raw, arrived = measured.raw, measured_by_arrival(stream)
-    assert raw is not None
-    assert (raw.source, raw.output_tokens, raw.cached_tokens) == (TimingSource.ENGINE, 48, 0)
-    assert raw.prompt_tokens > 60
-    assert decode_tok_s(raw) == pytest.approx(arrived, rel=0.3)
+    assert measured.raw is not None
+    assert decode_tok_s(measured.raw) == pytest.approx(measured_by_arrival(stream), rel=0.3)
 
 
 def measured_by_arrival(stream: ObservedStream) -> float:

@@ -13,6 +13,7 @@ from appliance.adapters.kernel.cpu_shares import (
     CpuCounters,
     CpuShares,
     cpu_shares,
+    process_cpu_s,
     read_cpu_counters,
 )
 from appliance.adapters.kernel.processes import control_group
@@ -90,6 +91,17 @@ def test_others_are_who_is_busy_beside_the_unit() -> None:
 def test_counters_that_say_nothing_are_no_shares(after: CpuCounters, shares: CpuShares) -> None:
     """A unit that was restarted, a moment too short, and an idle unit have no share; none is negative."""
     assert cpu_shares(BEFORE, after) == shares
+
+
+def test_the_time_of_a_process_is_read_after_any_name(tmp_path: Path) -> None:
+    """A name with brackets and blanks shifts nothing; a process that is hidden has no time."""
+    fields = " ".join(["S", *map(str, range(4, 14)), "150", "50", "0"])
+    root = box(tmp_path, {"proc/41/stat": f"41 (a) b (c) {fields}\n"})
+    assert process_cpu_s(41, root) == 200 * TICK_S
+    assert process_cpu_s(42, root) is None
+    own_s = process_cpu_s(os.getpid())
+    assert own_s is not None
+    assert own_s == pytest.approx(time.process_time(), abs=1.0)
 
 
 def test_the_counters_of_this_machine_grow() -> None:
