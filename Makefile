@@ -5,7 +5,7 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries fuzz \
+  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries check-bench fuzz \
   chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
@@ -47,6 +47,10 @@ demo:
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
   bench-profiles bench-hostile bench-history bench-detector bench-canaries: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
+
+## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
+check-bench: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.bench_check
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n
 fuzz: $(VENV)/.complete

@@ -45,6 +45,11 @@ class Places(Record):
         """Return the health agent's socket, which is always beside the supervisor's."""
         return _beside(self.control_socket, paths.HEALTH_SOCKET)
 
+    @property
+    def status_socket(self) -> str:
+        """Return the supervisor's socket for those who only look, likewise."""
+        return _beside(self.control_socket, paths.STATUS_SOCKET)
+
 
 def _beside(path: str, other: str) -> str:
     """Return the file of the name of `other` in the directory of `path`."""

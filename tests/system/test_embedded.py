@@ -55,6 +55,26 @@ def test_it_has_the_name_and_the_window_of_its_profile(fleet: Fleet, name: str) 
     assert props["default_generation_settings"]["n_ctx"] == ctx
 
 
+def test_bench_measures_it_through_the_gateway(fleet: Fleet) -> None:
+    """Effective tok/s are all tokens over the wall time, by the bench's own raw rows."""
+    fleet.switch("smol")
+    printed = fleet.box.run("appliance bench smol --tokens 8 --json").stdout
+    document = json.loads(printed)
+    ours = document["appliance"]
+    assert (ours["valid"], ours["invalid"], document["failed"]) == (True, None, 0)
+    rows = [row for row in ours["rows"] if row["run"]]
+    wall_s = max(row["ended_s"] for row in rows) - min(row["sent_s"] for row in rows)
+    tokens = sum(row["output_tokens"] for row in rows)
+    assert tokens == 8 * len(rows) == 40
+    assert document["output_throughput"] == pytest.approx(tokens / wall_s)
+    assert ours["profiles"][0]["single"]["mean_tok_s"] == pytest.approx(
+        sum(8 / (row["ended_s"] - row["sent_s"]) for row in rows) / len(rows)
+    )
+    # The engine's own clock agrees with the arrival of its tokens.
+    assert {row["cached_tokens"] for row in rows} == {0}
+    assert all(r["prefill_s"] + r["decode_s"] < r["ended_s"] - r["sent_s"] for r in rows)
+
+
 def test_it_is_an_ordinary_service(fleet: Fleet) -> None:
     """The model runs as the backends' user in its unit's control group, without privileges."""
     fleet.switch("smol")

@@ -23,7 +23,6 @@ from appliance.cli.failures import CliError
 from appliance.cli.operation_follower import OperationFollower
 from appliance.cli.paths import Places
 from appliance.cli.progress_lines import Progress
-from appliance.domain.paths import HEALTH_SOCKET, STATUS_SOCKET
 from appliance.domain.profile import Applied
 from appliance.planning.bench.bench_report import BenchOutcome, Block
 from appliance.planning.bench.load_plan import Stage, Workload, stages
@@ -151,7 +150,7 @@ class BenchSession:
         generator = LoadGenerator(
             self._client, applied, began_s=self._began_s, report=self._progress.show
         )
-        status_socket = self._beside(STATUS_SOCKET)
+        status_socket = self._places.status_socket
         before_j = energy_j(status_socket, applied)
         asyncio.run(self._load(generator, applied, block))
         self._blocks.append(
@@ -167,12 +166,12 @@ class BenchSession:
     async def _load(
         self, generator: LoadGenerator, applied: Applied, block: Sequence[Stage]
     ) -> None:
-        path = Path(self._beside(HEALTH_SOCKET))
+        path = Path(self._places.health_socket)
         exclusive = self._order.exclusive
         async with bench_lease(path, [applied.name], exclusive=exclusive) as lease:
             if lease.absent and self._leased:
                 self._leased = False
-                self._progress.say(f"warning: {lease.absent}: {_NO_LEASE}")
+                self._progress.say(f"warning: {_NO_LEASE}: {lease.absent}")
             await self._until_spoilt(generator, block, lease)
 
     async def _until_spoilt(
@@ -191,7 +190,3 @@ class BenchSession:
             for task in (load, spoilt):
                 task.cancel()
             await asyncio.wait({load, spoilt})
-
-    def _beside(self, path: str) -> str:
-        """Return the path of a socket that is always beside the control socket."""
-        return str(Path(self._places.control_socket).with_name(Path(path).name))

@@ -2,13 +2,14 @@
 
 import getpass
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from appliance.adapters.applied.gateway_file import recover_configuration
 from appliance.adapters.front_client import FrontClient
 from appliance.cli.arguments import Arguments
+from appliance.cli.bench.bench_plot import plot_bench
 from appliance.cli.bench.bench_progress import BenchProgress
 from appliance.cli.bench.bench_screen import csv_text, show_bench
 from appliance.cli.bench.bench_session import BenchOrder, BenchSession
@@ -16,11 +17,11 @@ from appliance.cli.box import places_of
 from appliance.cli.catalogue import applied_of
 from appliance.cli.failures import CliError
 from appliance.cli.paths import Places
+from appliance.cli.plot import new_chart
 from appliance.cli.progress_lines import progress_for
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.gateway import is_loopback
-from appliance.domain.paths import HEALTH_SOCKET
 from appliance.domain.profile import Applied
 from appliance.planning.bench.bench_report import BenchOutcome, bench_document, bench_summary
 from appliance.planning.bench.comparison import turns
@@ -43,7 +44,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     places = places_of(arguments)
     profiles = _profiles(arguments, places)
     order = _order(arguments, profiles)
-    plot = _plot_writer(arguments)
+    if arguments.plot is not None:
+        _check_plot(arguments.plot)
     silent = arguments.json
     progress = BenchProgress(streams.err, order.plan, silent=silent)
     outcome = BenchSession(
@@ -60,8 +62,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
         streams.out.write(csv_text(row for block in outcome.blocks for row in block.rows))
     else:
         show_bench(outcome, profiles, streams.out)
-    if plot is not None:
-        plot(Path(arguments.plot), outcome, profiles)
+    if arguments.plot is not None:
+        plot_bench(arguments.plot, outcome, profiles)
     fault = _fault(outcome)
     if fault:
         progress.say(fault)
@@ -73,21 +75,15 @@ def run(arguments: Arguments, streams: Streams) -> int:
     return int(Exit.OK)
 
 
-def _plot_writer(
-    arguments: Arguments,
-) -> Callable[[Path, BenchOutcome, Sequence[Applied]], None] | None:
-    """Return the function that draws; None: no plot is wanted.
+def _check_plot(path: str) -> None:
+    """Check that a plot can be drawn: said before the bench, which may take hours.
 
     Raises:
-        CliError: it could not draw: said before the bench, which may take hours.
+        CliError: it cannot.
     """
-    if arguments.plot is None:
-        return None
-    if not Path(arguments.plot).absolute().parent.is_dir():
-        raise CliError(f"--plot {arguments.plot}: no such directory", Exit.USAGE)
-    from appliance.cli.bench.bench_plot import write_plot  # noqa: PLC0415 - pygal is an extra
-
-    return write_plot
+    if not Path(path).absolute().parent.is_dir():
+        raise CliError(f"--plot {path}: no such directory", Exit.USAGE)
+    new_chart("XY")
 
 
 def _profiles(arguments: Arguments, places: Places) -> Sequence[Applied]:
@@ -157,16 +153,11 @@ def _keep(
     names = " ".join(profile.name for profile in profiles)
     request = StoreBenchRequest(name=names, document=bench_summary(document))
     try:
-        ask(HEALTH, _health_socket(places), request)
+        ask(HEALTH, places.health_socket, request)
     except ApplianceError as error:
         progress.say(f"warning: the figures are not kept: {error}")
 
 
 def _accept(places: Places, name: str, streams: Streams) -> None:
     request = AcceptBaselineRequest(name=name, by=getpass.getuser())
-    streams.err.line(ask(HEALTH, _health_socket(places), request).message)
-
-
-def _health_socket(places: Places) -> str:
-    """Return the health agent's socket, which is always beside the supervisor's."""
-    return str(Path(places.control_socket).with_name(Path(HEALTH_SOCKET).name))
+    streams.err.line(ask(HEALTH, places.health_socket, request).message)

@@ -235,7 +235,9 @@ async def test_bench_without_a_health_agent_warns(world: World) -> None:
     world.health = None
     ran = await world.run("a")
     assert ran.status == 0
-    assert "warning: health agent not running: sudo systemctl start appliance-health" in ran.err
+    assert (
+        "go unnoticed: health agent not running: sudo systemctl start appliance-health" in ran.err
+    )
     assert not ran.engine.heard[0].header(b"x-appliance-lease")
 
 
