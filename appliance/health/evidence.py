@@ -102,15 +102,21 @@ class EvidenceRecording:
         found = await self._reader.gpus(self._applied, since_s=self._clock.monotonic_s())
         self._during = found or self._during
 
-    async def end(self, *, engine_version: str | None) -> Evidence:
-        """Take the readings after the probe, and return the evidence. Never raises."""
+    async def end(self, *, engine_version: str | None, with_energy: bool) -> Evidence:
+        """Take the readings after the probe, and return the evidence. Never raises.
+
+        Args:
+            engine_version: Version of the engine; None: not known.
+            with_energy: Wait up to a second for the reading that tells the energy.
+        """
         ended_s = self._clock.monotonic_s()
+        since_s = ended_s if with_energy else 0.0
         shares = cpu_shares(self._cpu, self._reader.cpu(self._applied))
         use = gpu_use(
             self._applied,
             before=self._before,
             during=self._during,
-            after=await self._reader.gpus(self._applied, since_s=ended_s),
+            after=await self._reader.gpus(self._applied, since_s=since_s),
             probe_s=ended_s - self._began_s,
         )
         return Evidence(

@@ -127,7 +127,9 @@ class Prober:
         began = _Instant.of(self._clock)
         exchange = PromptExchange(engine, course, name, salt=self._salt(), tell=tell)
         measured = began.judged(await exchange.measure(recording), _Instant.of(self._clock))
-        evidence = await recording.end(engine_version=engine.notes.version)
+        evidence = await recording.end(
+            engine_version=engine.notes.version, with_energy=series_of(name) is Series.DECODE
+        )
         tell(ProbeStep.ENDED, measured.detail or measured.outcome, _tok_s(name, measured.raw))
         return Probe(
             profile=applied.name,

@@ -37,7 +37,7 @@ def gpu_use(
         applied: The profile.
         before: Last reading before the probe, of an idle model; None: there was none.
         during: Reading while the engine worked, which shows clocks under load.
-        after: First reading after the probe.
+        after: Last reading, which tells no energy if it was taken before the probe's end.
         probe_s: Duration of the probe.
     """
     telling = next((b for b in (during, after, before) if b is not None and b.gpus), None)
@@ -104,6 +104,6 @@ def _energy_j(
     if before is None or after is None or began is None or ended is None:
         return None
     idle_s = after.taken_s - before.taken_s - probe_s
-    energy_j = ended - began - idle_w * max(0.0, idle_s)
-    # The counters of a driver that was loaded anew began at zero, and one reading tells nothing.
-    return energy_j if energy_j > 0 else None
+    energy_j = ended - began - idle_w * idle_s
+    # Readings within the probe miss a part of it; a driver that was loaded anew counts from zero.
+    return energy_j if energy_j > 0 and idle_s >= 0 else None

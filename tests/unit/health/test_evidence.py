@@ -73,7 +73,7 @@ async def test_a_probe_is_between_its_readings() -> None:
     sampling = asyncio.create_task(recording.sample())
     await advance(3.5)
     await sampling
-    evidence = await recording.end(engine_version="0.32")
+    evidence = await recording.end(engine_version="0.32", with_energy=True)
     assert evidence.gpus[0].power_w == 300.0
     assert evidence.energy_j == pytest.approx(1200.0)
     assert (evidence.driver, evidence.engine_version) == ("580", "0.32")
@@ -90,9 +90,20 @@ async def test_a_reading_from_before_is_no_sample() -> None:
     await recording.sample()
     assert box.readings == 2
     assert box.clock.monotonic_s() - box.began_s == pytest.approx(2.9)
-    evidence = await recording.end(engine_version=None)
+    evidence = await recording.end(engine_version=None, with_energy=True)
     assert evidence.gpus[0].power_w == 300.0
     assert evidence.idle_power_w == 30.0
+
+
+async def test_without_energy_the_last_reading_is_enough() -> None:
+    """A probe of prefill does not wait for a reading from after its end."""
+    box = Supervisor()
+    await advance(2.0)
+    recording = await box.reader().begin(ON_GPU)
+    await advance(0.5)
+    evidence = await recording.end(engine_version=None, with_energy=False)
+    assert box.clock.monotonic_s() - box.began_s == pytest.approx(2.5)
+    assert (len(evidence.gpus), evidence.energy_j, box.readings) == (1, None, 1)
 
 
 @pytest.mark.parametrize("answer", [None, {"taken_s": "now"}, {}, {"taken_s": 1e9, "gpus": [1]}])
@@ -105,7 +116,7 @@ async def test_what_the_supervisor_does_not_tell_is_left_out(
     recording = await box.reader().begin(ON_GPU)
     await recording.sample()
     await advance(1.0)
-    evidence = await recording.end(engine_version=None)
+    evidence = await recording.end(engine_version=None, with_energy=True)
     assert (evidence.gpus, evidence.driver, evidence.energy_j) == ((), None, None)
     assert evidence.cpu_throttled_share == 0.5
 
@@ -115,7 +126,7 @@ async def test_a_supervisor_that_hangs_delays_a_probe_by_seconds() -> None:
     box = Supervisor()
     box.hangs = True
     recording = await box.reader().begin(ON_GPU)
-    await recording.end(engine_version=None)
+    await recording.end(engine_version=None, with_energy=True)
     assert box.clock.monotonic_s() - box.began_s == pytest.approx(6.0)
 
 
@@ -125,7 +136,7 @@ async def test_a_profile_without_gpus_has_no_reading_of_them() -> None:
     recording = await box.reader().begin(applied("alpha"))
     await recording.sample()
     await advance(1.0)
-    assert await recording.end(engine_version=None) == Evidence(
+    assert await recording.end(engine_version=None, with_energy=True) == Evidence(
         other_cpu_share=0.0, cpu_throttled_share=0.5, fingerprint="fingerprint of alpha"
     )
     assert box.readings == 0

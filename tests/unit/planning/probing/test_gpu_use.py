@@ -79,6 +79,7 @@ def test_idle_time_between_the_readings_is_not_the_probes() -> None:
         (box(10.0, 900.0), box(14.0, None)),
         (box(10.0, 900.0), box(14.0, 0.0)),
         (box(10.0, 900.0), box(10.0, 900.0)),
+        (box(10.0, 900.0), box(13.9, 1900.0)),
         (None, box(14.0, 900.0)),
         (box(10.0, 900.0), None),
     ],
