@@ -70,7 +70,7 @@ class FrontClient:
         try:
             async with asyncio.timeout(CONNECT_S):
                 transport, response = await loop.create_connection(
-                    lambda: _Response(take), *self._address
+                    lambda: FrontResponse(take), *self._address
                 )
         except (OSError, TimeoutError):
             now_s = loop.time()
@@ -107,14 +107,18 @@ class FrontClient:
         return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + content
 
 
-class _Response(asyncio.Protocol):
-    """Response on a connection; httptools calls the methods that begin with ``on``."""
+class FrontResponse(asyncio.Protocol):
+    """Response on a connection; httptools calls the methods that begin with ``on``.
+
+    Args:
+        take: Taker of the body of a 200.
+    """
 
     def __init__(self, take: TakePiece) -> None:
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
-        self._error: bytes = b""
+        self._error = bytearray()
         self._at_s = 0.0
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.ended_s: float | None = None
@@ -144,7 +148,7 @@ class _Response(asyncio.Protocol):
             if not self.ended.done():
                 self._take(body, self._at_s)
         elif len(self._error) < _MOST_ERROR_BYTES:
-            self._error += body
+            self._error += body[:_MOST_ERROR_BYTES]
 
     def on_message_complete(self) -> None:
         """End the response."""
@@ -156,7 +160,7 @@ class _Response(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-def _code(body: bytes) -> str:
+def _code(body: bytes | bytearray) -> str:
     """Return the code or type of an error response; empty: it has none."""
     try:
         error = json.loads(body)["error"]

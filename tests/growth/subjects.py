@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.adapters.applied import gateway_file, manifest
+from appliance.adapters.front_client import FrontResponse
 from appliance.adapters.gpus import amd
 from appliance.adapters.key_file import KEY_FILE, StoredKey, read_keys
 from appliance.adapters.model_files.bounded import HeaderError
@@ -25,6 +26,7 @@ from appliance.gateway.http.request_head import RequestHead
 from appliance.gateway.http.request_parser import ChunkedDecoder
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.launch.start import patch
+from appliance.planning.bench.request_row import Part, RequestLabel, ResponseObserver
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream
 from appliance.planning.quality.canary_file import parse_canaries
@@ -153,6 +155,22 @@ def _events_in_pieces(data: bytes) -> None:
     parser = EventStreamParser()
     for byte in data:
         parser.feed(bytes((byte,)))
+
+
+_BENCHED: Final = RequestLabel(
+    profile="a", part=Part.ANSWERS, run=1, concurrency=1, prompt="lru-cache"
+)
+
+
+def _bench_response(data: bytes) -> None:
+    async def receive() -> None:
+        observer = ResponseObserver(_BENCHED, keep_text=True)
+        response = FrontResponse(observer.feed)
+        response.data_received(data)
+        response.connection_lost(None)
+        observer.row(sent_s=0.0, ended_s=1.0, fault=response.fault)
+
+    asyncio.run(receive())
 
 
 _EXPECTED: Final = Expectation(
@@ -529,6 +547,18 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     ),
     "events of a probe, byte by byte": Subject(
         parse=_events_in_pieces, around=[(b"", b""), (b"data: ", b"")], most=8 << 10, more=_EVENTS
+    ),
+    "response to a bench": Subject(
+        parse=_bench_response,
+        around=[
+            (b"", b""),
+            (b"HTTP/1.1 200 OK\r\nX: ", b"\r\n\r\n"),
+            (b"HTTP/1.1 200 OK\r\n\r\ndata: ", b"\n\n"),
+            (b'HTTP/1.1 200 OK\r\n\r\ndata: {"choices":[{"text":"', b'"}]}\n\n'),
+            (b'HTTP/1.1 500 X\r\n\r\n{"error": {"code": "', b'"}}'),
+        ],
+        most=1 << 20,
+        more=_EVENTS,
     ),
     "answer to a canary": Subject(
         parse=_canary_answer,
