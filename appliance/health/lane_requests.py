@@ -89,9 +89,10 @@ class LaneRequests:
         return StreamedAnswer(stream=stream, ended_s=ended_s)
 
     async def page(self, path: str) -> str | None:
-        """Return a page of the engine; None: it has no such page.
+        """Return a page of the engine; None: it has no such page, or one that is too long.
 
-        Raises `ProbeEndedError` if the lane is busy or a client's request has come.
+        Raises `ProbeEndedError` if the lane is busy, a client's request has come, or the engine does
+        not answer.
         """
         pieces: list[bytes] = []
         left = _MOST_PAGE_BYTES
@@ -104,11 +105,10 @@ class LaneRequests:
                     pieces.append(piece)
         except LaneBusyError as error:
             raise ProbeEndedError(ProbeOutcome.BUSY, str(error)) from error
-        if response.outcome is LaneOutcome.YIELDED:
-            raise ProbeEndedError(ProbeOutcome.YIELDED, response.detail)
-        if response.outcome is not LaneOutcome.ENDED or response.status != _OK:
-            return None
-        return b"".join(pieces).decode(errors="replace")
+        if response.outcome in {LaneOutcome.YIELDED, LaneOutcome.FAILED}:
+            raise ProbeEndedError(_OUTCOMES[response.outcome], response.detail)
+        is_whole = response.outcome is LaneOutcome.ENDED and response.status == _OK
+        return b"".join(pieces).decode(errors="replace") if is_whole else None
 
 
 def _check(response: LaneResponse) -> None:

@@ -230,6 +230,24 @@ async def test_pages_without_the_metrics_are_read_once() -> None:
         assert [r.path for r in rig.lane.requests].count("/metrics") == read
 
 
+async def test_a_page_that_breaks_off_fails_one_probe_only() -> None:
+    """An engine that did not answer for its metrics is asked for them again."""
+    engine, breaks = VllmModel(), True
+
+    def answer(request: LaneRequest) -> LaneAnswer:
+        if request.path == "/metrics" and breaks:
+            return LaneAnswer(outcome=LaneOutcome.FAILED, detail="broke off")
+        return engine.answer(request)
+
+    rig = Rig(answer, VLLM)
+    (probe, _) = await rig.probe()
+    assert (probe.outcome, probe.detail) == (ProbeOutcome.FAILED, "broke off")
+    breaks = False
+    (probe, _) = await rig.probe()
+    assert probe.raw is not None
+    assert probe.raw.source is TimingSource.METRICS
+
+
 async def test_a_request_that_arrives_ends_the_probe() -> None:
     """The answer is dropped in the middle, and no further prompt is asked."""
     rig = Rig(LlamaCppModel(decode_tok_s=10.0).answer)
