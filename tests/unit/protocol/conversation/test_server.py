@@ -24,7 +24,7 @@ from appliance.protocol.conversation.codec import (
 from appliance.protocol.conversation.server import FEW, serve_conversations
 from appliance.protocol.record import Record
 from appliance.protocol.unix_server import Peer
-from tests.waiting import until
+from tests.waiting import settle, until
 
 
 class WorkRequest(Record):
@@ -179,6 +179,7 @@ async def test_what_was_asked_for_is_done_for_nobody(tmp_path: Path) -> None:
     async with served(tmp_path) as worker:
         async with open_conversation(TABLE, worker.path, WorkRequest(("wait",))):
             await until(lambda: worker.begun)
+        await settle(200)  # the server has seen that the client is gone
         worker.go.set()
         await until(lambda: worker.ended)
         assert worker.ended[0] == "done"
