@@ -346,6 +346,7 @@ class Supervisor:
         """Return a value that is another one when the status has changed, ages and figures aside."""
         operation = None if self._running is None else self._running.operation
         return (
+            self._catalogue,  # the same object until the manifest has changed
             self._units.signals,
             operation and (operation.id, operation.phase, operation.rolling_back),
             self._boot_choice.committed(),

@@ -3,7 +3,7 @@
 ===========================  ================================================================
 a watcher gets a document    at once, half a second at least after the one before
 after a change               of a unit, of the operation or its phase, of the hold, of the
-                             committed names
+                             committed names, of the applied profiles
 without one                  every 10 s, or so much later that the documents cost at most a
                              five-hundredth of a core; at most 20 s
 ===========================  ================================================================

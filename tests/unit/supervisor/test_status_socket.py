@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,24 @@ def test_engines_are_refused_and_others_read() -> None:
     assert read_from_watcher("watch", {}, ANA) == WatchRequest()
     with pytest.raises(PermissionDeniedError, match="is an engine"):
         read_from_watcher("watch", {}, DYNAMIC)
+
+
+def test_the_signature_changes_with_the_box() -> None:
+    """Signals of systemd, committed names, holds and applied profiles change it; time does not."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.units.is_quiet = True
+    profiles = FakeProfiles(BOX)
+    supervisor = fakes.supervisor(profiles)
+    seen = [supervisor.signature()]
+    fakes.systemd.now_s += 100.0
+    assert supervisor.signature() == seen[-1]
+    fakes.units.version += 1
+    seen.append(supervisor.signature())
+    fakes.commitment.names = ("genesis",)
+    seen.append(supervisor.signature())
+    fakes.commitment.until = "forever"
+    seen.append(supervisor.signature())
+    profiles.applied = catalogue(applied("aeon", "gpu-all"))
+    supervisor.reload()
+    seen.append(supervisor.signature())
+    assert all(a != b for a, b in pairwise(seen))
