@@ -14,6 +14,7 @@ response exceeds its time or size              too-long
 What the prober learns of an engine holds until its next start (`health.engine_notes`).
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ class Prober:
         lane: Lane of the gateway.
         evidence: Reader of the evidence.
         clock: Of the health agent.
+        turn: Taken for each probe whole, so that no canary comes between two of its requests.
         salt: Returns letters and digits that no other prompt has.
         module_version: Returns the version of a module's package.
     """
@@ -65,12 +67,14 @@ class Prober:
         evidence: EvidenceReader,
         clock: HealthClock,
         *,
+        turn: asyncio.Lock | None = None,
         salt: Callable[[], str] = lambda: secrets.token_hex(_SALT_BYTES),
         module_version: Callable[[str], str | None] = package_version,
     ) -> None:
         self._lane = lane
         self._evidence = evidence
         self._clock = clock
+        self._turn = turn or asyncio.Lock()
         self._salt = salt
         self._module_version = module_version
         self._notes: dict[str, EngineNotes] = {}
@@ -91,6 +95,12 @@ class Prober:
         on_progress: OnProgress = lambda _progress: None,
     ) -> Sequence[Probe]:
         """Ask the prompts of a course; returns a probe for each that was begun, at least one."""
+        async with self._turn:
+            return await self._probe(applied, course, on_progress)
+
+    async def _probe(
+        self, applied: Applied, course: ProbeCourse, on_progress: OnProgress
+    ) -> Sequence[Probe]:
         notes = self._notes_of(applied, course)
         requests = LaneRequests(self._lane, applied.name)
         engine = EngineContact(applied=applied, requests=requests, notes=notes, clock=self._clock)

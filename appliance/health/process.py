@@ -108,7 +108,10 @@ class WatchMaker:
         self._lane = lane
         self._store = store
         self._clock = clock
-        self._prober = Prober(lane, EvidenceReader(self._ask_gpus, clock), clock)
+        self._turn = asyncio.Lock()
+        """The lane takes one request at a time: what this process asks waits here, for its turn."""
+        evidence = EvidenceReader(self._ask_gpus, clock)
+        self._prober = Prober(lane, evidence, clock, turn=self._turn)
         self._canaries = CanaryDirectory(Path(CANARIES_DIR))
 
     async def watches(self, names: Sequence[str]) -> Mapping[str, tuple[SpeedWatch, QualityWatch]]:
@@ -146,6 +149,7 @@ class WatchMaker:
             clock=self._clock,
             canaries=self._canaries,
             cadence=cadence,
+            turn=self._turn,
             state=states.get(STATE_KEY),
         )
 

@@ -102,6 +102,7 @@ class QualityMonitor:
         clock: Clocks.
         canaries: Files with the operator's canaries.
         cadence: Settings of the schedule.
+        turn: Taken for each request, which waits for a probe that is under way.
         state: Record of the profile as it was stored; None: none is.
     """
 
@@ -114,9 +115,11 @@ class QualityMonitor:
         clock: HealthClock,
         canaries: CanaryFiles,
         cadence: CanaryCadence,
+        turn: asyncio.Lock | None = None,
         state: str | None = None,
     ) -> None:
         self._name = name
+        self._turn = turn or asyncio.Lock()
         self._lane = lane
         self._store = store
         self._clock = clock
@@ -281,6 +284,10 @@ class QualityMonitor:
 
     async def _ask(self, applied: Applied, canary: Canary) -> CanaryVerdict:
         """Return the verdict on a canary's answer; the time is taken from the budget."""
+        async with self._turn:
+            return await self._ask_now(applied, canary)
+
+    async def _ask_now(self, applied: Applied, canary: Canary) -> CanaryVerdict:
         began_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(_RESPONSE_S + _LANE_S):

@@ -405,3 +405,11 @@ async def test_an_embedding_model_is_not_asked() -> None:
     rig = Rig(LlamaCppModel().answer, replace(VLLM, warm_up=WarmUp.EMBEDDING))
     assert set(outcomes(await rig.probe())) == {ProbeOutcome.FAILED}
     assert rig.prompts == []
+
+
+async def test_probes_take_turns() -> None:
+    """Of two probes at once the second waits for the lane, between none of the first's requests."""
+    rig = Rig(LlamaCppModel().answer)
+    first, second = await asyncio.gather(rig.probe(), rig.probe())
+    assert outcomes([*first, *second]) == [ProbeOutcome.VALID] * 4
+    assert second[0].began_s >= first[1].began_s
