@@ -16,31 +16,25 @@ import asyncio
 import json
 import math
 import random
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 from appliance.adapters.sqlite.database import open_or_replace, transaction
 from appliance.adapters.sqlite.measurement_rows import to_probe_row
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.sqlite.measurement_tables import MEASUREMENTS
 from appliance.domain.measurements import Series
-from appliance.health.agent import HealthAgent
-from appliance.health.clock import SystemHealthClock
-from appliance.health.health_verbs import HealthVerbs
-from appliance.health.lease_desk import LeaseDesk
 from appliance.planning.regression.detector import Detector
 from appliance.protocol.health_socket import MOST_ROWS
-from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
+from tests.fakes.health_thread import health_thread
 from tests.fakes.probe_rows import probe
+from tests.fakes.profiles import applied
 
 PROBES = 350_400
 NOW = time.time()
@@ -116,7 +110,9 @@ def _fill(path: Path) -> None:
 
 def _commands(path: Path) -> Mapping[str, float]:
     """Return the times of commands that are answered by the agent's server."""
-    with _answering(path) as control_socket:
+    catalogue = {"genesis": applied("genesis")}
+    control_socket = path.parent / "control.sock"
+    with health_thread(path.parent / "health.sock", path, catalogue):
         python = [sys.executable, "-IS", "-c", "pass"]
         command = [sys.executable, "-IS", "-c", COMMAND]
         history = [*command, "history", "genesis", "--socket", str(control_socket), "--since"]
@@ -125,49 +121,6 @@ def _commands(path: Path) -> Mapping[str, float]:
             "command_30d_ms": _median_run_ms([*history, "30d"]),
             "command_10y_ms": _median_run_ms([*history, "3650d"]),
         }
-
-
-@contextmanager
-def _answering(path: Path) -> Iterator[Path]:
-    """Answer on health.sock in a thread; yields the control socket's path, which is beside it."""
-    ready, end = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def no_watches(_names: Sequence[str]) -> Mapping[str, Never]:
-        return {}
-
-    async def serve(listener: socket.socket) -> None:
-        store, clock = MeasurementStore(path), SystemHealthClock()
-        desk = LeaseDesk(FakeProbeLane(lambda _request: LaneAnswer()), clock)
-        agent = HealthAgent(
-            catalogue=dict,
-            make_watches=no_watches,
-            store=store,
-            is_leased=desk.is_leased,
-            clock=clock,
-            on_alive=lambda _status: None,
-        )
-        await store.open()
-        serving = asyncio.create_task(HealthVerbs(agent, store, desk, clock).serve(listener))
-        ready.set()
-        await end.wait()
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        await store.close()
-
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path.parent / "health.sock"))
-        listener.listen()
-        listener.settimeout(0)
-        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(listener)))
-        thread.start()
-        ready.wait()
-        try:
-            yield path.parent / "control.sock"
-        finally:
-            loop.call_soon_threadsafe(end.set)
-            thread.join()
-            loop.close()
 
 
 def _median_run_ms(command: Sequence[str]) -> float:
