@@ -144,9 +144,7 @@ class ProfileRecord:
             return events
         self.memory = replace(self.memory, ttft_s=probe.raw.ttft_s)
         return (
-            (*events, *self._check_drafts(probe.raw, minute, probe.began_unix_s))
-            if speculative
-            else events
+            (*events, *self._check_drafts(probe.raw, probe.began_unix_s)) if speculative else events
         )
 
     def _resize(self, outcome: ProbeOutcome) -> None:
@@ -156,14 +154,11 @@ class ProfileRecord:
             sizes = sizes.after_long_prompt(failed=outcome is ProbeOutcome.FAILED)
             self.memory = replace(self.memory, sizes=sizes)
 
-    def _check_drafts(
-        self, raw: RawTimings, minute: float, unix_s: float
-    ) -> Iterator[MeasurementEvent]:
+    def _check_drafts(self, raw: RawTimings, unix_s: float) -> Iterator[MeasurementEvent]:
         watch, fact = self.memory.drafts.after(raw)
         self.memory = replace(self.memory, drafts=watch)
         if fact is None:
             return
-        self.series[Series.DECODE].detector.hint(minute)
         yield MeasurementEvent(
             unix_s=unix_s,
             profile=self.name,

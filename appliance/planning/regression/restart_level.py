@@ -43,10 +43,6 @@ class RestartLevel:
             began_min=unix_min, before=before, compared=len(before) < _FEWEST_BEFORE
         )
 
-    def told(self) -> "RestartLevel":
-        """Return the same without a comparison to come: the session's level is told otherwise."""
-        return replace(self, compared=True)
-
     def after(
         self, unix_min: float, level: float, noise: float
     ) -> "tuple[RestartLevel, float | None]":

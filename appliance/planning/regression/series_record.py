@@ -223,13 +223,7 @@ class SeriesRecord:
         )
         likely = "; ".join(suspicion.text for suspicion in found)
         cause = found[0].cause.value if found else None
-        self.memory = replace(
-            self.memory,
-            loss_since_unix_s=since,
-            cause=cause,
-            likely=likely,
-            restart=self.memory.restart.told(),
-        )
+        self.memory = replace(self.memory, loss_since_unix_s=since, cause=cause, likely=likely)
         baseline = self.baseline_tok_s or 0.0
         event = self._event(
             probe.began_unix_s,

@@ -215,10 +215,13 @@ async def test_restart_that_comes_back_off_is_told() -> None:
 async def test_busy_profile_is_told_after_hours() -> None:
     """Six hours in which each probe gives way are an event, once, and so is the first valid probe."""
     async with watched() as rig:
+        rig.prober.outcomes = [ProbeOutcome.TOO_LONG] * 2
+        await rig.run(1)
         rig.prober.outcome = ProbeOutcome.YIELDED
         found = await rig.run(7)
         assert kinds(found) == [(EventKind.NO_VALID_PROBE, None)]
         assert "yielded" in found[0].text
+        assert "too-long" not in found[0].text
         assert "no valid probe in 6 h" in found[0].text
         assert "no valid probe" in rig.monitor.report().trouble
         await rig.kill()
@@ -238,7 +241,8 @@ async def test_kill_during_a_silence_keeps_its_length() -> None:
         rig.observe(STOPPED)
         assert await rig.run(24) == []
         rig.observe(SERVING)
-        assert kinds(await rig.run(2)) == [(EventKind.NO_VALID_PROBE, None)]
+        assert await rig.run(0.5) == []
+        assert kinds(await rig.run(1.5)) == [(EventKind.NO_VALID_PROBE, None)]
 
 
 @pytest.mark.parametrize(
@@ -343,6 +347,39 @@ async def test_slow_traffic_makes_a_probe_due_and_tells_nothing() -> None:
         assert 1 <= len(triggered) <= 3
         assert kinds(rig.store.events) == both(EventKind.ACCEPTED)
         assert sum(sums.output_tokens for sums in rig.store.traffic) >= 600 * 30
+
+
+async def test_slow_moment_of_traffic_makes_one_probe_due() -> None:
+    """One slow answer is looked into once, and sums are stored once a minute at most."""
+    async with watched() as rig:
+        sums = TrafficSums(unix_s=rig.clock.unix_s(), output_tokens=600, decode_s=600 / 78)
+        for _ in range(20):
+            rig.monitor.add_traffic(sums)
+        rig.monitor.add_traffic(replace(sums, decode_s=600 / 50))
+        for _ in range(12):
+            rig.monitor.add_traffic(replace(sums, output_tokens=1))
+            rig.observe(replace(SERVING, operation=True))
+            await advance(5)
+            rig.observe(SERVING)
+            await advance(5)
+        assert len(rig.store.traffic) <= 3
+        await rig.run(2)
+        kinds_made = [course.kind for course in rig.prober.courses]
+        assert kinds_made.count(ProbeKind.TRIGGERED) == 1
+
+
+async def test_late_warm_ups_are_no_readings() -> None:
+    """Warm-ups that come long after the start, because of an operation, are discarded too."""
+    async with watched() as rig:
+        rig.restart_backend()
+        rig.observe(replace(SERVING, operation=True))
+        await rig.run(0.5)
+        rates = rig.monitor.report().series[0].rates
+        rig.prober.speed = 0.5
+        rig.observe(SERVING)
+        await advance(5)
+        assert [course.kind for course in rig.prober.courses[-2:]] == [ProbeKind.WARM_UP] * 2
+        assert rig.monitor.report().series[0].rates == rates
 
 
 async def test_lost_prefix_cache_is_named() -> None:

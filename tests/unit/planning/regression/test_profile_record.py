@@ -91,6 +91,20 @@ def test_single_slow_probes_tell_nothing() -> None:
         box.speed = 1.0
 
 
+def test_earlier_slow_probe_belongs_to_no_later_loss() -> None:
+    """A probe that was slow beside other load gives a loss hours later neither beginning nor cause."""
+    box = ProbedBox.healthy()
+    box.speed, box.evidence = 0.5, HELD
+    box.probe()
+    box.speed, box.evidence = 1.0, EVIDENCE
+    box.run(3)
+    began_s, box.speed = box.now_s, 0.66
+    lost = box.run(3)
+    assert sorted(kinds(lost)) == both(EventKind.REGRESSION)
+    assert {event.cause for event in lost} == {None}
+    assert all((event.since_unix_s or 0) >= began_s for event in lost)
+
+
 def test_restoration_at_any_time_changes_no_event() -> None:
     """A record that is stored and restored before every probe tells the same as one that is not."""
     told = []

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from appliance.planning.regression.restart_level import (
-    LEVEL_READINGS_AFTER,
     SETTLED_AFTER_MIN,
     RestartLevel,
 )
@@ -71,12 +70,3 @@ def test_short_sessions_are_left_out() -> None:
     level, told = session(level, 85.8, readings=4 + 3)
     assert told == []
     assert session(level, 85.8)[1] == [pytest.approx(85.8 / 80.3 - 1, abs=0.006)]
-
-
-def test_level_that_is_told_otherwise_is_not_told_again() -> None:
-    """A session whose loss is reported is not compared."""
-    level, _ = session(RestartLevel(), 85.8)
-    level = level.restarted(START).told()
-    for count in range(4, 4 + 2 * LEVEL_READINGS_AFTER):
-        level, change = level.after(START + 15 * count, math.log(80.3), NOISE)
-        assert change is None
