@@ -1,14 +1,33 @@
 """Drivers that hang, lie or show memory that is not the GPU's own."""
 
+import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from appliance.domain.measurements import BoxGpus
+from appliance.protocol.json_dataclasses import from_json
 from tests.pretend import Gpus
 from tests.system.fleet import Fleet
 from tests.system.rig import Box
+
+ASK: Final = """
+import asyncio, json
+from pathlib import Path
+from appliance.protocol.conversation.async_client import open_conversation
+from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+
+
+async def ask():
+    path = Path("/run/appliance/status.sock")
+    async with open_conversation(STATUS, path, GpuEvidenceRequest()) as events:
+        print(json.dumps((await anext(events)).details))
+
+
+asyncio.run(ask())
+"""
 
 
 @pytest.fixture
@@ -33,6 +52,27 @@ def wait_for_error(fleet: Fleet, *words: str, timeout_s: float = 20.0) -> str:
         assert time.monotonic() < deadline, said
         time.sleep(0.2)
     return said
+
+
+def test_evidence_reaches_who_may_only_look(fleet: Fleet, gpus: Gpus) -> None:
+    """The health agent's user is told clocks, power and who holds memory, which it may not read."""
+    gpus.change(
+        {"*.sm_clock": 1695, "1.power_mw": 250_000, "1.throttle": 0x20, "1.energy_mj": 5000}
+    )
+    stranger = fleet.foreign_holder("miner", "1:1")
+    fleet.box.write("/etc/ask.py", ASK)
+    become = "setpriv --reuid appliance-health --regid appliance-health --groups appliance-status"
+    done = fleet.box.run(f"{become} /opt/appliance/current/bin/python -I /etc/ask.py")
+    found = from_json(BoxGpus, json.loads(done.stdout))
+    assert [gpu.evidence.sm_clock_mhz for gpu in found.gpus] == [1695, 1695]
+    second = found.gpus[1]
+    assert (second.evidence.power_w, second.evidence.energy_j) == (250.0, 5.0)
+    assert second.evidence.throttle_reasons == ("sw_thermal_slowdown",)
+    assert {(t.profile, t.pid) for t in second.tenants or ()} == {
+        ("a", fleet.main_pid("a")),
+        (None, stranger),
+    }
+    assert found.driver == "580.95.05"
 
 
 def test_hung_driver_is_told_and_hangs_nothing_else(fleet: Fleet, gpus: Gpus) -> None:
