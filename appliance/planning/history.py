@@ -68,14 +68,3 @@ def fitted(rows: Sequence[RateSummary], most: int) -> Sequence[RateSummary]:
             break
         joined = down_sampled(rows, span_s)
     return joined[-most:]
-
-
-def span_to_fit(hours: int, most: int) -> float | None:
-    """Return the shortest span in which so many hours make at most `most` rows; None: as they are.
-
-    The longest where none does.
-    """
-    if hours <= most:
-        return None
-    fitting = (span_s for span_s in _SPANS_S if hours * _SPANS_S[0] / span_s <= most)
-    return next(fitting, _SPANS_S[-1])

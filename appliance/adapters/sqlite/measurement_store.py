@@ -249,8 +249,10 @@ class MeasurementStore:
         """
 
         def read(db: sqlite3.Connection) -> Mapping[Series, Sequence[RateSummary]]:
-            found = history(db, profile, wanted, since_unix_s, span_s=span_s, most=most)
-            return {series: _joined(rows, span_s, most) for series, rows in found.items()}
+            return {
+                series: _joined(rows, span_s, most)
+                for series, rows in history(db, profile, wanted, since_unix_s).items()
+            }
 
         nothing: Mapping[Series, Sequence[RateSummary]] = dict.fromkeys(wanted, ())
         return await self._run(self._try, read, nothing)

@@ -19,7 +19,7 @@ from appliance.domain.measurements import (
     Series,
     rate_of,
 )
-from appliance.planning.history import RateSummary, span_to_fit, summarise
+from appliance.planning.history import RateSummary, summarise
 
 _log = logging.getLogger(__name__)
 
@@ -170,23 +170,13 @@ def _rates_of(times: Sequence[Any]) -> Sequence[tuple[Series, float]]:
 
 
 def history(
-    db: sqlite3.Connection,
-    profile: str,
-    wanted: Collection[Series],
-    since_unix_s: float,
-    *,
-    span_s: float | None = None,
-    most: int | None = None,
+    db: sqlite3.Connection, profile: str, wanted: Collection[Series], since_unix_s: float
 ) -> Mapping[Series, list[RateSummary]]:
     """Return each probe that counts, and the hours before those that are kept, oldest first.
 
-    The probes are read once for all series. Hours that the caller will join in spans, or that are too
-    many, are joined by SQLite: ten years of them take half a second in Python.
+    The probes are read once for all series.
     """
-    rows = {
-        series: _hours(db, profile, series, since_unix_s, span_s=span_s, most=most)
-        for series in wanted
-    }
+    rows = {series: _hours(db, profile, series, since_unix_s) for series in wanted}
     sql = f"{_MEASURED} AND profile=? AND began_unix_s>=? ORDER BY began_unix_s"
     for _, began_unix_s, *times in db.execute(sql, (profile, since_unix_s)):
         for series, rate in _rates_of(times):
@@ -198,38 +188,14 @@ def history(
 
 
 def _hours(
-    db: sqlite3.Connection,
-    profile: str,
-    series: Series,
-    since_unix_s: float,
-    *,
-    span_s: float | None,
-    most: int | None,
+    db: sqlite3.Connection, profile: str, series: Series, since_unix_s: float
 ) -> list[RateSummary]:
-    values = (profile, series, since_unix_s // HOUR_S)
-    if span_s is None and most is not None:
-        (hours,) = db.execute(f"SELECT count(*) {_HOURS_OF}", values).fetchone()
-        span_s = span_to_fit(hours, most)
-    found = db.execute(_JOINED_HOURS, (max(span_s or 0.0, HOUR_S), *values))
+    sql = (
+        "SELECT hour * 3600.0, count, low, median, high FROM hourly"
+        " WHERE profile=? AND series=? AND hour>=? ORDER BY hour"
+    )
+    found = db.execute(sql, (profile, series, since_unix_s // HOUR_S))
     return [RateSummary(*row) for row in found]
-
-
-_HOURS_OF: Final = "FROM hourly WHERE profile=? AND series=? AND hour>=?"
-_JOINED_HOURS: Final = f"""
-WITH hours AS (
-  SELECT ? AS length, hour, count, low, median, high {_HOURS_OF}
-), spans AS (
-  SELECT *, CAST(hour * {HOUR_S} / length AS INTEGER) AS span FROM hours
-), ranked AS (
-  SELECT *, sum(count) OVER (PARTITION BY span ORDER BY median ROWS UNBOUNDED PRECEDING) AS rank,
-    sum(count) OVER (PARTITION BY span) AS total FROM spans
-)
-SELECT span * length, sum(count), min(low),
-  (min(CASE WHEN 2 * rank >= total THEN median END)
-    + min(CASE WHEN 2 * rank > total THEN median END)) / 2,
-  max(high)
-FROM ranked GROUP BY span ORDER BY span"""  # noqa: S608 - our names
-"""Query that joins hours as `planning.history.join` does: the two middle ones make the median."""
 
 
 # --- recovery ------------------------------------------------------------------------

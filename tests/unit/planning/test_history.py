@@ -2,13 +2,7 @@
 
 import pytest
 
-from appliance.planning.history import (
-    RateSummary,
-    down_sampled,
-    fitted,
-    span_to_fit,
-    summarise,
-)
+from appliance.planning.history import RateSummary, down_sampled, fitted, summarise
 
 
 def summary(unix_s: float, low: float, median: float, high: float, probes: int) -> RateSummary:
@@ -52,12 +46,3 @@ def test_more_than_the_longest_spans_hold_is_cut() -> None:
     months = tuple(summarise(month * 30 * 86400.0, [1.0]) for month in range(5))
     assert fitted(months, 2) == months[-2:]
     assert fitted(months, 5) == months
-
-
-@pytest.mark.parametrize(
-    ("hours", "span_s"),
-    [(2000, None), (2001, 6 * 3600.0), (90_000, 7 * 86400.0), (10**7, 30 * 86400.0)],
-)
-def test_the_span_for_so_many_hours(hours: int, span_s: float | None) -> None:
-    """Ten years of hours are joined in weeks where 2000 rows may travel."""
-    assert span_to_fit(hours, 2000) == span_s

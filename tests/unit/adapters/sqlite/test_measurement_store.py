@@ -22,7 +22,7 @@ from appliance.domain.measurements import (
     Series,
     TrafficSums,
 )
-from appliance.planning.history import down_sampled, summarise
+from appliance.planning.history import summarise
 from tests.fakes.probe_rows import probe
 
 DAY_S = 86400.0
@@ -171,28 +171,6 @@ async def test_old_probes_become_hours(store: MeasurementStore) -> None:
     joined = (await store.history("genesis", Series.DECODE, old))[0]
     assert (joined.probes, joined.low, joined.high) == (3, 40.0, 100.0)
     assert joined.median == pytest.approx((2 * 45.0 + 100.0) / 3)
-
-
-async def test_hours_are_joined_as_probes_are(store: MeasurementStore) -> None:
-    """Spans of hours in the file have the same rows as if each hour were joined by the core."""
-    unsynchronised(store)
-    old = (NOW - 100 * DAY_S) // DAY_S * DAY_S
-    for hour in range(48):
-        for quarter in range(1 + hour % 3):
-            seconds = 3.0 + (hour * 7 + quarter * 3) % 11 / 5
-            await store.add(probe=probe(old + hour * 3600 + quarter * 900, decode_s=seconds))
-    while await store.compact(NOW):
-        pass
-    hours = await store.history("genesis", Series.DECODE, old)
-    assert len(hours) == 48
-    for span_s in (2 * 3600.0, 5 * 3600.0, DAY_S):
-        joined = await store.history("genesis", Series.DECODE, old, span_s=span_s)
-        expected = down_sampled(hours, span_s)
-        assert [row[:2] for row in joined] == [row[:2] for row in expected]
-        for one, other in zip(joined, expected, strict=True):
-            assert one == pytest.approx(other)
-    fitting = await store.histories("genesis", (Series.DECODE,), old, most=20)
-    assert fitting[Series.DECODE] == down_sampled(hours, 6 * 3600.0)
 
 
 async def test_events_and_benches_are_bounded(store: MeasurementStore) -> None:
