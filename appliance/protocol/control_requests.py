@@ -214,9 +214,17 @@ def _on_behalf(args: Json, field: str) -> str:
     return behalf if isinstance(behalf, str) else ""
 
 
+def _names(args: Json, field: str) -> tuple[str, ...]:
+    """Return names; whatever is empty is none, as in the first release."""
+    return read_names(args, field) if args.get(field) else ()
+
+
 def _key_profiles(args: Json, field: str) -> tuple[str, ...]:
     """Return the profiles to which a key is limited, which is never an empty list."""
-    profiles = read_names(args, field)
+    try:
+        profiles = read_names(args, field)
+    except BadRequestError as error:
+        raise BadRequestError(f"{field} is no list of names") from error
     if not profiles:
         raise BadRequestError(f"{field} names no profile: leave it out for a key to all of them")
     return profiles
@@ -274,6 +282,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         "gpus": _gpus,
         "mark": _mark,
         "may_switch": lambda args, field: args.get(field) is True,
+        "names": _names,
         "on_behalf": _on_behalf,
         "operation": _operation,
         "profiles": _key_profiles,

@@ -98,6 +98,7 @@ def test_a_switch_on_request_says_nothing_else() -> None:
         ("switch", {"name": "a", "of a later release": [1]}, SwitchRequest("a")),
         ("start", {}, StartRequest()),
         ("start", {"names": None}, StartRequest()),
+        ("start", {"names": ""}, StartRequest()),
         ("stop", {"names": ["a", "b", "a"]}, StopRequest(("a", "b"))),
         ("hold", {}, HoldRequest()),
         ("run", {"command": "sh", "gpus": []}, RunRequest("sh", ())),
@@ -135,6 +136,7 @@ def test_what_is_left_out_has_its_default(
         ("mark", {"name": "a", "mark": ["live"]}, "a mark is one of live, standby, retired"),
         ("key", {"action": ["add"]}, "action is none of add, ls and rm"),
         ("key", {"action": "add", "name": "a", "profiles": []}, "profiles names no profile"),
+        ("key", {"action": "add", "name": "a", "profiles": "b"}, "profiles is no list of names"),
     ],
 )
 def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], words: str) -> None:
