@@ -329,13 +329,14 @@ class ClientConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
-            self._transport.write(data)
+            self._relay.writes.write(self._transport, data)
 
     def write_whole(self, response: bytes, *, close: bool) -> None:
         """Write a whole response, and go on to the next request, or close."""
+        relay = self._relay
         if self._transport is not None:
-            self._transport.write(response)
-        if close or self._blocked_bytes or self._rest or self._paused or self._relay.closing:
+            relay.writes.write(self._transport, response)
+        if close or self._blocked_bytes or self._rest or self._paused or relay.closing:
             self.response_finished(close=close)
         else:
             # What `response_finished` does for most requests, without the call.
@@ -419,6 +420,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline_s = self._loop.time() + _LINGER_S
         if self._transport is None:
             return
+        self._relay.writes.flush()
         if self._transport.can_write_eof():
             self._transport.write_eof()
         else:
@@ -433,6 +435,7 @@ class ClientConnection(asyncio.Protocol):
         self._state = _CLOSING
         self.deadline_s = self._loop.time() + self._relay.limits.stuck_s
         if self._transport is not None:
+            self._relay.writes.flush()
             self._transport.close()
 
     def expire_if_due(self, now_s: float) -> None:
@@ -510,6 +513,7 @@ class ClientConnection(asyncio.Protocol):
         self._drop_body()
         self._take_ahead()
         self._state = _CLOSING
+        self._relay.writes.flush()
         if self._unwritten():
             self.abort()
         elif self._transport is not None:

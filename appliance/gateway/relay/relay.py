@@ -21,6 +21,7 @@ from appliance.gateway.relay.scan_queue import ScanQueue
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.upstream.engine_connection import UpstreamRequest
 from appliance.gateway.upstream.pool import Upstream
+from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing import refusals
 from appliance.planning.routing.origin_policy import OriginPolicy
 
@@ -61,6 +62,7 @@ class Relay:
         self._origin_policy = origin_policy
         self.buffered_bytes = 0
         """Bytes of request bodies that are kept now."""
+        self.writes = WriteBatch()
         self.hold_queue = HoldQueue(router, self.limits)
         self.scans = ScanQueue()
         self.lane_holder: LaneHolder | None = None
@@ -240,7 +242,7 @@ class Relay:
         """Return the upstream of a profile that is new or was applied anew."""
         upstream = self.upstreams.get(routed.name)
         if upstream is None:
-            upstream = self.upstreams[routed.name] = Upstream(routed, self.limits)
+            upstream = self.upstreams[routed.name] = Upstream(routed, self.limits, self.writes)
         else:
             upstream.renew(routed)
         return upstream

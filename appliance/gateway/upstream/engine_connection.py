@@ -135,14 +135,14 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if len(body) < _LARGE_BYTES:
-            self._transport.write(head + body)
+            self._pool.writes.write(self._transport, head + body)
         else:
             buffers = body.buffers if isinstance(body, Pieces) else (body,)
             self._transport.writelines((head, *buffers))
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
-            self._transport.write(data)
+            self._pool.writes.write(self._transport, data)
 
     def pause(self) -> None:
         """Stop reading until `resume`."""

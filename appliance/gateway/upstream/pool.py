@@ -9,6 +9,7 @@ from appliance.domain.gateway import Limits, Routed
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.response_head import ResponseHead
 from appliance.gateway.upstream.engine_connection import EngineConnection, UpstreamRequest
+from appliance.gateway.write_batch import WriteBatch
 from appliance.planning.routing.body_changes import BodyChanges, compile_changes
 
 _MOST_IDLE: Final = 256
@@ -24,8 +25,9 @@ requests at once, twice, took 4.6 s that way, and 0.1 s since kept ones are clos
 class Pool:
     """Pool of connections to one engine."""
 
-    def __init__(self, routed: Routed, limits: Limits) -> None:
+    def __init__(self, routed: Routed, limits: Limits, writes: WriteBatch) -> None:
         self._endpoint = routed.endpoint
+        self.writes = writes
         self._connect_s = limits.connect_s
         self._idle: deque[EngineConnection] = deque()
         self._all: set[EngineConnection] = set()
@@ -146,14 +148,16 @@ class Upstream:
         "modelless_changes",
         "pool",
         "routed",
+        "writes",
     )
 
-    def __init__(self, routed: Routed, limits: Limits) -> None:
+    def __init__(self, routed: Routed, limits: Limits, writes: WriteBatch) -> None:
         self._limits = limits
+        self.writes = writes
         self.in_flight: set[UpstreamRequest] = set()
         self.drained = asyncio.Event()
         """Event that is set when the last request in flight ends; cleared by each waiter."""
-        self.pool = Pool(routed, limits)
+        self.pool = Pool(routed, limits, writes)
         self._compile(routed)
 
     def _compile(self, routed: Routed) -> None:
@@ -169,7 +173,7 @@ class Upstream:
         """Use a profile that was applied anew."""
         if routed.endpoint != self.routed.endpoint:
             self.pool.close()
-            self.pool = Pool(routed, self._limits)
+            self.pool = Pool(routed, self._limits, self.writes)
         self._compile(routed)
 
     def remove(self, request: UpstreamRequest) -> None:
