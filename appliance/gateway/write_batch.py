@@ -3,13 +3,14 @@
     direct --every `_DIRECT_WRITES` writes--> batched --`_FEW_TURNS` turns with few writes--> direct
 
 A write in the middle of a turn wakes the process at the other end, which then takes the core, or its
-caches, while Python goes on with the next connection. Together at the end of the turn the same writes
-cost a fifth less CPU time (docs/explanation/the-gateway.md). Where turns have few writes, as with a single client,
-there is nothing to gain, and a write goes out directly.
+caches, while Python goes on with the next connection. Together at the end of the turn the same
+writes cost a quarter less CPU time (docs/explanation/the-gateway.md). Where turns have few writes, as
+with a single client, there is nothing to gain, and a write goes out directly.
 
-A transport that is full says so at the end of the turn: a client that sends further requests without reading
-may be given one response more than it would else. Writes to one transport stay in their order. Before a transport is closed after a write in the same turn,
-`flush` must be called; one that is aborted drops what waits.
+A transport that is full says so at the end of the turn: a client that sends further requests without
+reading may be given one response more than it would else. Writes to one transport stay in their
+order. Before a transport is closed after a write in the same turn, `flush` must be called; one that
+is aborted drops what waits.
 """
 
 import asyncio

@@ -258,7 +258,7 @@ class Exchange:
         self._request = head, body
         if self._upstream is not upstream:
             if self._upstream is not None:
-                self._upstream.remove(self)
+                self._leave_upstream()
             self._upstream = upstream
             upstream.in_flight.add(self)
         engine = upstream.pool.acquire()
@@ -434,6 +434,7 @@ class Exchange:
             self._relay.hold_queue.remove(self)
         self._state = _OVER
         if self._upstream is not None:
+            # `_leave_upstream` without the call, since every request comes here.
             self._upstream.remove(self)
             self._upstream = None
         if self._retry is not None:

@@ -105,7 +105,7 @@ async def test_callbacks() -> None:
 
 
 async def test_closed_transport() -> None:
-    """What waits for a transport that was aborted meanwhile is dropped."""
+    """Bytes that wait for a transport that was aborted meanwhile are dropped."""
     rig = Rig()
     rig.batch.write(rig.one, b"1")
     rig.batch.write(rig.two, b"2")
