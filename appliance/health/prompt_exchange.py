@@ -14,7 +14,7 @@ from appliance.health.evidence import EvidenceRecording
 from appliance.health.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
 from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.measurement import Measurement, measure, piece_times
-from appliance.planning.probing.pieces import PieceTimes, prefix, prefixes
+from appliance.planning.probing.pieces import PieceSize, PieceTimes, prefix, prefixes
 from appliance.planning.probing.request import probe_request
 from appliance.planning.probing.request_metrics import RequestCounters, finished_between
 from appliance.planning.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
@@ -224,16 +224,19 @@ class PromptExchange:
 async def find_piece_size(engine: EngineContact, salt: str) -> None:
     """Find the size of pieces for an engine by sending the long prompt in pieces that grow.
 
-    The search ends without a result where anything else goes on.
+    The search ends early where anything else goes on. The larger result of two searches counts: on a
+    busy box a piece may take longer than it does, and never less.
     """
-    text = prompt_text(PREFILL, salt)
+    notes, text = engine.notes, prompt_text(PREFILL, salt)
+    size, sent = PieceSize(), 0
     before: PieceTimes | None = None
-    sent = 0
     with suppress(ProbeEndedError):
-        while engine.notes.in_pieces and not engine.notes.size.settled:
-            sent += engine.notes.size.tokens
+        while notes.in_pieces and not size.settled:
+            sent += size.tokens
             beginning = prefix(text, sent)
             if beginning == text:
-                return
+                break
             before = await engine.send_piece(beginning, salt=salt, before=before)
-            engine.notes.size = engine.notes.size.after(before)
+            size = size.after(before)
+    if not notes.size.settled or (size.settled and size.tokens > notes.size.tokens):
+        notes.size = size

@@ -134,6 +134,32 @@ async def test_the_search_for_the_size_of_pieces(tok_s: float, tokens: int) -> N
     assert len(engine.evaluated) - sent <= 8
 
 
+async def test_a_search_on_a_busy_box_does_not_count() -> None:
+    """The second warm-up searches again, and the larger size stays, whichever search found it."""
+    engine = LlamaCppModel(prefill_tok_s=400.0)
+    rig = Rig(engine.answer)
+    for tok_s, tokens in ((400.0, 8), (3000.0, 64), (100.0, 64)):
+        engine.prefill_tok_s = tok_s
+        await rig.probe(WARM_UP)
+        assert rig.prober.piece_tokens(LLAMA) == tokens
+    await rig.probe(replace(WARM_UP, started_unix_s=8.0))
+    assert rig.prober.piece_tokens(LLAMA) == 4
+
+
+async def test_a_search_that_is_interrupted_keeps_what_it_found() -> None:
+    """A client's request in the middle of the search ends it with the size that was reached."""
+    engine = LlamaCppModel(prefill_tok_s=3000.0)
+
+    def answer(request: LaneRequest) -> LaneAnswer:
+        if len(engine.evaluated) == 2:
+            raise LaneBusyError("a request is in flight")
+        return engine.answer(request)
+
+    rig = Rig(answer)
+    await rig.probe(replace(WARM_UP, prompts=()))
+    assert rig.prober.piece_tokens(LLAMA) == 64
+
+
 async def test_pieces_go_on_where_the_one_before_ended() -> None:
     """Each request begins with the one before it, and all with a salt of their own probe."""
     rig = Rig(LlamaCppModel().answer)
