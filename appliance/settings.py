@@ -208,7 +208,8 @@ class Settings(BaseSettings):
     )
     health: HealthSettings = Field(
         default=HealthSettings(),
-        description="measurements of the models that serve, by the health agent",
+        description="measurements of the models that serve, by the health agent; in force after "
+        "`systemctl restart appliance-health`",
     )
 
     @property
