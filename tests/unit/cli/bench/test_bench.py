@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -323,6 +324,36 @@ async def test_profiles_that_cannot_serve_together_are_switched(world: World) ->
     ]
     with pytest.raises(CliError, match="no switch to b: b did not start"):
         await world.run("a", "b")
+
+
+class OneAtATime(dict[str, Story]):
+    """Supervisor of which a serves, and after each switch the other one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = itertools.cycle("ba")
+        self._serving = "a"
+
+    def __getitem__(self, verb: str) -> Story:
+        """Return the answer to a verb."""
+        if verb == "status":
+            return status(self._serving)
+        self._serving = next(self._names)
+        return KEPT
+
+
+async def test_each_turn_is_served_and_the_committed_one_comes_back(world: World) -> None:
+    """Switches are made where a turn's profile does not serve, and one more in the end."""
+    world.supervisor = OneAtATime()
+    ran = await world.run("a", "b", "--tokens", "4")
+    assert ran.status == 0
+    switches = [request for request in ran.supervisor if request["verb"] == "switch"]
+    assert [request["args"]["name"] for request in switches] == ["b", "a", "b", "a", "b", "a"]
+    assert "switching to b\n" in ran.err
+    assert "switching back to a\n" in ran.err
+    assert [request["args"]["names"] for request in ran.asked if request["verb"] == "lease"] == [
+        [name] for name in "abbabaab"
+    ]
 
 
 async def test_single_profile_must_serve(world: World) -> None:
