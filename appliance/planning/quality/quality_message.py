@@ -1,4 +1,7 @@
-"""Sentences about the quality of a profile, for events: what, how much, and what to type."""
+"""Sentences about the quality of a profile, for events: what, how much, and what to type.
+
+As other sentences of events they have neither the profile's name before them nor clock times.
+"""
 
 from typing import Final
 
@@ -34,19 +37,18 @@ def lost_text(profile: str, state: PassRate) -> str:
     """Return the sentence about a loss."""
     runs = state.runs[-_RECENT:]
     return (
-        f"▼ {profile}: {runs.count('0')} of the last {len(runs)} {group_subject(state.group)} failed"
-        f" ({state.fault[:_MOST_FAULT]});"
-        f" see appliance events {profile}"
+        f"{runs.count('0')} of the last {len(runs)} {group_subject(state.group)} failed"
+        f" ({state.fault[:_MOST_FAULT]}); do: appliance logs {profile}"
     )
 
 
-def recovered_text(profile: str, group: str, lasted_s: float) -> str:
+def recovered_text(group: str, lasted_s: float) -> str:
     """Return the sentence about a recovery."""
     hours = max(1, round(lasted_s / 3600))
-    return f"▲ {profile}: {group_subject(group)} pass again, after {hours} h"
+    return f"{group_subject(group)} pass again, after {hours} h"
 
 
-def accepted_text(profile: str, group: str, faults: float, by: str) -> str:
+def accepted_text(group: str, faults: float, by: str) -> str:
     """Return the sentence about a level that was accepted."""
     share = f"{100 * (1 - faults):.0f} %"
-    return f"{profile}: {share} of {group_subject(group)} pass: accepted by {by} as the baseline"
+    return f"{share} of {group_subject(group)} pass: accepted by {by} as the baseline"

@@ -69,10 +69,11 @@ def count_verdict(
         unix_s=unix_s,
         profile=profile,
         kind=EventKind.QUALITY_LOST if is_lost else EventKind.QUALITY_RECOVERED,
+        since_unix_s=group.lost_unix_s if is_lost else lost_s,
         change=(group.pass_share or 0.0) - (1 - group.baseline) if is_lost else None,
         text=lost_text(profile, group)
         if is_lost
-        else recovered_text(profile, canary.group, unix_s - (lost_s or unix_s)),
+        else recovered_text(canary.group, unix_s - (lost_s or unix_s)),
     )
     return CountedRun(run=run, event=event)
 
@@ -85,7 +86,7 @@ def accept_quality(
     for name, group in record.groups.items():
         faults = group.accept()
         if faults is not None:
-            text = accepted_text(profile, name, faults, by)
+            text = accepted_text(name, faults, by)
             events.append(
                 MeasurementEvent(unix_s=unix_s, profile=profile, kind=EventKind.ACCEPTED, text=text)
             )

@@ -1,11 +1,13 @@
 """Report of the quality of a profile, as the health agent tells it from its memory."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from appliance.planning.quality.quality_message import canary_subject, group_subject
 from appliance.planning.quality.quality_record import QualityRecord
+from appliance.planning.quality.standard_canaries import TOOLS_PREFIX
 
-_MOST_TOLD = 3
+_MOST_TOLD: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +82,16 @@ def _troubles(record: QualityRecord, unanswered: str) -> list[str]:
     found += [f"canary file: {problem}" for problem in record.file_problems[:1]]
     unproven = sorted(record.unproven.items())
     found += [
-        f"canary {canary_subject(name)} has never passed: {fault}"
+        f"canary {canary_subject(name)} has never passed: {fault}{_hint(name)}"
         for name, fault in unproven[:_MOST_TOLD]
     ]
     if len(unproven) > _MOST_TOLD:
         found.append(f"{len(unproven) - _MOST_TOLD} more have never passed")
     return found
+
+
+def _hint(name: str) -> str:
+    """Return what the owner of a profile can do about a canary that has never passed."""
+    if not name.startswith(TOOLS_PREFIX):
+        return ""
+    return " (tools = false in the profile, if it promises none)"

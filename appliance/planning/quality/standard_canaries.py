@@ -14,6 +14,8 @@ from appliance.planning.quality.json_schema import parse_schema
 
 SCHEMA_GROUP: Final = "schema"
 TOOLS_GROUP: Final = "tools"
+TOOLS_PREFIX: Final = "tool-"
+"""Beginning of the names of canaries that ask for a tool call."""
 _SUBJECTS: Final = (
     ("Lyon", "water the plants"),
     ("Kyoto", 'read the paper "On Growth"'),
@@ -101,7 +103,7 @@ def _schema_canary(city: str, *, streamed: bool) -> Canary:
 
 def _tool_canary(task: str, minutes: int, *, choice: str, streamed: bool) -> Canary:
     return Canary(
-        name=f"tool-{choice}-streamed" if streamed else f"tool-{choice}",
+        name=TOOLS_PREFIX + (f"{choice}-streamed" if streamed else choice),
         group=TOOLS_GROUP,
         body={
             "messages": _messages(

@@ -111,8 +111,8 @@ async def test_broken_tool_calls(seed: int) -> None:
         await advance(DAY_S)
         assert box.events == [EventKind.QUALITY_LOST]
         text = box.store.events[0].text
-        assert text.startswith("▼ genesis: ")
-        assert "tool calls failed (the arguments of a tool call are no JSON)" in text
+        assert text.endswith("; do: appliance logs genesis")
+        assert " tool calls failed (the arguments of a tool call are no JSON)" in text
         tools = next(group for group in box.monitor.report().groups if group.group == "tools")
         assert tools.lost_unix_s is not None
         engine.broken_share = 0.0

@@ -13,14 +13,14 @@ def test_own_canary() -> None:
     """A canary of the operator's is told by its name, a long fault is cut."""
     state = PassRate(group="own:capital", runs="1" * 90 + "0" * 6, fault="x" * 500)
     text = lost_text("genesis", state)
-    assert text.startswith("▼ genesis: 6 of the last 24 answers to canary capital failed (xxx")
+    assert text.startswith("6 of the last 24 answers to canary capital failed (xxx")
     assert len(text) < 250
 
 
 def test_subject() -> None:
     """The groups of the standard canaries have names for people."""
     assert group_subject("schema") == "answers by a JSON schema"
-    assert recovered_text("a", "tools", 60.0) == "▲ a: tool calls pass again, after 1 h"
+    assert recovered_text("tools", 60.0) == "tool calls pass again, after 1 h"
 
 
 def test_refused_file() -> None:

@@ -75,14 +75,14 @@ def test_events() -> None:
     assert event.kind is EventKind.QUALITY_LOST
     assert event.change == pytest.approx(0.2 - 0.98)
     assert event.text == (
-        "▼ genesis: 8 of the last 10 tool calls failed (the arguments are no JSON);"
-        " see appliance events genesis"
+        "8 of the last 10 tool calls failed (the arguments are no JSON); do: appliance logs genesis"
     )
     events = [count(record, PASSED, hour).event for hour in range(10, 60)]
     (recovered,) = [event for event in events if event is not None]
     assert recovered.kind is EventKind.QUALITY_RECOVERED
     assert recovered.change is None
-    assert recovered.text == "▲ genesis: tool calls pass again, after 55 h"
+    assert event.since_unix_s == recovered.since_unix_s == 2 * 3600.0
+    assert recovered.text == "tool calls pass again, after 55 h"
 
 
 def test_accept() -> None:
@@ -92,7 +92,7 @@ def test_accept() -> None:
         count(record, PASSED, hour, OWN)
     (event,) = accept_quality(record, "genesis", 9.0, "ann")
     assert event.kind is EventKind.ACCEPTED
-    assert event.text == "genesis: 40 % of tool calls pass: accepted by ann as the baseline"
+    assert event.text == "40 % of tool calls pass: accepted by ann as the baseline"
     assert accept_quality(record, "genesis", 9.0, "ann") == []
 
 

@@ -58,3 +58,9 @@ def test_trouble() -> None:
     few = QualityRecord(unproven={"own:a": "a"})
     told = quality_report("genesis", few, last_round_unix_s=None, unanswered="").trouble
     assert told == "canary a has never passed: a"
+    calls = QualityRecord(unproven={"tool-auto": "no tool was called"})
+    told = quality_report("genesis", calls, last_round_unix_s=None, unanswered="").trouble
+    assert told == (
+        "canary tool-auto has never passed: no tool was called"
+        " (tools = false in the profile, if it promises none)"
+    )
