@@ -14,7 +14,7 @@ from appliance.health.evidence import EvidenceRecording
 from appliance.health.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
 from appliance.planning.probing.course import ProbeCourse, ProbeStep
 from appliance.planning.probing.measurement import Measurement, measure, piece_times
-from appliance.planning.probing.pieces import PieceSize, PieceTimes, prefix, prefixes
+from appliance.planning.probing.pieces import PieceSize, PieceTimes, piece_end, prefixes
 from appliance.planning.probing.request import probe_request
 from appliance.planning.probing.request_metrics import RequestCounters, finished_between
 from appliance.planning.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
@@ -228,15 +228,14 @@ async def find_piece_size(engine: EngineContact, salt: str) -> None:
     busy box a piece may take longer than it does, and never less.
     """
     notes, text = engine.notes, prompt_text(PREFILL, salt)
-    size, sent = PieceSize(), 0
+    size, end = PieceSize(), 0
     before: PieceTimes | None = None
     with suppress(ProbeEndedError):
         while notes.in_pieces and not size.settled:
-            sent += size.tokens
-            beginning = prefix(text, sent)
-            if beginning == text:
+            end = piece_end(text, end, size.tokens)
+            if end == len(text):
                 break
-            before = await engine.send_piece(beginning, salt=salt, before=before)
+            before = await engine.send_piece(text[:end], salt=salt, before=before)
             size = size.after(before)
     if not notes.size.settled or (size.settled and size.tokens > notes.size.tokens):
         notes.size = size

@@ -15,8 +15,8 @@ from appliance.planning.probing.tasks import CHARACTERS_A_TOKEN, PREFILL_TOKENS
 
 MOST_PIECE_S: Final = 0.03
 """Time that an engine may take for a piece: a real request is to wait for less than 50 ms."""
-FEWEST_PIECE_TOKENS: Final = 4
-"""Smaller pieces measure decoding, and cost more in connections than they are worth."""
+FEWEST_PIECE_TOKENS: Final = 2
+"""Smaller pieces would be single tokens, of which every answer is made as well."""
 _FIRST_TOKENS: Final = 16
 _ROOM: Final = 0.75
 """Share of the time beyond which a piece of twice the size is not tried."""
@@ -63,22 +63,25 @@ class PieceSize:
         return PieceSize(tokens=2 * self.tokens)
 
 
-def prefix(prompt: str, tokens: int) -> str:
-    """Return the beginning of a prompt of about so many tokens, up to the end of a word.
+def piece_end(prompt: str, start: int, tokens: int) -> int:
+    """Return the index at which a piece of about so many tokens ends that begins at `start`.
 
-    A tokenizer then cuts the prefix like the prompt itself.
+    A piece ends at the end of a word, so that a tokenizer cuts it like the whole prompt; a word that is
+    longer than the piece is divided.
     """
-    end = tokens * CHARACTERS_A_TOKEN
+    end = start + tokens * CHARACTERS_A_TOKEN
     if end >= len(prompt):
-        return prompt
-    words = max(prompt.rfind(" ", 0, end), prompt.rfind("\n", 0, end))
-    return prompt[: words if words > 0 else end]
+        return len(prompt)
+    word_end = max(prompt.rfind(" ", start + 1, end + 1), prompt.rfind("\n", start + 1, end + 1))
+    return word_end if word_end > 0 else end
 
 
 def prefixes(prompt: str, piece_tokens: int) -> Sequence[str]:
     """Return the growing prefixes that go before the request with the whole prompt."""
-    count = -(-len(prompt) // (piece_tokens * CHARACTERS_A_TOKEN))
-    return [prefix(prompt, piece_tokens * number) for number in range(1, count)]
+    found, end = [], 0
+    while (end := piece_end(prompt, end, piece_tokens)) < len(prompt):
+        found.append(prompt[:end])
+    return found
 
 
 def continues(before: PieceTimes, after: PieceTimes) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,6 @@ from appliance.planning.probing.pieces import (
     PieceSize,
     PieceTimes,
     continues,
-    prefix,
     prefixes,
 )
 from appliance.planning.probing.tasks import CODING_TASKS, prompt_text
@@ -35,10 +35,11 @@ def searched(tok_s: float, overhead_s: float = 0.0) -> tuple[int, float]:
 
 
 def test_a_slow_engine_gets_small_pieces() -> None:
-    """The size is the largest power of two that takes 30 ms, at least 4 tokens."""
+    """The size is the largest power of two that takes 30 ms, at least 2 tokens."""
     assert searched(1500.0) == (32, 64 / 1500.0)
     assert searched(300.0) == (8, 16 / 300.0)
-    assert searched(140.0)[0] == FEWEST_PIECE_TOKENS
+    assert searched(140.0)[0] == 4
+    assert searched(88.0)[0] == FEWEST_PIECE_TOKENS
     assert searched(20.0)[0] == FEWEST_PIECE_TOKENS
     assert searched(1100.0, overhead_s=0.01)[0] == 16
 
@@ -57,23 +58,25 @@ def test_the_search_delays_nobody_for_long(tok_s: float, overhead_s: float) -> N
     assert tokens == FEWEST_PIECE_TOKENS or overhead_s + tokens / tok_s <= MOST_PIECE_S
 
 
-def test_prefixes_grow_by_a_piece_each() -> None:
-    """Each is the beginning of the prompt, ends at a word, and adds about a piece to the one before."""
+@pytest.mark.parametrize("tokens", [2, 4, 32])
+def test_prefixes_grow_by_a_piece_each(tokens: int) -> None:
+    """Each is the beginning of the prompt, and adds a piece at most, of whole words where they fit."""
     for name in (*CODING_TASKS, "prefill-512"):
-        text = prompt_text(name, "0123456789abcdef")
-        found = [*prefixes(text, 32), text]
-        assert len(found) > 2
+        text = prompt_text(name, "01234567")
+        found = ["", *prefixes(text, tokens), text]
+        assert len(found) > 3
         for shorter, longer in itertools.pairwise(found):
             assert longer.startswith(shorter)
-            assert longer[len(shorter)] in " \n"
-            assert 0 < len(longer) - len(shorter) <= 32 * 3 + 20
+            added = longer[len(shorter) :]
+            assert 0 < len(added) <= 3 * tokens
+            is_whole = longer == text or text[len(longer)] in " \n"
+            assert is_whole or not (set(added[1:]) & set(" \n"))
 
 
 def test_a_prompt_that_fits_into_a_piece_has_no_prefixes() -> None:
     """One request is enough, and a text without spaces is cut anywhere."""
     assert prefixes("short", 16) == []
-    assert prefix("short", 16) == "short"
-    assert prefix("x" * 100, 16) == "x" * 48
+    assert prefixes("x" * 100, 16) == ["x" * 48, "x" * 96]
 
 
 def test_a_piece_goes_on_where_the_one_before_ended() -> None:
