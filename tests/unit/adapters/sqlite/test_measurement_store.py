@@ -23,7 +23,9 @@ from appliance.domain.measurements import (
     TrafficSums,
 )
 from appliance.planning.history import summarise
+from appliance.planning.regression.profile_record import ProfileRecord
 from tests.fakes.probe_rows import probe
+from tests.fakes.probed_box import ProbedBox
 
 DAY_S = 86400.0
 NOW = 1_800_000_000.0
@@ -34,7 +36,11 @@ LOSS = MeasurementEvent(
     kind=EventKind.REGRESSION,
     series=Series.DECODE,
     change=-0.34,
-    cause="clock",
+    cause="clock-capped",
+    rate=27.1,
+    baseline=41.0,
+    since_unix_s=NOW - 2100.0,
+    likely="the GPU's clock is held down: 1695 → 1200 MHz",
     text="genesis decodes 34 % slower",
 )
 
@@ -66,6 +72,18 @@ def in_file(store: MeasurementStore) -> list[str]:
     found = db.execute("SELECT state FROM detectors UNION ALL SELECT id FROM events").fetchall()
     db.close()
     return [str(value) for (value,) in found]
+
+
+async def test_record_of_a_profile_comes_back_from_its_states(store: MeasurementStore) -> None:
+    """States that are stored with a probe give a restored record the same baseline and phase."""
+    box = ProbedBox.healthy(6)
+    await store.add(probe=probe(NOW), states=box.record.unsaved(), events=box.events)
+    states = {key: text for (_, key), text in (await store.states()).items()}
+    record = ProfileRecord.restored("genesis", states)
+    assert record.faults == []
+    assert record.speeds() == box.record.speeds()
+    assert record.memory == box.record.memory
+    assert [event.kind for event in await store.events()] == [EventKind.ACCEPTED] * 2
 
 
 async def test_everything_comes_back_as_it_was(store: MeasurementStore) -> None:
@@ -346,6 +364,7 @@ from pathlib import Path
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.measurements import EventKind, MeasurementEvent
 from tests.fakes.probe_rows import probe
+from tests.fakes.probed_box import ProbedBox
 
 async def write(path, most_statements):
     store = MeasurementStore(path)
