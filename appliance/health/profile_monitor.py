@@ -168,13 +168,17 @@ class ProfileMonitor:
     async def accept(self, by: str) -> None:
         """Accept the present speeds as the baseline."""
         minute, now_s = self._timetable.minute(), self._clock.unix_s()
-        await self._store_all(self._record.accept(minute, now_s, by))
-        self._news.set()
+        await self._begin_anew(self._record.accept(minute, now_s, by))
 
     async def reset(self, by: str) -> None:
         """Forget the baselines; first ones are learned anew."""
         minute, now_s = self._timetable.minute(), self._clock.unix_s()
-        await self._store_all(self._record.reset(minute, now_s, by))
+        await self._begin_anew(self._record.reset(minute, now_s, by))
+
+    async def _begin_anew(self, events: Sequence[MeasurementEvent]) -> None:
+        """Store the beginning of a new baseline, and let its sizes be found."""
+        self._timetable.warm_up_again()
+        await self._store_all(events)
         self._news.set()
 
     def baseline(self) -> BaselineReport:

@@ -135,6 +135,10 @@ class ProfileTimetable:
         self._triggered_s = self._now_s() if is_new else self._triggered_s
         return is_new
 
+    def warm_up_again(self) -> None:
+        """Let the next probes be warm-ups, which find the sizes for a new baseline."""
+        self._schedule = replace(self._schedule, warm_ups=0)
+
     def due(self) -> DueProbe | None:
         """Return the next probe; None: none, because of `waiting`."""
         if self.waiting:

@@ -473,6 +473,13 @@ async def test_pieces_belong_to_the_baseline() -> None:
     await rig.run(1)
     names = {name for course in rig.prober.courses for name in course.prompts}
     assert {name for name in names if name.startswith("prefill")} == {"prefill-1024/p64"}
+    await rig.kill()
+    made = len(rig.prober.courses)
+    await rig.monitor.accept("ana")
+    await rig.run(1)
+    later = rig.prober.courses[made:]
+    assert [course.kind for course in later[:2]] == [ProbeKind.WARM_UP] * 2
+    assert "prefill-1024/p128" in later[2].prompts
     await rig.end()
 
 
