@@ -40,6 +40,8 @@ _COMPACT_EVERY_S: Final = 3600.0
 _GENERATING: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
+AWAY: Final = "the supervisor does not answer: systemctl status appliance-supervisor"
+"""Sentence for whoever asks meanwhile."""
 
 
 class ProfileWatch(Protocol):
@@ -220,7 +222,7 @@ class HealthAgent:
             return [self._why_off]
         found = [self._store.trouble or "", self._fault]
         if not self.view.connected:
-            found.append("the supervisor does not answer: systemctl status appliance-supervisor")
+            found.append(AWAY)
         for name in names:
             watched = self.watched[name]
             told = (watched.speed.report().trouble, watched.quality.trouble)

@@ -19,7 +19,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.domain.names import is_engine
-from appliance.health.agent import HealthAgent, SpeedWatch
+from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
 from appliance.health.clock import HealthClock
 from appliance.health.lease_desk import LeaseDesk
 from appliance.planning.speeds import SpeedReport
@@ -235,6 +235,8 @@ class HealthVerbs:
     async def _probe(self, name: str | None) -> AsyncGenerator[HealthEvent, None]:
         if name is not None:
             self._monitor(name)
+        if not self._agent.view.connected:
+            raise BackendError(AWAY)
         serving = self._agent.serving()
         names = serving if name is None else [one for one in serving if one == name]
         if not names:

@@ -44,6 +44,15 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("", 0, "a is serving"),
         ("genisis", 4, UNKNOWN),
     ],
+    "history": [("a", 0, r"\ba\b"), ("genisis", 4, UNKNOWN)],
+    "baseline": [
+        ("show a", 0, "(?m)^a$"),
+        ("reset a", 2, "^baseline reset asks on a terminal"),
+        ("show genisis", 4, UNKNOWN),
+    ],
+    "probe": [("a", 1, "^the supervisor does not answer: "), ("genisis", 4, UNKNOWN)],
+    "events": [("", 0, "^"), ("genisis", 4, UNKNOWN)],
+    "bench": [("genisis", 4, UNKNOWN)],
     "wait": [
         ("", 0, "^a is serving$"),
         ("a --for serving", 0, "^a is serving$"),

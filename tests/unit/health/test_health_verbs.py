@@ -16,7 +16,8 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.errors import BusyError, PermissionDeniedError
 from appliance.domain.measurements import EventKind, MeasurementEvent, Series
 from appliance.domain.profile import WarmUp
-from appliance.health.agent import HealthAgent
+from appliance.health.agent import AWAY, HealthAgent
+from appliance.health.box_view import NOT_CONNECTED
 from appliance.health.clock import SystemHealthClock
 from appliance.health.health_verbs import HealthVerbs, read_for_health
 from appliance.health.lease_desk import LeaseDesk
@@ -284,6 +285,13 @@ async def test_what_does_not_serve_is_not_probed(
         found, message = await health.refusal(ProbeNowRequest(name))
         assert found == kind
         assert text in message
+
+
+async def test_no_profile_is_probed_without_the_supervisor(tmp_path: Path) -> None:
+    """While nobody tells of operations, a person who wants a probe learns the reason."""
+    async with serving(tmp_path) as health:
+        health.agent.view = NOT_CONNECTED
+        assert await health.refusal(ProbeNowRequest("genesis")) == ("failed", AWAY)
 
 
 async def test_a_lease_lasts_while_its_client_stays(tmp_path: Path) -> None:
