@@ -5,8 +5,8 @@ SYSTEM_PYTHON ?= /usr/bin/python3
 LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
-  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries check-bench fuzz \
-  chaos engines-vllm lock clean
+  bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
+  bench-courtesy check-bench fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -43,9 +43,10 @@ demo:
 
 ## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile: figures, the last line
 ## as JSON (root)
-## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries: the same, for anybody
+## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy: the same, for
+## anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
-  bench-profiles bench-hostile bench-history bench-detector bench-canaries: bench-%: $(VENV)/.complete
+  bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
