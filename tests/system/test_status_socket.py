@@ -27,6 +27,14 @@ async def follow():
 asyncio.run(follow())
 """
 """Prints the names that serve at each document, null when the connection is lost."""
+GPUS: Final = """
+import json
+from appliance.protocol.conversation.client import ask
+from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
+
+print(json.dumps(ask(STATUS, "/run/appliance/status.sock", GpuEvidenceRequest()).details))
+"""
+"""Prints the state of the GPUs."""
 OPEN: Final = "import socket; socket.socket(socket.AF_UNIX).connect('/run/appliance/{}.sock')"
 
 
@@ -77,6 +85,15 @@ def test_the_group_opens_no_other_socket(fleet: Fleet, socket: str) -> None:
     stranger = "setpriv --reuid nobody --regid nogroup --clear-groups"
     closed = fleet.box.run(f'{stranger} {PYTHON} -I -c "{OPEN.format("status")}"', check=False)
     assert "PermissionError" in closed.stderr
+
+
+def test_the_gpus_are_told_without_their_driver(fleet: Fleet) -> None:
+    """A box without GPUs says so, to a process that may open no device."""
+    fleet.box.write("/etc/gpus.py", GPUS)
+    become = "setpriv --reuid nobody --regid nogroup --groups appliance-status"
+    told = json.loads(fleet.box.run(f"{become} {PYTHON} -I /etc/gpus.py").stdout)
+    assert told["gpus"] == []
+    assert told["problem"]
 
 
 def test_a_supervisor_that_dies_is_found_again(fleet: Fleet) -> None:
