@@ -61,6 +61,7 @@ def test_bench_measures_it_through_the_gateway(fleet: Fleet) -> None:
     printed = fleet.box.run("appliance bench smol --tokens 8 --json").stdout
     document = json.loads(printed)
     ours = document["appliance"]
+    assert ours["leased"]
     assert (ours["valid"], ours["invalid"], document["failed"]) == (True, None, 0)
     rows = [row for row in ours["rows"] if row["run"]]
     wall_s = max(row["ended_s"] for row in rows) - min(row["sent_s"] for row in rows)
