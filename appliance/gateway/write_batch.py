@@ -68,12 +68,11 @@ class WriteBatch:
                 transport.write(data)
 
     def _end_turn(self) -> None:
-        if len(self._pending) >= _FEW_WRITES:
-            self._few = 0
-        else:
-            self._few += 1
-            if self._few >= _FEW_TURNS:
-                # After the direct writes a single such turn is enough.
-                self._few = _FEW_TURNS - 1
-                self._direct = _DIRECT_WRITES
+        many = len(self._pending) >= _FEW_WRITES
+        # Before later writes may go out directly: what waits comes first.
         self.flush()
+        self._few = 0 if many else self._few + 1
+        if self._few >= _FEW_TURNS:
+            # After the direct writes a single such turn is enough.
+            self._few = _FEW_TURNS - 1
+            self._direct = _DIRECT_WRITES

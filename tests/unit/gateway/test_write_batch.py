@@ -104,6 +104,19 @@ async def test_callbacks() -> None:
     assert rig.written == ["a1", "b2", "a3", "a4"]
 
 
+async def test_callback_of_the_last_turn_with_few_writes() -> None:
+    """A write of a callback goes out after those that wait, also when later ones go out directly."""
+    rig = Rig()
+    for _ in range(7):
+        await rig.turn(1)
+    rig.written.clear()
+    rig.one.on_write = lambda: rig.batch.write(rig.one, b"3")
+    rig.batch.write(rig.one, b"1")
+    rig.batch.write(rig.one, b"2")
+    await asyncio.sleep(0)
+    assert rig.written == ["a1", "a2", "a3"]
+
+
 async def test_closed_transport() -> None:
     """Bytes that wait for a transport that was aborted meanwhile are dropped."""
     rig = Rig()
