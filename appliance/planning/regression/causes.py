@@ -2,7 +2,7 @@
 
 The rules are in the order of how much they explain: a model that has left the GPU explains a loss
 whatever else has changed; then come changes that somebody made, which are the first suspects of
-what remains; then the state of the hardware. The first that applies is the likely cause, the
+what remains, and after which a model may take less memory than before; then the state of the hardware. The first that applies is the likely cause, the
 others are told after it. Where none applies, the cause is unknown and is called so. Thresholds are
 beside their rules; docs/explanation/causes-of-a-loss.md has the reasons.
 """
@@ -20,11 +20,11 @@ class LossCause(StrEnum):
     """Key of a cause."""
 
     CPU_FALLBACK = "cpu-fallback"
-    PARTIAL_OFFLOAD = "partial-offload"
     DRIVER_CHANGED = "driver-changed"
     ENGINE_CHANGED = "engine-changed"
     CPU_BACKEND_CHANGED = "cpu-backend-changed"
     PROFILE_CHANGED = "profile-changed"
+    PARTIAL_OFFLOAD = "partial-offload"
     FOREIGN_HOLDER = "foreign-holder"
     THERMAL_THROTTLE = "thermal-throttle"
     POWER_THROTTLE = "power-throttle"
@@ -88,12 +88,6 @@ RULES: Final = (
         command="appliance logs NAME",
     ),
     CauseRule(
-        cause=LossCause.PARTIAL_OFFLOAD,
-        find=signs.partial_offload,
-        source="NVML nvmlDeviceGetComputeRunningProcesses; llama.cpp fits layers into what is free",
-        command="appliance logs NAME",
-    ),
-    CauseRule(
         cause=LossCause.DRIVER_CHANGED,
         find=signs.other_driver,
         source="NVML nvmlSystemGetDriverVersion",
@@ -116,6 +110,12 @@ RULES: Final = (
         find=signs.other_profile,
         source="fingerprint of the applied profile",
         command="appliance show NAME",
+    ),
+    CauseRule(
+        cause=LossCause.PARTIAL_OFFLOAD,
+        find=signs.partial_offload,
+        source="NVML nvmlDeviceGetComputeRunningProcesses; llama.cpp fits layers into what is free",
+        command="appliance logs NAME",
     ),
     CauseRule(
         cause=LossCause.FOREIGN_HOLDER,

@@ -256,7 +256,7 @@ class SeriesRecord:
             change=change,
             cause=LossCause.RESTART.value,
             rate=rate,
-            baseline=self.baseline_tok_s,
+            baseline=before,
             text=text,
         )
         return (event,)

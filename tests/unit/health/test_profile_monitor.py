@@ -404,6 +404,17 @@ async def test_clock_that_is_set_tells_nothing(step_s: float) -> None:
         assert 10 <= len(rig.prober.courses) - made <= 16
 
 
+async def test_suspended_box_tells_nothing() -> None:
+    """A probe in whose middle the box was suspended is repeated soon, and is no reading."""
+    async with watched() as rig:
+        rig.prober.outcomes = [ProbeOutcome.CLOCK]
+        rig.clock.suspended_s += 9 * HOUR_S
+        made = len(rig.prober.courses)
+        assert await rig.run(1) == []
+        assert len(rig.prober.courses) - made >= 5
+        assert rig.monitor.report().last_outcome is ProbeOutcome.VALID
+
+
 async def test_full_disk_loses_no_event() -> None:
     """Events and states wait for the disk; probes that could not be stored are missing."""
     async with watched() as rig:

@@ -259,6 +259,13 @@ def test_causes_that_explain_more_are_told_first() -> None:
     assert found == [LossCause.CPU_FALLBACK, LossCause.DRIVER_CHANGED, LossCause.THERMAL_THROTTLE]
 
 
+def test_changed_profile_comes_before_the_memory_that_it_takes() -> None:
+    """A shorter context takes less memory, so the change is suspected before an offload."""
+    now = with_values(backend_vram_bytes=30 * GIB, fingerprint="000000000000")
+    found = [one.cause for one in suspicions(compared(now))]
+    assert found == [LossCause.PROFILE_CHANGED, LossCause.PARTIAL_OFFLOAD]
+
+
 def test_low_clock_is_not_told_beside_its_reason() -> None:
     """A card that throttles for heat has a low clock for that reason."""
     now = on_gpus(sm_clock_mhz=1200, throttle_reasons=("sw_thermal_slowdown",))

@@ -158,6 +158,7 @@ def test_restart_that_comes_back_off_is_told_as_such(speed: float, expected: flo
     found = box.run(24)
     assert sorted(kinds(found)) == both(EventKind.LEVEL_AFTER_RESTART)
     assert found[0].change == pytest.approx(expected, abs=0.006)
+    assert (found[0].rate or 0) / (found[0].baseline or 1) - 1 == pytest.approx(found[0].change)
     assert found[0].cause == "restart"
 
 
