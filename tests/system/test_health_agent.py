@@ -22,6 +22,13 @@ with socket.socket(socket.AF_UNIX) as connection:
     print(connection.makefile().readlines()[-1])
 """
 """Asks the health agent, and prints the closing event."""
+EVIDENCE = """
+import sqlite3
+database = sqlite3.connect("file:/var/lib/appliance-health/measurements.sqlite?mode=ro", uri=True)
+for (evidence,) in database.execute("SELECT evidence FROM probes"):
+    print(evidence)
+"""
+"""Prints the evidence of each stored probe."""
 SETTINGS = """
 [health]
 probe_every = "1m"
@@ -79,6 +86,15 @@ def test_a_serving_profile_is_measured(fleet: Fleet) -> None:
     assert fleet.status()["gateway"]["profiles"][0]["requests"] == 0
     owner = fleet.box.run(f"ps -o user:32= -p $(systemctl show -P MainPID {HEALTH})").stdout
     assert owner == "appliance-health\n"
+
+
+def test_evidence_comes_with_the_probes(fleet: Fleet) -> None:
+    """In its sandbox the agent sees the backend's CPU time beside that of the box."""
+    until_measured(fleet)
+    told = fleet.box.run("/usr/bin/python3", "-c", EVIDENCE).stdout.splitlines()
+    shares = [row["other_cpu_share"] for row in map(json.loads, told) if "other_cpu_share" in row]
+    assert shares
+    assert all(0 <= share <= 1 for share in shares)
 
 
 def test_its_death_costs_nobody_anything(fleet: Fleet) -> None:
