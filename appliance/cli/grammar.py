@@ -219,7 +219,7 @@ def _names_in(text: str) -> list[str]:
 
 
 def _history(parser: VerbParser) -> None:
-    _name(parser, optional=True, help_text="a profile (default: the only one that is measured)")
+    _name(parser, optional=True, help_text="a profile (default: the one that was measured last)")
     parser.add_argument(
         "--since",
         dest="since_s",
@@ -249,7 +249,11 @@ def _baseline(parser: VerbParser) -> None:
         choices=["show", "accept", "reset"],
         help="show; accept: the present speed is the right one; reset: find another",
     )
-    _name(parser, optional=True, help_text="a profile (default: the only one that is measured)")
+    _name(
+        parser,
+        optional=True,
+        help_text="a profile (default: the one measured last; to change it, the only one)",
+    )
     parser.add_argument("--yes", "-y", action="store_true", help="change it without asking")
 
 

@@ -10,7 +10,7 @@ from appliance.protocol.control import Exit
 from appliance.protocol.conversation.client import Conversation, ask
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import HEALTH, SpeedsRequest
-from appliance.protocol.json_values import Json, object_in
+from appliance.protocol.json_values import Json, number_in, object_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,22 +32,30 @@ def talk(arguments: Arguments, request: HealthRequest) -> Conversation[HealthEve
     return Conversation(HEALTH, _socket(arguments), request)
 
 
-def measured_profile(arguments: Arguments) -> str:
-    """Return the profile of the command line, else the only one that is measured.
+def measured_profile(arguments: Arguments, *, changes: bool = False) -> str:
+    """Return the profile of the command line, else the one that was measured last.
+
+    Args:
+        arguments: Of the command line.
+        changes: Whether the verb changes something: then no profile is chosen among several.
 
     Raises:
-        CliError: none is, or several are.
+        CliError: none is measured, or none may be chosen.
     """
     if arguments.name is not None:
         return str(arguments.name)
-    names = sorted(object_in(details_of(arguments, SpeedsRequest()), "profiles"))
-    if len(names) == 1:
-        return names[0]
-    verb = arguments.verb
-    if names:
-        which = f"{joined(names)} are measured"
-        raise CliError(f"{which}: appliance {verb} {names[0]}", Exit.USAGE)
-    raise CliError(f"no profile is measured now: appliance {verb} NAME", Exit.FAILED)
+    reports = object_in(details_of(arguments, SpeedsRequest()), "profiles")
+    names = sorted(reports, key=lambda name: (_last_probe(reports, name), name))
+    if not names:
+        verb = arguments.verb
+        raise CliError(f"no profile is measured now: appliance {verb} --help", Exit.FAILED)
+    if changes and len(names) > 1:
+        raise CliError(f"{joined(sorted(names))} are measured: name one of them", Exit.USAGE)
+    return names[-1]
+
+
+def _last_probe(reports: Json, name: str) -> float:
+    return number_in(object_in(reports, name), "last_probe_unix_s") or 0.0
 
 
 def _socket(arguments: Arguments) -> str:

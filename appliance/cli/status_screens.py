@@ -196,7 +196,9 @@ def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterabl
     if speed is not None and any(row["state"] == "serving" for row in rows):
         if speed["note"] is not None:
             yield speed["note"]
-        yield from speed["trouble"]
+        reports = speed["profiles"].items()
+        told = {f"{name}: {text_in(report, 'trouble')}" for name, report in reports}
+        yield from (sentence for sentence in speed["trouble"] if sentence not in told)
 
 
 def _since(uptime_s: float | None, now: float) -> str:

@@ -18,7 +18,7 @@ from appliance.protocol.json_values import Json, objects_in, text_in
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Show the baselines of a profile, or change them after a question."""
-    name = measured_profile(arguments)
+    name = measured_profile(arguments, changes=arguments.action != "show")
     if arguments.action == "show":
         report = details_of(arguments, BaselineRequest(name))
         if arguments.json:

@@ -12,7 +12,7 @@ from appliance.planning.speeds import BaselineReport, PromptBaseline, SeriesBase
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from tests.fakes.cli_box import CliBox
 from tests.fakes.cli_call import Keyboard, call
-from tests.fakes.health_server import FakeHealthAgent
+from tests.fakes.health_server import FakeHealthAgent, report, speeds
 
 REPORT = BaselineReport(
     profile="genesis",
@@ -137,3 +137,17 @@ def test_a_profile_that_is_not_measured(box: CliBox) -> None:
     with FakeHealthAgent(box.health_socket, {"baseline": [refusal]}):
         ended = call("baseline", "show", "genesis")
     assert (ended.status, ended.err) == (2, "genesis is not measured: it generates no text\n")
+
+
+def test_a_change_wants_a_name_among_several(box: CliBox) -> None:
+    """A reset of the wrong profile would cost its history of comparison."""
+    several = speeds(report("genesis", 9.0), report("aeon", 8.0))
+    agent = {"speeds": [several], "baseline": [SHOWN], "reset": [DONE]}
+    with FakeHealthAgent(box.health_socket, agent):
+        ended = call("baseline", "reset", "--yes")
+        shown = call("baseline", "show")
+    assert (ended.status, ended.err) == (
+        2,
+        "aeon and genesis are measured: name one of them\n",
+    )
+    assert shown.out.startswith("genesis\ndecode")

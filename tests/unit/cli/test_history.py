@@ -169,25 +169,22 @@ def test_damaged_rows_are_left_out(socket: Path) -> None:
         assert "Mon 16 Nov" in call("history", "genesis").out
 
 
-def test_the_only_measured_profile_needs_no_name(socket: Path) -> None:
-    """With several, or none, the command asks for one."""
-    found = {"history": [answer(rows(1))], "speeds": [speeds(report("genesis", MONDAY))]}
-    with FakeHealthAgent(socket, found):
-        assert call("history").out.startswith("genesis · decode")
-    socket.unlink()
-    several = speeds(report("genesis", MONDAY), report("aeon", MONDAY))
-    with FakeHealthAgent(socket, {"speeds": [several]}):
-        ended = call("history")
-    assert (ended.status, ended.err) == (
-        2,
-        "aeon and genesis are measured: appliance history aeon\n",
+def test_the_profile_that_was_measured_last_needs_no_name(socket: Path) -> None:
+    """Where profiles take turns it is the one that serves, or served last."""
+    several = speeds(
+        report("genesis", MONDAY), report("aeon", MONDAY - 60), report("new", MONDAY, series=())
     )
+    never = several.details["profiles"]["new"]  # type: ignore[index]
+    never["last_probe_unix_s"] = None
+    with FakeHealthAgent(socket, {"history": [answer(rows(1))], "speeds": [several]}) as agent:
+        assert call("history").out.startswith("genesis · decode")
+    assert agent.requests[-1]["args"]["name"] == "genesis"  # type: ignore[index]
     socket.unlink()
     with FakeHealthAgent(socket, {"speeds": [speeds()]}):
         ended = call("history")
     assert (ended.status, ended.err) == (
         1,
-        "no profile is measured now: appliance history NAME\n",
+        "no profile is measured now: appliance history --help\n",
     )
 
 

@@ -72,14 +72,17 @@ async def told(box: CliBox, *words: str) -> Ended:
 
 async def test_speed_is_below_its_profile(box: CliBox) -> None:
     """Trouble of the agent is told at the end; exit status and stderr are as without it."""
-    agent = {"speeds": [speeds(report("genesis", time.time()), trouble=["disk full"])]}
+    shown = report("genesis", time.time(), trouble="no timings")
+    agent = {"speeds": [speeds(shown, trouble=["genesis: no timings", "disk full"])]}
     with supervisor(box), FakeHealthAgent(box.health_socket, agent):
         ended = await told(box)
         document = json.loads((await told(box, "--json")).out)
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[3].startswith(SPEED)
+    assert lines[4] == "    no timings"
     assert lines[-1] == "disk full"
+    assert "genesis: no timings" not in lines
     assert document["speed"]["note"] is None
     assert document["speed"]["profiles"]["genesis"]["ttft_s"] == 0.41
 
