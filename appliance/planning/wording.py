@@ -32,6 +32,11 @@ def short(text: str) -> str:
     """Return a client's text fit for a message: cut, on one line, without control characters."""
     if len(text) > _SHORT:
         text = f"{text[:_SHORT]}…"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with escapes in place of control characters and lone surrogates."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

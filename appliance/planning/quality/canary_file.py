@@ -13,6 +13,7 @@ from appliance.planning.quality.chat_answer import parse_json
 from appliance.planning.quality.expectation import Expectation
 from appliance.planning.quality.json_schema import JsonSchema, SchemaError, parse_schema
 from appliance.planning.quality.text_pattern import PatternError, compile_pattern
+from appliance.planning.wording import printable
 
 MOST_FILE_BYTES: Final = 256 << 10
 _MOST_LINE_CHARACTERS: Final = 32 << 10
@@ -57,7 +58,7 @@ def parse_canaries(text: str) -> CanaryFile:
             canary = _parse_line(line, canaries)
             canaries[canary.name] = canary
         except _LineError as error:
-            problems.append(f"line {number}: {error}")
+            problems.append(printable(f"line {number}: {error}"))
             if len(problems) == _MOST_TOLD:
                 break
     return CanaryFile(canaries=tuple(canaries.values()), problems=tuple(problems))

@@ -8,7 +8,9 @@ from typing import Final
 from appliance.planning.quality.chat_answer import ChatAnswer, ToolCall, parse_json
 from appliance.planning.quality.json_schema import JsonSchema, schema_fault
 from appliance.planning.quality.text_pattern import TextPattern
+from appliance.planning.wording import printable
 
+_MOST_FAULT: Final = 120
 _CUT_OFF: Final = "length"
 """Finish reason of an answer that used up its tokens."""
 
@@ -132,8 +134,13 @@ def _text_verdict(text: str, expectation: Expectation) -> CanaryVerdict:
 
 
 def _malformed(fault: str) -> CanaryVerdict:
-    return CanaryVerdict(outcome=CanaryOutcome.MALFORMED, fault=fault)
+    return CanaryVerdict(outcome=CanaryOutcome.MALFORMED, fault=_phrase(fault))
 
 
 def _unmet(fault: str) -> CanaryVerdict:
-    return CanaryVerdict(outcome=CanaryOutcome.UNMET, fault=fault)
+    return CanaryVerdict(outcome=CanaryOutcome.UNMET, fault=_phrase(fault))
+
+
+def _phrase(fault: str) -> str:
+    """Return a fault fit for a message and the store: it may have the keys of an operator's schema."""
+    return printable(fault if len(fault) <= _MOST_FAULT else f"{fault[:_MOST_FAULT]}…")

@@ -13,7 +13,6 @@ _SUBJECTS: Final = {
     SCHEMA_GROUP: "answers by a JSON schema",
     TOOLS_GROUP: "tool calls",
 }
-_MOST_FAULT: Final = 120
 _RECENT: Final = 24
 """Runs of which a message tells how many failed: those that made the loss, rather than a week."""
 
@@ -38,7 +37,7 @@ def lost_text(profile: str, state: PassRate) -> str:
     runs = state.runs[-_RECENT:]
     return (
         f"{runs.count('0')} of the last {len(runs)} {group_subject(state.group)} failed"
-        f" ({state.fault[:_MOST_FAULT]}); do: appliance logs {profile}"
+        f" ({state.fault}); do: appliance logs {profile}"
     )
 
 

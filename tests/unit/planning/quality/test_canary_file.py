@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from appliance.planning.quality.canary_file import parse_canaries
 
@@ -78,3 +80,16 @@ def test_bounds() -> None:
     assert len(many.canaries) == 32
     assert many.problems == ("line 33: more than 32 canaries",)
     assert len(parse_canaries("{\n" * 1000).problems) == 5
+
+
+def test_problems_are_fit_for_a_message() -> None:
+    """A key that is no text that can be stored is escaped."""
+    (problem,) = parse_canaries('{"\\ud800\\n": 1}').problems
+    assert problem.startswith(r'line 1: the line has no key "\ud800\n"')
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_any_text_is_taken(text: str) -> None:
+    """Any text of a file is taken: nothing is raised, and each problem has its line."""
+    found = parse_canaries(text)
+    assert all(problem.startswith("line ") for problem in found.problems)

@@ -1,8 +1,12 @@
 """The verdict on an answer."""
 
-import pytest
+import json
 
-from appliance.planning.quality.chat_answer import ChatAnswer, ToolCall
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.planning.quality.chat_answer import ChatAnswer, ToolCall, read_answer
 from appliance.planning.quality.expectation import (
     CanaryOutcome,
     Expectation,
@@ -14,6 +18,28 @@ from appliance.planning.quality.text_pattern import compile_pattern
 
 PASSED, MALFORMED, UNMET = CanaryOutcome.PASSED, CanaryOutcome.MALFORMED, CanaryOutcome.UNMET
 INTEGER = parse_schema({"type": "object", "properties": {"a": {"type": "integer"}}})
+_JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    *("choices", "message", "delta", "content", "tool_calls", "function", "name"),
+                    *("arguments", "finish_reason", "error", "index", "a"),
+                ]
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=20,
+)
+_RESPONSES = st.builds(
+    lambda inner, event: (b"data: " if event else b"") + json.dumps(inner).encode() + b"\n\n",
+    st.one_of(_JSON, st.lists(_JSON, min_size=1, max_size=2).map(lambda some: {"choices": some})),
+    st.booleans(),
+)
 ADD = Expectation(tool="add", arguments=INTEGER)
 CITY = Expectation(json_schema=INTEGER)
 
@@ -86,3 +112,22 @@ def test_status() -> None:
     assert judge_status(503).outcome is CanaryOutcome.NONE
     assert judge_status(400).outcome is UNMET
     assert judge_status(500).fault == "the engine refuses the request: status 500"
+
+
+def test_faults_are_fit_for_a_message() -> None:
+    """Keys of an operator's schema, which may be long or no text at all, are cut and escaped."""
+    schema = parse_schema({"properties": {"\ud800\n" + "x" * 500: {"type": "null"}}})
+    answer = ChatAnswer(text='{"\\ud800\\n' + "x" * 500 + '": 1}')
+    fault = judge_answer(answer, Expectation(json_schema=schema)).fault
+    assert fault.startswith(r"the answer.\ud800\nxxx")
+    assert len(fault.encode()) < 150
+
+
+@given(st.one_of(st.binary(max_size=300), _RESPONSES), st.booleans())
+def test_any_answer_has_a_verdict(body: bytes, streamed: bool) -> None:  # noqa: FBT001
+    """Any answer of an engine has a verdict, and nothing is raised."""
+    expectation = Expectation(
+        contains=("a",), matches=compile_pattern("a+$"), json_schema=INTEGER, tool="add"
+    )
+    verdict = judge_answer(read_answer(body, streamed=streamed), expectation)
+    assert bool(verdict.fault) is (verdict.outcome is not PASSED)
