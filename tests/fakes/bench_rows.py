@@ -1,5 +1,6 @@
 """Rows of a bench, with times that are easy to check by hand."""
 
+from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample
 from appliance.planning.bench.request_row import Part, RequestRow
 
 
@@ -29,3 +30,12 @@ def bench_row(
         output_tokens=0 if error else tokens,
         error=error,
     )
+
+
+def gpus_with(*energies_j: float | None) -> BoxGpus:
+    """Return a reading of GPUs with these energy counters."""
+    samples = tuple(
+        GpuSample(index=number, evidence=GpuEvidence(uuid=f"GPU-{number}", energy_j=energy_j))
+        for number, energy_j in enumerate(energies_j)
+    )
+    return BoxGpus(taken_s=1.0, gpus=samples, driver="580.1")

@@ -14,8 +14,8 @@ from typing import Final
 from appliance import __version__
 from appliance.adapters.front_client import FrontClient
 from appliance.cli.bench.bench_progress import BenchProgress
+from appliance.cli.bench.block_evidence import BlockEvidence, watched_gpus
 from appliance.cli.bench.box_lease import BenchLease, bench_lease
-from appliance.cli.bench.energy_meter import energy_j
 from appliance.cli.bench.load_generator import LoadGenerator
 from appliance.cli.box import read_status
 from appliance.cli.conclusion import exit_status
@@ -150,29 +150,30 @@ class BenchSession:
         generator = LoadGenerator(
             self._client, applied, began_s=self._began_s, report=self._progress.show
         )
-        status_socket = self._places.status_socket
-        before_j = energy_j(status_socket, applied)
-        asyncio.run(self._load(generator, applied, block))
+        watch = asyncio.run(self._load(generator, applied, block))
         self._blocks.append(
             Block(
                 profile=applied.name,
                 rows=tuple(generator.rows),
                 answers=generator.answers,
-                energy_before_j=before_j,
-                energy_after_j=energy_j(status_socket, applied),
+                gpus_before=watch.before,
+                gpus_loaded=watch.loaded,
+                gpus_after=watch.after,
             )
         )
 
     async def _load(
         self, generator: LoadGenerator, applied: Applied, block: Sequence[Stage]
-    ) -> None:
-        path = Path(self._places.health_socket)
+    ) -> BlockEvidence:
+        health, status = Path(self._places.health_socket), Path(self._places.status_socket)
         exclusive = self._order.exclusive
-        async with bench_lease(path, [applied.name], exclusive=exclusive) as lease:
+        async with bench_lease(health, [applied.name], exclusive=exclusive) as lease:
             if lease.absent and self._leased:
                 self._leased = False
                 self._progress.say(f"warning: {_NO_LEASE}: {lease.absent}")
-            await self._until_spoilt(generator, block, lease)
+            async with watched_gpus(status, applied) as watch:
+                await self._until_spoilt(generator, block, lease)
+        return watch
 
     async def _until_spoilt(
         self, generator: LoadGenerator, block: Sequence[Stage], lease: BenchLease

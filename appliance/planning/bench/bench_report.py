@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, cast
 
+from appliance.domain.measurements import BoxGpus
 from appliance.domain.profile import Applied, WarmUp
 from appliance.planning.bench.comparison import (
     Agreement,
@@ -23,6 +24,7 @@ from appliance.planning.bench.comparison import (
 from appliance.planning.bench.load_plan import Workload
 from appliance.planning.bench.rates import (
     LevelRates,
+    energy_j,
     joules_per_token,
     levels,
     mean_rate,
@@ -58,9 +60,11 @@ class Block:
     rows: Sequence[RequestRow]
     answers: Answers
     """Greedy answers, which no document repeats."""
-    energy_before_j: float | None = None
-    """Counter of the GPUs; None: not read."""
-    energy_after_j: float | None = None
+    gpus_before: BoxGpus | None = None
+    """State of the profile's GPUs; None: not read."""
+    gpus_loaded: BoxGpus | None = None
+    """The same while they were at work."""
+    gpus_after: BoxGpus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class ProfileResult:
     swarm: Sequence[LevelRates]
     depths: Sequence[Document]
     joules_per_token: float | None
+    gpus: BoxGpus | None
+    """GPUs at work in the last block in which they were read; None: in none."""
     cached_share: float | None
     """Share of the prompt tokens that the prefix cache held; None: the engine does not tell."""
 
@@ -213,8 +219,8 @@ def _profile_result(
     cached = sum(row.cached_tokens or 0 for row in known)
     energies = [
         joules_per_token(
-            block.energy_before_j,
-            block.energy_after_j,
+            energy_j(block.gpus_before),
+            energy_j(block.gpus_after),
             sum(row.output_tokens for row in block.rows),
         )
         for block in blocks
@@ -232,6 +238,7 @@ def _profile_result(
             test_time=outcome.test_time,
         ),
         joules_per_token=mean_rate(energies),
+        gpus=next((b.gpus_loaded for b in reversed(blocks) if b.gpus_loaded is not None), None),
         cached_share=cached / max(1, sum(row.input_tokens for row in known)) if known else None,
     )
 
@@ -257,6 +264,12 @@ def _profile_document(result: ProfileResult, outcome: BenchOutcome) -> Document:
         "fingerprint": applied.fingerprint,
         "failed": result.failed,
         "joules_per_token": result.joules_per_token,
+        "evidence": None
+        if result.gpus is None
+        else {
+            "driver": result.gpus.driver,
+            "gpus": [asdict(gpu.evidence) for gpu in result.gpus.gpus],
+        },
         "cached_share": result.cached_share,
         "single": {
             "tok_s": result.prompts,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from appliance.domain.measurements import BoxGpus
 from appliance.planning.bench.request_row import RequestRow
 
 
@@ -144,6 +145,13 @@ def mean_rate(rates: Iterable[float | None]) -> float | None:
     """Return the mean of the rates that there are; None: there is none."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) / len(known) if known else None
+
+
+def energy_j(reading: BoxGpus | None) -> float | None:
+    """Return the sum of the GPUs' energy counters; None: there is no GPU, or one of them tells none."""
+    counters = [] if reading is None else [gpu.evidence.energy_j for gpu in reading.gpus]
+    known = [counter for counter in counters if counter is not None]
+    return sum(known) if known and len(known) == len(counters) else None
 
 
 def joules_per_token(

@@ -9,7 +9,7 @@ from appliance.cli.terminal import Terminal
 from appliance.planning.bench.bench_report import BenchOutcome, Block
 from appliance.planning.bench.load_plan import Workload, stages
 from appliance.planning.bench.request_row import Part
-from tests.fakes.bench_rows import bench_row
+from tests.fakes.bench_rows import bench_row, gpus_with
 from tests.fakes.profiles import applied
 
 
@@ -76,7 +76,9 @@ def test_failures_cache_and_energy_are_told() -> None:
         replace(bench_row(), cached_tokens=25),
         bench_row(error="503 queue_full"),
     ]
-    block = Block(profile="a", rows=rows, answers={}, energy_before_j=0.0, energy_after_j=150.0)
+    block = Block(
+        profile="a", rows=rows, answers={}, gpus_before=gpus_with(0.0), gpus_after=gpus_with(150.0)
+    )
     lines = shown(block)
     assert "  1.50 J per token" in lines
     assert "  a cache held 50% of the prompt tokens, salted as they were" in lines

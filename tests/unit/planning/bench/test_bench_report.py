@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from appliance.planning.bench.bench_report import (
 from appliance.planning.bench.comparison import Winner, turns
 from appliance.planning.bench.load_plan import Workload
 from appliance.planning.bench.request_row import Part, RequestRow
-from tests.fakes.bench_rows import bench_row
+from tests.fakes.bench_rows import bench_row, gpus_with
 from tests.fakes.profiles import applied
 
 A, B = applied("a"), replace(applied("b"), warm_up=WarmUp.CHAT)
@@ -135,10 +135,20 @@ def test_energy_and_cache_of_a_profile() -> None:
     rows = [
         replace(row, cached_tokens=5 if row.run else 50, profile="a") for row in rows_of("a", 40, 1)
     ]
-    block = Block(profile="a", rows=rows, answers={}, energy_before_j=100.0, energy_after_j=904.0)
+    block = Block(
+        profile="a",
+        rows=rows,
+        answers={},
+        gpus_before=gpus_with(100.0),
+        gpus_loaded=gpus_with(500.0),
+        gpus_after=gpus_with(904.0),
+    )
     whole = outcome({"a": (1.0,)}, {}, blocks=[block], order=[0])
     (result,) = profile_results(whole, [A])
     assert result.joules_per_token == 1.0
+    (profile,) = cast("Any", bench_document(whole, [A]))["appliance"]["profiles"]
+    assert profile["evidence"]["driver"] == "580.1"
+    assert [gpu["energy_j"] for gpu in profile["evidence"]["gpus"]] == [500.0]
     assert result.cached_share == 0.1
     assert result.failed == 0
 
@@ -153,5 +163,5 @@ def test_bench_that_was_cut_short() -> None:
     cut: Any = bench_document(outcome(FASTER, {}, blocks=[only]), [A, B])
     assert set(cut) == {"appliance"}
     (profile,) = cut["appliance"]["profiles"]
-    assert profile["cached_share"] is None
+    assert (profile["cached_share"], profile["evidence"]) == (None, None)
     assert cut["appliance"]["comparisons"][0]["winner"] == "neither"

@@ -5,6 +5,7 @@ import pytest
 from appliance.planning.bench.rates import (
     ReachedConcurrency,
     contention,
+    energy_j,
     joules_per_token,
     level_rates,
     levels,
@@ -15,7 +16,7 @@ from appliance.planning.bench.rates import (
     speedup,
 )
 from appliance.planning.bench.request_row import Part
-from tests.fakes.bench_rows import bench_row
+from tests.fakes.bench_rows import bench_row, gpus_with
 
 PROMPTS = ("lru-cache", "merge-sort", "cron-parser", "web-route", "rate-limiter")
 PUBLISHED = (
@@ -141,3 +142,11 @@ def test_energy_of_a_token(
 ) -> None:
     """The counter's growth over the tokens; none without both readings, or if it went back."""
     assert joules_per_token(before, after, tokens) == expected
+
+
+def test_energy_is_the_sum_of_all_counters() -> None:
+    """One GPU that tells none leaves the sum unknown, as a reading that was not made does."""
+    assert energy_j(gpus_with(100.0, 20.5)) == 120.5
+    assert energy_j(gpus_with(100.0, None)) is None
+    assert energy_j(gpus_with()) is None
+    assert energy_j(None) is None
