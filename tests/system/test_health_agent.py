@@ -97,6 +97,23 @@ def test_evidence_comes_with_the_probes(fleet: Fleet) -> None:
     assert all(0 <= share <= 1 for share in shares)
 
 
+def test_operators_read_the_measurements(fleet: Fleet) -> None:
+    """Status, history and baseline are answered to operators; a stranger is told what to join."""
+    until_measured(fleet)
+    fleet.box.wait_for("appliance status | grep -Eq '^ +speed +[0-9.]+ tok/s'", timeout_s=20)
+    text = fleet.box.run("appliance history --since 1h --json", user=OPERATOR).stdout
+    history = json.loads(text)
+    assert history["name"] == "a"
+    assert history["rows"]["decode"]
+    raw = fleet.box.run("appliance history a --raw", user=OPERATOR).stdout.splitlines()
+    assert len(raw) > len(history["rows"]["decode"])
+    assert "decode" in fleet.box.run("appliance baseline show a", user=OPERATOR).stdout
+    refused = fleet.box.run("appliance events", user=STRANGER, check=False)
+    assert (refused.returncode, "usermod -aG appliance-operators" in refused.stderr) == (77, True)
+    unknown = fleet.box.run("appliance probe nobody", user=OPERATOR, check=False)
+    assert unknown.returncode == 4
+
+
 def test_its_death_costs_nobody_anything(fleet: Fleet) -> None:
     """Killed, the agent comes back with what it has measured; model and supervisor stay."""
     until_measured(fleet)

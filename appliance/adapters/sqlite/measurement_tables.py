@@ -1,7 +1,7 @@
 """Tables of measurements, their retention, and what can be read of a damaged file.
 
 A row of `probes` with the evidence of two GPUs takes about 0.8 KiB, one of `hourly` 50 bytes: ten
-years of a probe every 15 minutes are 23 MiB (`make bench-history`).
+years of a probe every 15 minutes are 15 MiB (`make bench-history`).
 """
 
 import contextlib
