@@ -209,6 +209,14 @@ class LaneMachine(RuleBasedStateMachine):
         if isinstance(found, ProbeExchange):
             self.exchange, self.events = found, events
 
+    @rule(gated=st.booleans())
+    def probe_in_quiet(self, *, gated: bool) -> None:
+        """A probe is admitted, once everything else has ended."""
+        self.end_everything()
+        self.leave_probe()
+        self.probe("a", gated=gated)
+        assert self.relay.lane_holder is self.exchange
+
     @rule()
     def connect(self) -> None:
         """Connections that waited are made."""
