@@ -49,6 +49,7 @@ from appliance.protocol.control_requests import (
 from appliance.protocol.conversation.codec import parse_request
 from appliance.protocol.gateway import decode_answer, decode_command
 from appliance.protocol.health_socket import HEALTH
+from appliance.protocol.lane import decode_lane_command, decode_lane_event
 from appliance.protocol.run_request import BadRequest, Request
 from appliance.protocol.status_socket import STATUS
 from appliance.supervisor.access_policy import Requester
@@ -265,6 +266,13 @@ def _visitor(data: bytes) -> None:
 def _supervisor_line(data: bytes) -> None:
     """A line of the supervisor as the gateway reads it, and the other way round."""
     for decode in (decode_command, decode_answer):
+        with contextlib.suppress(ValueError):
+            decode(data)
+
+
+def _lane_line(data: bytes) -> None:
+    """A line of the health agent as the gateway reads it, and the other way round."""
+    for decode in (decode_lane_command, decode_lane_event):
         with contextlib.suppress(ValueError):
             decode(data)
 
@@ -628,6 +636,16 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ],
         most=1 << 18,
         more={"names": b'"a",'},
+    ),
+    "lines of the lane": Subject(
+        parse=_lane_line,
+        around=[
+            (b'{"verb":"probe","profile":"m","timeout_s":1,"path":"/","body":{"', b'":1}}'),
+            (b'{"verb":"lease","exclusive":true,"names":["', b'"]}'),
+            (b'{"event":"data","at_s":1,"text":"', b'"}'),
+        ],
+        most=64 << 10,
+        more={"names": b'm","', "members": b'a":1,"', "escapes": b"\\u0041"},
     ),
     "name of a key": Subject(
         parse=_key_name, around=[(b"", b""), (b"aaaa", b"a")], most=1 << 16, more={"pairs": b"ab"}
