@@ -142,6 +142,7 @@ def of_an_engine(supervisor: int, engine: int) -> Mapping[str, Way]:
         "add a lease": appended("/run/appliance-leases/gpu-9"),
         "write to a lease": appended("/run/appliance-claimed/gpu-0"),
         "ask the supervisor": control("status"),
+        "watch the supervisor": connected("/run/appliance/status.sock"),
         "ask as the gateway": request("switch", name="a"),
         "reach the launcher": connected(LAUNCHER),
         "write the supervisor's memory": lambda: rewritten(f"/proc/{supervisor}/mem"),
@@ -182,6 +183,7 @@ def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
         "take a lease": locked("/run/appliance-leases/cpu"),
         "be the gateway for the supervisor": connected("/run/appliance/gateway.sock"),
         "probe as the health agent": connected("/run/appliance/lane.sock"),
+        "watch the supervisor": connected("/run/appliance/status.sock"),
         # What never was allowed.
         "write the manifest": appended(f"{APPLIED}/manifest.json"),
         "write the settings": appended(f"{APPLIED}/gateway.json"),
