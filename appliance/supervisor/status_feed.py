@@ -73,13 +73,15 @@ class StatusFeed:
     async def _latest(self) -> Mapping[str, Any]:
         """Return a document, which several watchers share that ask at about the same time."""
         loop = asyncio.get_running_loop()
+        asked_s = loop.time()
         async with self._building:
-            if loop.time() - self._last_s >= WATCH_AT_MOST_EVERY_S / 2:
+            # Counted from its beginning: a document that took long may tell the past.
+            if self._last_s < asked_s - WATCH_AT_MOST_EVERY_S / 2:
                 # Forgotten before it is built: a change during it makes the next one due.
                 self._changed.clear()
-                self._seen, cost_s = self._state(), thread_time()
+                self._seen, began_s, cost_s = self._state(), loop.time(), thread_time()
                 self._last = await self._document()
-                self._last_cost_s, self._last_s = thread_time() - cost_s, loop.time()
+                self._last_cost_s, self._last_s = thread_time() - cost_s, began_s
             return self._last
 
     async def _pause(self, began_s: float) -> None:

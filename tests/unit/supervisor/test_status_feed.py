@@ -23,6 +23,7 @@ class Box:
         self.documents = 0
         self.questions = 0
         self.lost = False
+        self.takes_s = 0.01
         self.feed = StatusFeed(self.document, self.state)
 
     def state(self) -> int:
@@ -34,7 +35,7 @@ class Box:
             raise UnitError("the bus is away")
         self.documents += 1
         changes = self.changes
-        await advance(0.01)
+        await advance(self.takes_s)
         return {"changes": changes, "document": self.documents}
 
     def change(self) -> None:
@@ -135,6 +136,20 @@ async def test_what_changed_while_nobody_watched_is_no_change() -> None:
     box.change()
     box.change()
     assert await watched(box, 3.0) == [(0.01, 2)]
+
+
+async def test_a_document_that_took_long_is_not_told_to_who_comes_later() -> None:
+    """One who asks while it is built gets the next one, which knows the present."""
+    box = Box()
+    box.takes_s = 2.0
+    first = Watcher(box.feed)
+    await advance(1.0)
+    box.change()
+    second = Watcher(box.feed)
+    await advance(4.0)
+    assert (first.told[0][1], second.told[0][1]) == (0, 1)
+    await first.leave()
+    await second.leave()
 
 
 async def test_a_slow_watcher_gets_the_present_document() -> None:
