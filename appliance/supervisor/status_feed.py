@@ -71,12 +71,13 @@ class StatusFeed:
             self._watchers -= 1
 
     async def _latest(self) -> Mapping[str, Any]:
-        """Return a document, which several watchers share that ask at about the same time."""
+        """Return a document of now; watchers that ask at about the same time share one."""
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
         async with self._building:
             # Counted from its beginning: a document that took long may tell the past.
-            if self._last_s < asked_s - WATCH_AT_MOST_EVERY_S / 2:
+            is_new = self._last_s >= asked_s - WATCH_AT_MOST_EVERY_S / 2
+            if not is_new or self._state() != self._seen:
                 # Forgotten before it is built: a change during it makes the next one due.
                 self._changed.clear()
                 self._seen, began_s, cost_s = self._state(), loop.time(), thread_time()

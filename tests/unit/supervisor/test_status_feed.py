@@ -152,6 +152,19 @@ async def test_a_document_that_took_long_is_not_told_to_who_comes_later() -> Non
     await second.leave()
 
 
+async def test_a_change_before_the_next_look_is_told_to_who_asks() -> None:
+    """A switch is over before the supervisor looks again; its client may watch at once."""
+    box = Box()
+    first = Watcher(box.feed)
+    await advance(0.1)
+    box.changes += 1
+    second = Watcher(box.feed)
+    await advance(0.1)
+    assert second.told == [(0.01, 1)]
+    await first.leave()
+    await second.leave()
+
+
 async def test_a_slow_watcher_gets_the_present_document() -> None:
     """One that takes its time is not told the past, and makes nobody wait."""
     box = Box()
