@@ -7,6 +7,7 @@ from pathlib import Path
 
 from appliance.adapters.canary_files import CanaryDirectory
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.domain.measurements import EventKind
 from appliance.health.box_view import ProfileView
 from appliance.health.clock import SystemHealthClock
 from appliance.health.quality_monitor import STATE_KEY, QualityMonitor
@@ -66,9 +67,11 @@ async def test_canaries_reach_the_store(tmp_path: Path) -> None:
     assert runs["schema"].passed
     assert runs["own:ort"].passed
     assert runs["schema-streamed"].detail == "the stream broke off"
-    (event,) = await store.events(profile="genesis")
-    assert event.kind == "canaries-refused"
-    assert "line 2: name must be" in event.text
+    # On a slow machine there may be rounds enough for a loss as well.
+    events = await store.events(profile="genesis")
+    refused = [event.text for event in events if event.kind is EventKind.CANARIES_REFUSED]
+    assert len(refused) == 1
+    assert "line 2: name must be" in refused[0]
     record = decode_quality((await store.states())["genesis", STATE_KEY])
     assert set(record.groups) == {"schema", "own:ort"}
     await store.close()
