@@ -24,6 +24,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
     """
     most = _LAST if arguments.lines is None else arguments.lines
     last = _tell(arguments, streams, 0, min(max(most, 1), MOST_PROBES))
+    if not last and not arguments.follow:
+        streams.err.line("no event has been measured")
     while arguments.follow:
         time.sleep(_PAUSE_S)
         try:

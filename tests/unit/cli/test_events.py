@@ -41,6 +41,13 @@ def test_the_last_events_are_told(box: CliBox) -> None:
     ]
 
 
+def test_no_event_is_told(box: CliBox) -> None:
+    """An empty answer has a line on stderr, so that nobody takes it for a fault."""
+    with FakeHealthAgent(box.health_socket, {"events": [ResultEvent()]}):
+        ended = call("events")
+    assert (ended.status, ended.out, ended.err) == (0, "", "no event has been measured\n")
+
+
 def test_events_for_programs(box: CliBox) -> None:
     """--json prints a document a line."""
     with FakeHealthAgent(box.health_socket, {"events": [LOSS, ResultEvent()]}):
