@@ -43,10 +43,12 @@ class StatusFeed:
         self._document = document
         self._state = state
         self._seen: object = None
+        """State that was noticed last."""
         self._watchers = 0
         self._changed = asyncio.Event()
         self._building = asyncio.Lock()
         self._last: Mapping[str, Any] = {}
+        self._last_state: object = None
         self._last_s = float("-inf")
         self._last_cost_s = 0.0
 
@@ -77,10 +79,12 @@ class StatusFeed:
         async with self._building:
             # Counted from its beginning: a document that took long may tell the past.
             is_new = self._last_s >= asked_s - WATCH_AT_MOST_EVERY_S / 2
-            if not is_new or self._state() != self._seen:
+            state = self._state()
+            if not is_new or state != self._last_state:
                 # Forgotten before it is built: a change during it makes the next one due.
                 self._changed.clear()
-                self._seen, began_s, cost_s = self._state(), loop.time(), thread_time()
+                self._seen = self._last_state = state
+                began_s, cost_s = loop.time(), thread_time()
                 self._last = await self._document()
                 self._last_cost_s, self._last_s = thread_time() - cost_s, began_s
             return self._last

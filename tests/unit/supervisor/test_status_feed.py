@@ -152,12 +152,15 @@ async def test_a_document_that_took_long_is_not_told_to_who_comes_later() -> Non
     await second.leave()
 
 
-async def test_a_change_before_the_next_look_is_told_to_who_asks() -> None:
-    """A switch is over before the supervisor looks again; its client may watch at once."""
+@pytest.mark.parametrize("looked", [False, True])
+async def test_a_change_is_told_at_once_to_who_asks_then(*, looked: bool) -> None:
+    """Another watcher's last document is not the answer, before the next look at the box and after."""
     box = Box()
     first = Watcher(box.feed)
     await advance(0.1)
     box.changes += 1
+    if looked:
+        box.feed.notice()
     second = Watcher(box.feed)
     await advance(0.1)
     assert second.told == [(0.01, 1)]
