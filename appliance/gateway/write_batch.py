@@ -70,7 +70,12 @@ class WriteBatch:
     def _end_turn(self) -> None:
         many = len(self._pending) >= _FEW_WRITES
         # Before later writes may go out directly: what waits comes first.
-        self.flush()
+        try:
+            self.flush()
+        finally:
+            if self._pending:
+                # A write has raised: the others must not wait for ever.
+                asyncio.get_running_loop().call_soon(self._end_turn)
         self._few = 0 if many else self._few + 1
         if self._few >= _FEW_TURNS:
             # After the direct writes a single such turn is enough.

@@ -136,3 +136,26 @@ async def test_large_write() -> None:
     assert rig.written == ["a1", "a222222222"]
     await asyncio.sleep(0)
     assert rig.written[2:] == ["a3"]
+
+
+async def test_a_write_that_raises() -> None:
+    """A write that raises is told to the event loop, and delays the others by a turn."""
+    rig = Rig()
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: told.append(str(context["exception"]))
+    )
+
+    def fail() -> None:
+        raise RuntimeError("after write_eof")
+
+    rig.one.on_write = fail
+    rig.batch.write(rig.one, b"1")
+    rig.batch.write(rig.two, b"2")
+    await asyncio.sleep(0)
+    assert told == ["after write_eof"]
+    await asyncio.sleep(0)
+    assert rig.written == ["a1", "b2"]
+    rig.batch.write(rig.two, b"3")
+    await asyncio.sleep(0)
+    assert rig.written == ["a1", "b2", "b3"]
