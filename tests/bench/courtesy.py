@@ -3,7 +3,8 @@
 A real engine (llama.cpp with SmolLM2 on the CPU, one slot), the gateway's process, and the prober,
 which begins a probe whenever the lane is free. Requests of a client arrive at random moments:
 
-1. while probes go on: a request that meets one at the engine counts
+1. while probes go on: a request that meets one at the engine counts; until its first token the prober
+   tries to begin the next probe every 100 ms
 2. at once after it, while no probe goes on: the control
 
 Delay is the time to the first token of the former, less the median of the nine controls that are
@@ -12,7 +13,7 @@ salt in front: the engine's one slot has no beginning of any in its prefix cache
 nor after another request, so the delay is what a request waits for the engine. Between gateway and engine stands a front that notes what the engine is
 sent (`engine_front`).
 
-The last line is JSON: ``probes`` (prompts that the prober began), ``yielded`` (those of them that a
+The last line is JSON: ``probes`` (prompts that the prober asked), ``yielded`` (those of them that a
 request ended), ``requests`` (that met a probe), ``delay_p50_ms``, ``delay_p99_ms``,
 ``delay_max_ms``, ``overlaps`` (probes begun while a request was in flight); beside them
 ``piece_p99_ms`` and ``answer_p99_ms``, the delay by what was at the engine, and
@@ -30,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +65,8 @@ from tests.programs import MODEL_S, free_port, program, started
 NAME: Final = "smol"
 _PATH: Final = "/v1/chat/completions"
 _CONTROLS: Final = 9
-_MOST_PAUSE_S: Final = 0.6
-"""Random time for which probes go on before a request arrives."""
+_TRY_AGAIN_S: Final = 0.1
+"""Pause of the prober after a busy lane: shorter ones take CPU time from the engine."""
 _PREFILL_TOKENS: Final = 512
 _OUTPUT_TOKENS: Final = 128
 """Sizes with which pieces and answers take about as long."""
@@ -110,9 +111,13 @@ class ProbeLoop:
     def resume(self) -> None:
         self._may.set()
 
+    def stop_soon(self) -> None:
+        """Begin no further probe."""
+        self._may.clear()
+
     async def pause(self) -> None:
         """Begin no further probe; return when none goes on."""
-        self._may.clear()
+        self.stop_soon()
         await self.idle.wait()
 
     async def run(self, seed: int) -> None:
@@ -129,11 +134,24 @@ class ProbeLoop:
                 prompts=prompts if chooser.random() < 0.5 else prompts[::-1],
                 output_tokens=_OUTPUT_TOKENS,
             )
-            self.probes += await self._prober.probe(self._profile, course)
+            found = await self._prober.probe(self._profile, course)
+            self.probes += found
+            if found[-1].outcome is ProbeOutcome.BUSY:
+                await asyncio.sleep(_TRY_AGAIN_S)
 
 
-async def request(port: int, number: int) -> float:
-    """Send a request of a client, read its whole response, and return its time to first token."""
+def _nothing() -> None:
+    pass
+
+
+async def request(port: int, number: int, on_first: Callable[[], None] = _nothing) -> float:
+    """Send a request of a client, read its whole response, and return its time to first token.
+
+    Args:
+        port: Port of the gateway.
+        number: Number that no other request has.
+        on_first: Called after the first token.
+    """
     salt = f"{number * 2654435761 % 2**32:08x}"
     system = f"{salt} is the number of this conversation. Answer in one short sentence."
     body = json.dumps(
@@ -163,6 +181,8 @@ async def request(port: int, number: int) -> float:
                 response.feed(data)
                 for event in events.feed(response.take_body()):
                     stream.take(event, time.monotonic())
+                if stream.first_s is not None:
+                    on_first()
     finally:
         writer.close()
         await writer.wait_closed()
@@ -181,14 +201,14 @@ async def measure(
     end_s = time.monotonic() + options.seconds
     while met < options.requests and time.monotonic() < end_s:
         probing.resume()
-        await asyncio.sleep(chooser.uniform(0.0, _MOST_PAUSE_S))
+        await asyncio.sleep(chooser.uniform(0.0, options.pause))
         flight = front.probe
         kind = None if flight is None else "piece" if flight.is_piece else "answer"
         at_s = time.monotonic()
         number += 1
-        pausing = asyncio.ensure_future(probing.pause())
-        ttft_s = await request(port, number)
-        await pausing
+        # The prober goes on trying: a probe that began beside the request would be an overlap.
+        ttft_s = await request(port, number, probing.stop_soon)
+        await probing.pause()
         if kind is not None:
             met += 1
             samples.append(CourtesySample(at_s=at_s, ttft_s=ttft_s, met=kind))
@@ -302,7 +322,7 @@ def _figures(
         sys.exit("no figures: no request met a probe")
     valid = {one.value: outcomes.count(one) for one in ProbeOutcome if one in outcomes}
     return {
-        "probes": len(probes),
+        "probes": sum(outcome is not ProbeOutcome.BUSY for outcome in outcomes),
         "yielded": outcomes.count(ProbeOutcome.YIELDED),
         "requests": len(delays),
         "delay_p50_ms": _ms(delays, 0.5),
@@ -327,6 +347,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=300, help="that meet a probe")
     parser.add_argument("--seconds", type=float, default=1800.0, help="at most")
+    parser.add_argument(
+        "--pause", type=float, default=2.0, help="most seconds of probing before a request"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
