@@ -86,7 +86,7 @@ async def test_broken_connection_is_a_fault(said: list[bytes], fault: str) -> No
 
 
 async def test_endless_response_is_given_up() -> None:
-    """After its time the connection is closed; bytes until then were passed on."""
+    """After its time the connection is closed, whatever has come until then."""
 
     async def script(talk: Talk) -> None:
         await talk.request()
@@ -94,9 +94,9 @@ async def test_endless_response_is_given_up() -> None:
         await talk.reader.read()
 
     async with EngineServer(script) as server:
-        end, pieces = await posted(server, timeout_s=0.5)
-    assert (end.status, end.fault) == (200, "no end within 0.5 s")
-    assert [piece for piece, _ in pieces] == [b"one"]
+        end, _ = await posted(server, timeout_s=0.5)
+    assert end.fault == "no end within 0.5 s"
+    assert end.ended_s - end.sent_s >= 0.5
 
 
 async def test_nobody_listens() -> None:
