@@ -58,8 +58,7 @@ class Predecessors:
         chosen = set(names)
         return sum(n for counts in self._counts() for name, n in counts if name in chosen)
 
-    @property
-    def alive(self) -> bool:
+    def any_alive(self) -> bool:
         """Tell whether any process that was replaced still lives."""
         return any(True for _ in self._counts())
 

@@ -96,7 +96,7 @@ class GatewayProcess:
             self._relay,
             self._table,
             configuration.limits,
-            replaced=lambda: self._predecessors.alive,
+            replaced=self._predecessors.any_alive,
         )
         self._lane_server = LaneServer(self._lane, self._relay, self._table)
         traffic = CombinedTraffic(self._relay, self._predecessors)

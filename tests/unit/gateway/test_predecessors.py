@@ -49,6 +49,23 @@ def test_a_process_that_was_killed_has_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_replaced_process_is_alive_until_it_withdraws(tmp_path: Path) -> None:
+    """A process without requests, or with a damaged file, lives all the same; a killed one does not."""
+    others = Predecessors(tmp_path)
+    assert not others.any_alive()
+    told = Predecessors(tmp_path)
+    told.publish({"m": 0})
+    assert others.any_alive()
+    (tmp_path / f"ending.{os.getpid()}").write_text("{")
+    assert others.any_alive()
+    told.withdraw()
+    assert not others.any_alive()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f"ending.{dead.pid}").write_text('{"m": 9}')
+    assert not others.any_alive()
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"m": "x"}', '{"m": null}'], ids=range(4))
 def test_a_damaged_file_counts_nothing(tmp_path: Path, text: str) -> None:
     """A drain does not wait for an unreadable file."""
