@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from appliance.cli.baseline_lines import UNITS, level_text
+from appliance.cli.clock_times import LATEST_UNIX_S
 from appliance.cli.event_lines import event_line
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age
@@ -122,15 +123,21 @@ def _baseline_text(baseline: Json) -> str:
 def _rows(rows: Json, series: str) -> Iterable[RateSummary]:
     found = rows.get(series)
     for row in found if isinstance(found, list) else ():
-        if isinstance(row, list) and len(row) == len(RateSummary._fields):
-            unix_s, probes, low, median, high = row
-            yield RateSummary(unix_s, probes, low, median, high)
+        match row:
+            case [
+                int() | float() as unix_s,
+                int() as probes,
+                int() | float() as low,
+                int() | float() as median,
+                int() | float() as high,
+            ] if 0 <= unix_s <= LATEST_UNIX_S:
+                yield RateSummary(unix_s, probes, low, median, high)
 
 
 def _event(document: Json) -> MeasuredEvent:
     return MeasuredEvent(
         id=int(number_in(document, "id") or 0),
-        unix_s=number_in(document, "unix_s") or 0.0,
+        unix_s=min(max(number_in(document, "unix_s") or 0.0, 0.0), LATEST_UNIX_S),
         profile=text_in(document, "profile"),
         kind=text_in(document, "kind"),
         series=text_in(document, "series") or None,

@@ -163,10 +163,17 @@ def test_rows_for_programs(socket: Path) -> None:
 
 
 def test_damaged_rows_are_left_out(socket: Path) -> None:
-    """An answer of another release is shown as far as it is known."""
-    odd = ResultEvent(details={"rows": {"decode": [[1.0], 7, *rows(1)], "depth": 3}})
-    with FakeHealthAgent(socket, {"history": [odd]}):
-        assert "Mon 16 Nov" in call("history", "genesis").out
+    """An answer of another release, and times beyond every calendar, cost no more than themselves."""
+    (good,) = rows(1)
+    odd: list[object] = [[1.0], 7, [1e300, 1, 1.0, 1.0, 1.0], ["x", *good[1:]], good]
+    late = asdict(replace(LOSS, unix_s=1e300))
+    details = {"rows": {"decode": odd, "depth": 3}, "events": [late, 5]}
+    with FakeHealthAgent(socket, {"history": [ResultEvent(details=details)]}):
+        ended = call("history", "genesis")
+        table = call("history", "genesis", "--csv")
+    assert ended.status == 0
+    assert [line[:10] for line in ended.out.splitlines()[2:]] == ["Mon 16 Nov", "  Wed 16 N"]
+    assert table.out.count("\n") == 2
 
 
 def test_the_profile_that_was_measured_last_needs_no_name(socket: Path) -> None:
