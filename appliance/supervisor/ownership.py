@@ -328,10 +328,11 @@ class Supervisor:
         """Return the facts for the status, with every signalled change included.
 
         Args:
-            for_person: As in `UnitMemory.latest`.
+            for_person: Whether somebody looks; else details of units may be older.
         """
         self._refresh()
-        observed = await self._memory.latest(self._catalogue, for_person=for_person)
+        glance = None if for_person else self._seen
+        observed = await self._memory.latest(self._catalogue, glance=glance)
         return Snapshot(
             catalogue=self._catalogue,
             observed=observed,
@@ -347,7 +348,7 @@ class Supervisor:
         operation = None if self._running is None else self._running.operation
         return (
             self._catalogue,  # the same object until the manifest has changed
-            self._units.signals,
+            self._seen,
             operation and (operation.id, operation.phase, operation.rolling_back),
             self._boot_choice.committed(),
             self._boot_choice.hold_until(),

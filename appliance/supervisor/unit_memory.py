@@ -5,7 +5,8 @@ unit file that was edited or removed by hand, a result that `systemctl reset-fai
 old as the last look. Looks are for people: there are none from a minute after a status on, and
 the first status afterwards looks for itself. They take at most a fiftieth of the time: with a few profiles
 there is one every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status
-looks. A process that watches the box all day causes a look after a signal, and one in five minutes.
+looks. A process that watches the box all day causes a look when the supervisor's own, without details,
+has found something else, and else one a minute at most: systemd signals also what is nothing new.
 """
 
 import asyncio
@@ -21,7 +22,9 @@ from appliance.ports import Clock, Units
 WATCHED_S: Final = 60.0
 """Time after a status during which another one is expected."""
 _KNOWN_S: Final = 300.0
-"""Age of a look without a signal since that is good enough for a process."""
+"""Age of a look that is good enough for a process where the supervisor's own looks find the same."""
+_UNSURE_S: Final = 60.0
+"""The same after a signal."""
 _EVERY_S: Final = 5.0
 _TIMES: Final = 50.0
 """Ratio of the pause after a look to the duration of that look."""
@@ -41,6 +44,8 @@ class UnitMemory:
         self._observed = Observed(units={})
         self._names: frozenset[str] | None = None
         """Profiles that were observed; None: none yet."""
+        self._glance: Observed | None = None
+        """Look without details before this one; None: a person's look."""
         self._signals = 0
         self._began_s = 0.0
         self._pause_s = _EVERY_S
@@ -57,30 +62,42 @@ class UnitMemory:
                     await self._look(catalogue())
             await asyncio.sleep(self._pause_s)
 
-    async def latest(self, catalogue: Catalogue, *, for_person: bool = True) -> Observed:
+    async def latest(self, catalogue: Catalogue, *, glance: Observed | None = None) -> Observed:
         """Return the units of `catalogue` as they are. Raises `UnitError`.
 
         Args:
             catalogue: The applied profiles.
-            for_person: Whether somebody looks, and is likely to look again.
+            glance: The supervisor's last look, without details, for a process that watches all day;
+                None: a person looks, and is likely to look again.
         """
-        if for_person:
+        if glance is None:
             self._watched_s = self._clock.monotonic_s()
-        most_s = 2 * self._pause_s if for_person else _KNOWN_S
-        return self._observed if self._holds(catalogue, most_s) else await self._look(catalogue)
+            holds = self._holds(catalogue)
+        else:
+            holds = self._has_details_of(glance, catalogue)
+        return self._observed if holds else await self._look(catalogue, glance)
 
-    def _holds(self, catalogue: Catalogue, most_s: float) -> bool:
+    def _holds(self, catalogue: Catalogue) -> bool:
         return (
             self._names == frozenset(catalogue)
             and self._signals == self._units.signals
-            and self._clock.monotonic_s() - self._began_s <= most_s
+            and self._clock.monotonic_s() - self._began_s <= 2 * self._pause_s
         )
 
-    async def _look(self, catalogue: Catalogue) -> Observed:
+    def _has_details_of(self, glance: Observed, catalogue: Catalogue) -> bool:
+        is_sure = self._signals == self._units.signals
+        age_s = self._clock.monotonic_s() - self._began_s
+        return (
+            self._names == frozenset(catalogue)
+            and self._glance == glance
+            and age_s <= (_KNOWN_S if is_sure else _UNSURE_S)
+        )
+
+    async def _look(self, catalogue: Catalogue, glance: Observed | None = None) -> Observed:
         # Counted before the look: a change that is signalled during it makes the next one due.
         signals, began_s = self._units.signals, self._clock.monotonic_s()
         observed = self._observed = await self._units.observe(catalogue, full=True)
-        self._names = frozenset(catalogue)
+        self._names, self._glance = frozenset(catalogue), glance
         self._signals, self._began_s = signals, began_s
         self._pause_s = max(_EVERY_S, _TIMES * (self._clock.monotonic_s() - began_s))
         return observed

@@ -124,8 +124,6 @@ async def test_a_watch_asks_nobody(tmp_path: Path) -> None:
     """A client that watches all day causes no question to the gateway, engines and GPUs."""
     async with watched(tmp_path) as box:
         async with asyncio.timeout(30), open_conversation(STATUS, box.path, WatchRequest()) as told:
-            await anext(told)
-            box.fakes.units.version += 1
             document = await anext(told)
         assert isinstance(document, StatusEvent)
         assert box.fakes.gateway.questions == 0
@@ -169,15 +167,20 @@ def test_engines_are_refused_and_others_read() -> None:
 
 
 def test_the_signature_changes_with_the_box() -> None:
-    """Signals of systemd, committed names, holds and applied profiles change it; time does not."""
+    """Units, committed names, holds and applied profiles change it; time and signals do not."""
     fakes = FakePorts(BOX, "aeon")
     fakes.units.is_quiet = True
     profiles = FakeProfiles(BOX)
     supervisor = fakes.supervisor(profiles)
     seen = [supervisor.signature()]
+    supervisor._look_at(fakes.systemd.observed(BOX))
+    seen.append(supervisor.signature())
     fakes.systemd.now_s += 100.0
-    assert supervisor.signature() == seen[-1]
     fakes.units.version += 1
+    supervisor._look_at(fakes.systemd.observed(BOX))
+    assert supervisor.signature() == seen[-1]
+    fakes.serve("aeon")
+    supervisor._look_at(fakes.systemd.observed(BOX))
     seen.append(supervisor.signature())
     fakes.commitment.names = ("genesis",)
     seen.append(supervisor.signature())

@@ -56,17 +56,28 @@ async def test_what_no_signal_tells_is_seen_within_seconds() -> None:
 
 
 async def test_a_process_that_watches_causes_few_looks() -> None:
-    """Without a signal one look in five minutes is enough for it, and none is made in between."""
+    """While the glances are the same, it causes a look in five minutes; after signals, one a minute."""
     fakes, memory = quiet()
+    glance = fakes.systemd.observed(BOX)
     running = asyncio.create_task(memory.run(lambda: BOX, lambda: False))
     for _ in range(240):
-        await memory.latest(BOX, for_person=False)
+        await memory.latest(BOX, glance=glance)
         await settle()
         fakes.systemd.now_s += 2.0
     assert fakes.units.looks == 2
-    fakes.units.version += 1
-    await memory.latest(BOX, for_person=False)
+    fakes.units.looks = 0
+    for _ in range(90):
+        fakes.units.version += 1
+        await memory.latest(BOX, glance=glance)
+        fakes.systemd.now_s += 2.0
     assert fakes.units.looks == 3
+    # Another glance is news at once, and so is the same one after a person's look.
+    fakes.processes.crash("aeon", status=3)
+    assert (await memory.latest(BOX, glance=fakes.systemd.observed(BOX))).serving() == ()
+    fakes.units.version += 1
+    await memory.latest(BOX)
+    await memory.latest(BOX, glance=fakes.systemd.observed(BOX))
+    assert fakes.units.looks == 6
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
