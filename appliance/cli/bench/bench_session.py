@@ -93,7 +93,7 @@ class BenchSession:
 
         Raises:
             CliError: a profile does not serve, or a switch failed.
-            UnreachableError: the gateway, or for an exclusive lease the health agent, is missing.
+            UnreachableError: there is no health agent, and the lease must be exclusive.
             RequestRefusedError: there is another lease.
             PermissionDeniedError: this user is no operator.
         """

@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -48,13 +49,14 @@ def run(arguments: Arguments, streams: Streams) -> int:
         _check_plot(arguments.plot)
     silent = arguments.json
     progress = BenchProgress(streams.err, order.plan, silent=silent)
-    outcome = BenchSession(
+    measured = BenchSession(
         order,
         places,
         _client(places),
         progress=progress,
         switching=progress_for(streams.err, silent=silent),
     ).run()
+    outcome = replace(measured, invalid=_fault(measured))
     document = bench_document(outcome, profiles)
     if arguments.json:
         streams.out.document(document)
@@ -64,9 +66,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
         show_bench(outcome, profiles, streams.out)
     if arguments.plot is not None:
         plot_bench(arguments.plot, outcome, profiles)
-    fault = _fault(outcome)
-    if fault:
-        progress.say(fault)
+    if outcome.invalid:
+        progress.say(f"invalid: {outcome.invalid}")
         return int(Exit.FAILED)
     if outcome.leased:
         _keep(places, profiles, document, progress)
@@ -138,7 +139,7 @@ def _client(places: Places) -> FrontClient:
 def _fault(outcome: BenchOutcome) -> str:
     """Return why the figures do not count; empty: they do."""
     if outcome.invalid:
-        return f"invalid: {outcome.invalid}"
+        return outcome.invalid
     rows = [row for block in outcome.blocks for row in block.rows]
     if all(row.error for row in rows):
         faults = joined(sorted({row.error for row in rows}))

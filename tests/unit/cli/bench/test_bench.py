@@ -262,7 +262,8 @@ async def test_bench_whose_requests_all_fail_fails(world: World) -> None:
     world.engine = BenchEngine(refusal=(b"503 Busy", "model_not_active"))
     ran = await world.run("a")
     assert ran.status == Exit.FAILED
-    assert "every request failed: 503 model_not_active" in ran.err
+    assert "invalid: every request failed: 503 model_not_active" in ran.err
+    assert "INVALID: every request failed" in ran.out
     assert "5 of 5 requests failed" in ran.out
 
 
