@@ -1,6 +1,5 @@
 """Question of `status` to the health agent: answered, refused, and given up."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -56,9 +55,9 @@ def test_a_silent_agent_is_not_waited_for(tmp_path: Path) -> None:
     """Systemd keeps the socket open for an agent that hangs; a status then ends without speeds."""
     path = tmp_path / "health.sock"
     with FakeHealthAgent(path, {}, silent=True):
-        began = time.monotonic()
-        assert SpeedQuestion(str(path)).answer() == NOT_KNOWN
-        assert time.monotonic() - began < 4.0  # real time: a greeting is usually awaited for 5 s
+        question = SpeedQuestion(str(path))
+        assert question._left_s() <= 0.15
+        assert question.answer() == NOT_KNOWN
     path.unlink()
     with FakeHealthAgent(path, {"speeds": [Hang()]}):
         assert SpeedQuestion(str(path)).answer() == NOT_KNOWN
