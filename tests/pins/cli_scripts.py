@@ -380,6 +380,100 @@ _script(
     "status --jsn",
 )
 
+# --- what is measured -----------------------------------------------------------------------
+
+_AT: Final = 1_005_969_600.0
+"""Saturday, 17 November 2001, at 04:00 of UTC: another year, which is told."""
+_LOSS: Final = {
+    "id": 1,
+    "unix_s": _AT + 600,
+    "profile": "aeon",
+    "kind": "regression",
+    "series": "decode",
+    "text": "slow: 27.1 tok/s (was 41.0)",
+}
+_BASELINE: Final = {
+    "profile": "aeon",
+    "series": [
+        {
+            "series": "decode",
+            "phase": "regressed",
+            "baseline": 41.0,
+            "band": 1.2,
+            "accepted_unix_s": _AT - 86_400,
+            "present": 27.1,
+            "change": -0.34,
+            "prompts": [{"prompt": "web-route", "rate": 40.8}],
+        },
+        {"series": "prefill", "phase": "learning"},
+    ],
+}
+_CLOSED: Final = {"event": "result", "exit": 0}
+_DONE: Final = {**_CLOSED, "outcome": "done", "message": "the baseline of aeon is changed"}
+
+
+def _measures(session: CliSession) -> None:
+    rows = [[_AT + n * 3600, 4, low, low + 0.2, low + 0.4] for n, low in enumerate((40.8, 26.9))]
+    session.measure(
+        {
+            "speeds": [{**_CLOSED, "profiles": {"aeon": {}}, "trouble": []}],
+            "history": [
+                {
+                    **_CLOSED,
+                    "rows": {"decode": rows, "prefill": []},
+                    "baseline": _BASELINE,
+                    "events": [_LOSS],
+                }
+            ],
+            "baseline": [{**_CLOSED, **_BASELINE}],
+            "accept": [_DONE],
+            "reset": [_DONE],
+            "probe": [
+                {"event": "progress", "profile": "aeon", "prompt": "web-route", "state": "reading"},
+                {
+                    "event": "progress",
+                    "profile": "aeon",
+                    "prompt": "web-route",
+                    "state": "ended",
+                    "text": "valid",
+                    "tok_s": 27.1,
+                },
+                {
+                    "event": "probed",
+                    "profile": "aeon",
+                    "outcome": "valid",
+                    "decode_tok_s": 27.1,
+                    "prefill_tok_s": 1850.0,
+                    "ttft_s": 0.41,
+                    "change": -0.34,
+                },
+                _CLOSED,
+            ],
+            "events": [{"event": "measured", **_LOSS}, _CLOSED],
+        }
+    )
+
+
+_script(
+    "measurements",
+    "history aeon",
+    "baseline show aeon",
+    "probe aeon",
+    "events",
+    "show aeon --baseline",
+    _measures,
+    "~history",
+    "~history aeon --csv",
+    "history aeon --csv --raw",
+    "baseline show",
+    "show aeon --baseline",
+    "baseline accept aeon",
+    "baseline accept aeon --yes",
+    "baseline reset aeon --yes",
+    "probe",
+    "events aeon -n 1",
+)
+
 # --- without the supervisor, and with damage ------------------------------------------------
 
 _script(

@@ -13,11 +13,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 from tests.fakes.cli_box import CliBox
+from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.profiles import FakeProfiles
 from tests.pins.appliance_code import (
     VERSION,
@@ -64,6 +65,7 @@ class CliSession:
         self._end = asyncio.Event()
         self._box: Supervised | None = None
         self._thread = threading.Thread(target=self._live)
+        self._agents = ExitStack()
 
     # --- the supervisor's thread ------------------------------------------------------------
 
@@ -78,6 +80,11 @@ class CliSession:
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_PATIENCE_S)
         self.files.socket.unlink(missing_ok=True)
+        self._agents.close()
+
+    def measure(self, stories: Mapping[str, Story]) -> None:
+        """Answer as the health agent from now on; `stories`: events by verb."""
+        self._agents.enter_context(FakeSupervisor(self.files.health_socket, stories))
 
     def within(self, awaited: Awaitable[None]) -> None:
         """Await a coroutine in the supervisor's thread."""
