@@ -245,6 +245,7 @@ def test_the_lane_is_for_the_health_agent_alone() -> None:
     assert values(socket, "SocketUser", "Socket") == ["appliance-health"]
     assert values(socket, "SocketMode", "Socket") == ["0600"]
     assert values(socket, "Service", "Socket") == [GATEWAY]
+    assert values(socket, "PartOf", "Unit") == ["appliance-gateway.socket"]
     for key in ("Wants", "After"):
         assert values(GATEWAY, key, "Unit") == [f"appliance-gateway.socket {socket}"]
 

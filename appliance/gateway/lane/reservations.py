@@ -148,7 +148,7 @@ class LaneReservations:
 
     def _traffic(self) -> str | None:
         count = self._relay.requests_under_way()
-        return f"{count} requests of clients are under way" if count else None
+        return f"requests of clients are under way: {count}" if count else None
 
     def _others_in_flight(self, command: LaneLeaseCommand) -> int:
         """Return the requests in flight that an exclusive lease does not wait for."""

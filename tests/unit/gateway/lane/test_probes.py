@@ -147,7 +147,7 @@ async def test_a_probe_yields_to_a_request_that_waits(tmp_path: Path) -> None:
             await caller.send(post({"model": "aeon", "messages": []}))
             await whole(response)
         assert response.outcome is LaneOutcome.YIELDED
-        with pytest.raises(LaneBusyError, match="1 requests of clients are under way"):
+        with pytest.raises(LaneBusyError, match="requests of clients are under way: 1"):
             await rig.lane.send("genesis", CHAT, BODY, timeout_s=20).__aenter__()
 
 
@@ -169,7 +169,7 @@ async def test_no_probe_begins_while_a_request_is_in_flight(tmp_path: Path) -> N
         caller = await rig.relay_rig.connect()
         await caller.send(post(STREAM))
         await caller.begun()
-        with pytest.raises(LaneBusyError, match="1 requests of clients are under way"):
+        with pytest.raises(LaneBusyError, match="requests of clients are under way: 1"):
             await rig.lane.send("genesis", CHAT, BODY, timeout_s=20).__aenter__()
         assert len(rig.relay_rig.engine.heard) == 1
         may_end.set()
