@@ -6,7 +6,7 @@ LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
-  bench-courtesy check-bench fuzz chaos engines-vllm lock clean
+  bench-courtesy bench-slowdown check-bench fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -46,7 +46,7 @@ demo:
 ## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy: the same, for
 ## anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
-  bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy: bench-%: $(VENV)/.complete
+  bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy bench-slowdown: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
