@@ -452,16 +452,17 @@ async def test_silent_drafts_are_told() -> None:
     await rig.end()
 
 
-async def test_engine_that_is_far_slower_gets_short_probes() -> None:
+@pytest.mark.parametrize("speed", [0.1, 0.03])
+async def test_engine_that_is_far_slower_gets_short_probes(speed: float) -> None:
     """At a tenth of the speed answers are short, the long prompt is left out, and the loss is told."""
     async with watched() as rig:
-        rig.prober.speed = 0.1
+        rig.prober.speed = speed
         found = await rig.run(2)
         assert (EventKind.REGRESSION, Series.DECODE) in kinds(found)
         course = rig.prober.courses[-1]
         assert len(course.prompts) == 1
         assert course.output_tokens == 16
-        assert found[0].change == pytest.approx(-0.9, abs=0.02)
+        assert found[0].change == pytest.approx(speed - 1, abs=0.02)
 
 
 async def test_long_prompt_that_does_not_fit_becomes_shorter() -> None:
