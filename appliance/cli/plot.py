@@ -1,5 +1,6 @@
 """Plots as SVG files, drawn by pygal, which is an extra of the package."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ def new_chart(kind: str, **options: object) -> Any:
         raise CliError(
             "--plot needs pygal: sudo /opt/appliance/current/bin/pip install pygal", Exit.FAILED
         ) from error
+    # It adds a finder for its maps that every later import is asked for, and that has no `find_spec`.
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)
+    ]
     return getattr(pygal, kind)(js=(), legend_at_bottom=True, **_SIZE, **options)
 
 
