@@ -5,7 +5,9 @@ on time is the point, the test measures CPU time.
 """
 
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 BUSY_MACHINE = (HealthCheck.too_slow,)
@@ -24,3 +26,34 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+LONGEST_FIRST = (
+    "system/test_stalls.py",
+    "system/test_boots.py",
+    "system/test_install.py",
+    "system/test_supervisor_down.py",
+    "system/test_gateway_service.py",
+    "system/test_gpu_holders.py",
+    "system/test_run.py",
+    "system/test_ledger.py",
+    "system/test_embedded.py",
+    "system/test_ownership.py",
+    "system/test_health_agent.py",
+    "system/test_privileges.py",
+    "system/test_bad_input.py",
+    "fuzz/test_fuzz.py",
+    "growth/test_growth.py",
+    "property/test_planner_machine.py",
+    "system/test_chaos.py",
+    "system/test_units_contract.py",
+    "system/test_control_crowd.py",
+    "system/test_gpu_release.py",
+)
+"""Files that take long, of at most a hundred: one that came last would be waited for alone."""
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of long files first; the others stay in their order."""
+    rank = {HERE / name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))

@@ -32,6 +32,8 @@ _REQUESTS = (
 )
 _HEAD_ONLY, _WEBSOCKET = 2, 4
 _LATE_S = 0.05
+_TURNS = 10
+"""Turns of the event loop for a request to the engine and its answer."""
 _A_WORLD = 10_000
 """Inputs until its clock begins again: at 2^24 s, a nanosecond more is no later to a float."""
 _ABSOLUTE = re.compile(rb"\Ahttps?://[^/?#]*", re.IGNORECASE)
@@ -242,8 +244,8 @@ async def _check_next(client: End) -> None:
 
 
 async def _settle() -> None:
-    """Let everything happen that takes no time."""
-    for _ in range(4):
+    """Let everything happen that takes no time: a write may wait for the end of its turn."""
+    for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
