@@ -56,4 +56,6 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of long files first; the others stay in their order."""
     rank = {HERE / name: number for number, name in enumerate(LONGEST_FIRST)}
+    if gone := [str(path) for path in rank if not path.exists()]:
+        raise pytest.UsageError(f"LONGEST_FIRST in tests/conftest.py names {', '.join(gone)}")
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
