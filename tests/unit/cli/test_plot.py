@@ -7,8 +7,6 @@ import pytest
 
 from appliance.cli.plot import new_chart
 
-pytest.importorskip("pygal", reason="an extra; no plot is drawn by this run")
-
 
 def test_a_chart_changes_no_later_import() -> None:
     """After a chart a module that is missing is missing without a warning."""

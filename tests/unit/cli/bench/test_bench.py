@@ -392,7 +392,6 @@ async def test_plot_is_an_svg_that_loads_nothing(
     world: World, tmp_path: Path, words: list[str], title: str
 ) -> None:
     """The picture asks no server for anything, and says what its axis is."""
-    pytest.importorskip("pygal")
     path = tmp_path / "bench.svg"
     ran = await world.run(*words, "--plot", str(path))
     assert ran.status == 0
