@@ -29,9 +29,9 @@ coverage: $(VENV)/.complete
 test: $(VENV)/.complete
 	$(MAKE) --jobs=2 coverage others
 
-# Tests on booted machines mostly wait: three at a time, and beside the unit tests, the longest files first.
+# Tests on booted machines mostly wait: two at a time, and beside the unit tests, the longest files first.
 others:
-	$(BIN)/python -m pytest --ignore=tests/unit -m "not engines" --numprocesses=3 --dist=loadfile \
+	$(BIN)/python -m pytest --ignore=tests/unit -m "not engines" --numprocesses=2 --dist=loadfile \
 	  --no-loadscope-reorder
 
 ## structure: modules, lines, names and costs of change, the last line as JSON

@@ -44,11 +44,20 @@ class SocketGateway:
     Args:
         path: Of gateway.sock.
         patience_s: For an answer.
+        figures_s: For figures, for which a status waits.
         repeat_s: How long an acknowledged state is not sent again.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = 1.0, repeat_s: float = _REPEAT_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        patience_s: float = 1.0,
+        figures_s: float = _FIGURES_S,
+        repeat_s: float = _REPEAT_S,
+    ) -> None:
         self._path = path
+        self._figures_s = figures_s
         self._patience_s = patience_s
         self._repeat_s = repeat_s
         self._state = State()
@@ -109,7 +118,7 @@ class SocketGateway:
 
     async def stats(self) -> Mapping[str, object] | None:
         """Return the gateway's figures; None: it does not answer."""
-        answer = await self._ask(StatsCommand(), within_s=_FIGURES_S)
+        answer = await self._ask(StatsCommand(), within_s=self._figures_s)
         return None if answer is None else answer.stats or None
 
     async def _send(self, command: RouteCommand | ReleaseCommand) -> GatewayAnswer | None:

@@ -193,7 +193,7 @@ async def gateway_ends(
         yield GatewayEnds(fake, lambda: fake.state)
         return
     table, path = RoutingTable(BOX), folder / "gateway.sock"
-    gateway = SocketGateway(path, patience_s=20)
+    gateway = SocketGateway(path, patience_s=20, figures_s=20)
     if away:
         yield GatewayEnds(gateway, lambda: table.state)
         return

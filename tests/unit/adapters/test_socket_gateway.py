@@ -19,7 +19,7 @@ from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway import GatewayAnswer, GatewayCommand, encode_state, verb_of
 from appliance.protocol.gateway_server import GatewayServer
 from tests.fakes.gateway_states import AEON, BOX, GENESIS
-from tests.waiting import settle, until
+from tests.waiting import PATIENCE_S, settle, until
 
 Answer = dict[str, object]
 
@@ -299,7 +299,7 @@ async def test_news_on_their_way_do_not_undo_a_hold(gateway: Gateway) -> None:
 async def test_figures_come_back(gateway: Gateway) -> None:
     """Figures come back, with the time since when they count."""
     gateway.meter.begin("aeon", None)
-    stats = await SocketGateway(gateway.path).stats()
+    stats = await SocketGateway(gateway.path, figures_s=PATIENCE_S).stats()
     assert stats is not None
     assert stats.keys() == {"profiles", "keys", "uptime_s"}
 
@@ -375,7 +375,7 @@ async def test_a_gateway_that_is_back_is_said_to_be(
     """One line when it goes, one when it comes."""
     caplog.set_level("INFO")
     there = gateway.path.rename(gateway.path.with_name("elsewhere"))
-    ours = SocketGateway(gateway.path)
+    ours = SocketGateway(gateway.path, figures_s=PATIENCE_S)
     assert await ours.stats() is None
     there.rename(gateway.path)
     assert await ours.stats() is not None

@@ -148,7 +148,7 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     control = GatewayServer(SupervisorCommands(table, relay, meter, reload=lambda: None).do)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
-    supervisor = SocketGateway(directory / "gateway.sock")
+    supervisor = SocketGateway(directory / "gateway.sock", patience_s=20, figures_s=20)
     answering = asyncio.create_task(control.serve(door))
     telling = asyncio.create_task(supervisor.run())
     try:
