@@ -6,7 +6,7 @@ LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
-  bench-courtesy bench-slowdown check-bench fuzz chaos engines-vllm lock clean
+  bench-courtesy bench-outbox bench-slowdown bench-life check-bench fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -20,18 +20,21 @@ lint: $(VENV)/.complete
 fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
-## coverage: the unit tests; fails where a branch of the core is left to chance or to a real systemd
+# Tests that reach every branch of the core, of which coverage is measured: twice the time of the others.
+CORE_TESTS := $(addprefix tests/unit/,domain engines planning adapters gateway install supervisor)
+
+## coverage: the tests of the core; fails where a branch of it is left to chance or to a real systemd
 coverage: $(VENV)/.complete
-	$(BIN)/coverage run -m pytest tests/unit
+	$(BIN)/coverage run -m pytest $(CORE_TESTS)
 	$(BIN)/coverage report
 
-## test: every test, with those on a real systemd
+## test: format, lint, types, import contracts and every test, with those on a real systemd
 test: $(VENV)/.complete
-	$(MAKE) --jobs=2 coverage others
+	$(MAKE) --jobs=3 lint coverage others
 
-# Tests on booted machines mostly wait: two at a time, and beside the unit tests, the longest files first.
+# Tests on booted machines mostly wait: three at a time, also beside those of the core, the longest files first.
 others:
-	$(BIN)/python -m pytest --ignore=tests/unit -m "not engines" --numprocesses=2 --dist=loadfile \
+	$(BIN)/python -m pytest $(CORE_TESTS:%=--ignore=%) -m "not engines" --numprocesses=3 --dist=loadfile \
 	  --no-loadscope-reorder
 
 ## structure: modules, lines, names and costs of change, the last line as JSON
@@ -42,12 +45,13 @@ structure: $(VENV)/.complete
 demo:
 	scripts/demo.sh
 
-## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile: figures, the last line
-## as JSON (root)
-## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy: the same, for
-## anybody
+## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile, bench-slowdown: figures,
+## the last line as JSON (root)
+## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy, bench-outbox,
+## bench-life: the same, for anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
-  bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy bench-slowdown: bench-%: $(VENV)/.complete
+  bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy \
+  bench-outbox bench-slowdown bench-life: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache

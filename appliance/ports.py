@@ -3,20 +3,25 @@
 Implementations translate foreign errors into `appliance.domain.errors` and bound every wait.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from __future__ import annotations
 
-from appliance.domain.claims import Claim
-from appliance.domain.gateway import EngineLoad, State
-from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.observed import Observed, RunReport
-from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
-from appliance.domain.profile import Applied, Catalogue, Mark
-from appliance.planning.admission.findings import BoxFacts, ProfileFacts
-from appliance.planning.memory.peak import ObservedPeak
-from appliance.planning.switch.goals import Writes
-from appliance.protocol.lane import LaneOutcome
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    # A process that uses one port does not load what the others name.
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from appliance.domain.claims import Claim
+    from appliance.domain.gateway import EngineLoad, State
+    from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
+    from appliance.domain.observed import Observed, RunReport
+    from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
+    from appliance.domain.profile import Applied, Catalogue, Mark
+    from appliance.planning.admission.findings import BoxFacts, ProfileFacts
+    from appliance.planning.memory.peak import ObservedPeak
+    from appliance.planning.switch.goals import Writes
+    from appliance.protocol.lane import LaneOutcome
 
 
 class Clock(Protocol):

@@ -42,6 +42,7 @@ from appliance.domain import paths
 from appliance.domain.errors import SettingsError
 from appliance.domain.names import SUPERVISOR_USER
 from appliance.domain.value_types import TypeName, shown
+from appliance.settings_alerts import AlertSettings, WatchSettings
 from appliance.settings_gateway import GatewaySettings, split_list
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
@@ -71,6 +72,20 @@ def _location(value: Any) -> Path:
 Location = Annotated[Path, PlainValidator(_location), TypeName("path")]
 UnitName = Annotated[str, AfterValidator(_unit_name), TypeName("unit")]
 Units = Annotated[list[UnitName], NoDecode, BeforeValidator(split_list)]
+
+
+_MOST_WATCHES: Final = 64
+
+
+def _different_names(watches: list[WatchSettings]) -> list[WatchSettings]:
+    if len({watch.name for watch in watches}) != len(watches):
+        raise wrong("names two entries alike")
+    return watches
+
+
+Watches = Annotated[
+    list[WatchSettings], Field(max_length=_MOST_WATCHES), AfterValidator(_different_names)
+]
 
 
 class MemorySettings(BaseModel):
@@ -211,6 +226,15 @@ class Settings(BaseSettings):
         description="measurements of the models that serve, by the health agent; in force after "
         "`systemctl restart appliance-health`",
     )
+    alerts: AlertSettings = Field(
+        default=AlertSettings(),
+        description="when people are told what is wrong; in force as `[health]`",
+    )
+    watch: Watches = Field(
+        default=[],
+        description="services that are watched besides the models; in force after "
+        "`systemctl restart appliance-supervisor appliance-health`",
+    )
 
     @property
     def gateway_socket(self) -> Path:
@@ -241,6 +265,26 @@ class Settings(BaseSettings):
     def health_socket(self) -> Path:
         """Return the socket of the health agent for operators."""
         return self._beside_control_socket(paths.HEALTH_SOCKET)
+
+    @property
+    def notify_socket(self) -> Path:
+        """Return the socket of the notifier for the health agent."""
+        return self._beside_control_socket(paths.NOTIFY_SOCKET)
+
+    @property
+    def audit_socket(self) -> Path:
+        """Return the socket of the auditor for the health agent."""
+        return self._beside_control_socket(paths.AUDIT_SOCKET)
+
+    @property
+    def check_socket(self) -> Path:
+        """Return the socket of the checker for the health agent."""
+        return self._beside_control_socket(paths.CHECK_SOCKET)
+
+    @property
+    def target_names(self) -> Path:
+        """Return the file with the names of the targets."""
+        return self.applied_dir / paths.TARGET_NAMES
 
     @property
     def needs_dir(self) -> Path:

@@ -2,19 +2,35 @@
 
 Reading the settings takes pydantic, pydantic-settings and tomlkit, about 10 MiB for as long as a
 process lives. `appliance.settings_printer` reads them in a child and prints them; a daemon imports
-none of it. A daemon reads its settings once, at its start.
+none of it. A daemon reads its settings once, at its start. It keeps what the child printed in its cache
+directory, and starts without a child while nothing that the settings are read from has changed.
 """
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from appliance.domain.errors import SettingsError
+from appliance import __version__
+from appliance.adapters.files.durable import write_file
+from appliance.adapters.files.regular import read_small_file, stamp
+from appliance.domain.errors import SettingsError, StoreError
+from appliance.domain.paths import SETTINGS_FILE
 from appliance.protocol.json_dataclasses import from_json
 
+CACHED: Final = "settings.json"
+"""File in a daemon's cache directory."""
+_CACHE_VARIABLE: Final = "CACHE_DIRECTORY"
+"""Variable of systemd.exec(5), from CacheDirectory= of the unit."""
+_MOST_CACHED_BYTES: Final = 1 << 20
+_PREFIX: Final = "APPLIANCE_"
+_FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
+"""Both as `appliance.settings` has them; a test compares them."""
 PRINTER: Final = (sys.executable, "-I", "-m", "appliance.settings_printer")
 _TIMEOUT_S: Final = 45.0
 """Less than the TimeoutStartSec= of the daemons; a busy box takes 7 s."""
@@ -43,6 +59,29 @@ class HealthSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsSnapshot:
+    """Settings ``[alerts]``; times are seconds."""
+
+    enabled: bool
+    time_zone: str
+    quiet_hours: str
+    box_silent_after: float
+    reboot_takes: float
+    button_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSnapshot:
+    """Entry of ``[[watch]]``; exactly one of `url` and `unit` is given."""
+
+    name: str
+    url: str | None
+    unit: str | None
+    mark: str
+    every: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsSnapshot:
     """Settings that the supervisor and the health agent use, as `appliance.settings` explains them.
 
@@ -59,21 +98,69 @@ class SettingsSnapshot:
     log_level: str
     memory: MemorySnapshot
     health: HealthSnapshot
+    alerts: AlertsSnapshot
+    watch: tuple[WatchSnapshot, ...]
     gateway_socket: str
     jobs_socket: str
     status_socket: str
     lane_socket: str
+    notify_socket: str
+    audit_socket: str
+    check_socket: str
+    target_names: str
 
 
-def take_snapshot(printer: Sequence[str] = PRINTER) -> SettingsSnapshot:
-    """Read the settings of this box in a child process.
+def take_snapshot(
+    printer: Sequence[str] = PRINTER, env: Mapping[str, str] | None = None
+) -> SettingsSnapshot:
+    """Return the settings of this box, from the daemon's cache or from a child process.
 
     Args:
         printer: Command that prints them, or its error with a status that is not 0.
+        env: The environment; None: this process's. Without a cache directory in it nothing is kept.
 
     Raises:
         SettingsError: one line for everything that is wrong.
     """
+    env = os.environ if env is None else env
+    if not (directory := env.get(_CACHE_VARIABLE)):
+        return snapshot_of(_printed(printer))
+    cache, sources = Path(directory) / CACHED, _sources(env)
+    if (found := _cached(cache, sources)) is not None:
+        return found
+    document = _printed(printer)
+    snapshot = snapshot_of(document)
+    # A file that has changed meanwhile may have been read before or after.
+    if sources == _sources(env):
+        with contextlib.suppress(StoreError):  # A full disk costs a child at the next start.
+            write_file(cache, json.dumps({"sources": sources, "settings": document}), mode=0o600)
+    return snapshot
+
+
+def _sources(env: Mapping[str, str]) -> Mapping[str, object]:
+    """Return all that the settings are read from, as JSON has it: file, variables, and our own code."""
+    code = Path(__file__)
+    return {
+        "version": __version__,
+        "code": [str(code), list(stamp(code) or ())],
+        "file": list(stamp(Path(env.get(_FILE_VARIABLE) or SETTINGS_FILE)) or ()),
+        "variables": {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIX)},
+    }
+
+
+def _cached(cache: Path, sources: Mapping[str, object]) -> SettingsSnapshot | None:
+    """Return the settings that were read from the same sources; None: there are none, or no longer."""
+    try:
+        kept = json.loads(read_small_file(cache, _MOST_CACHED_BYTES))
+        if kept["sources"] == sources:
+            return snapshot_of(kept["settings"])
+    except (OSError, ValueError, TypeError, LookupError, SettingsError):
+        pass  # Whatever it is, the settings are read anew and kept in its place.
+    return None
+
+
+def _printed(printer: Sequence[str]) -> str:
+    """Return the document that a child prints. Raises `SettingsError`."""
     try:
         done = subprocess.run(  # noqa: S603 - the command is ours
             printer,
@@ -91,15 +178,15 @@ def take_snapshot(printer: Sequence[str] = PRINTER) -> SettingsSnapshot:
         raise SettingsError(
             text or f"the settings cannot be read: their reader ended with {done.returncode}"
         )
-    try:
-        return snapshot_of(done.stdout)
-    except ValueError as error:
-        raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
+    return done.stdout
 
 
 def snapshot_of(document: str) -> SettingsSnapshot:
-    """Return the snapshot in a printed document. Raises `ValueError`."""
-    return from_json(SettingsSnapshot, json.loads(document))
+    """Return the snapshot in a printed document. Raises `SettingsError`."""
+    try:
+        return from_json(SettingsSnapshot, json.loads(document))
+    except ValueError as error:
+        raise SettingsError(f"the settings cannot be read: their reader printed {error}") from error
 
 
 def _why(error: OSError | subprocess.TimeoutExpired) -> str:

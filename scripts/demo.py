@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,14 @@ from tests.system.rig.box import ENVIRONMENT
 EXAMPLES: Final = "/usr/local/share/appliance/profiles"
 QUESTIONS: Final = ("What is the largest ocean on Earth?", "Which planet is called the red planet?")
 BACK_WITHIN_S: Final = 60.0
+TOLD_WITHIN_S: Final = 60.0
+PHONE: Final = "/usr/local/lib/demo-phone.py"
+"""Program in the box that receives messages as an ntfy server does, and prints them as a phone shows them."""
+PHONE_UNIT: Final = "demo-phone"
+PHONE_STATE: Final = "/var/tmp/demo-phone.json"  # noqa: S108 - in the box
+PHONE_ADDRESS: Final = "http://127.0.0.1:8085/garage"
+TRIAL: Final = "[health]\ntrial_speed = 10\n"
+"""Settings with which the watchdog looks once a second, as if ten times as much time had passed."""
 GATEWAY: Final = "http://127.0.0.1:8010"
 """Address that clients keep, whichever profile serves."""
 
@@ -172,13 +180,73 @@ def story(box: Box, names: list[str]) -> Json:
         command(box, "appliance", "status")
     if active != committed:
         raise RigError(f"{committed} was committed, and {active} is back")
+    alert = tell_a_phone(box, active[0])
     return {
         "answers": answers,
         "committed": committed,
         "active_after_reboot": active,
         "phases_ms": last.phases_ms,
         "switch_ms": last.ms,
+        **alert,
     }
+
+
+def tell_a_phone(box: Box, name: str) -> Json:
+    """Kill the engine of the live model; show what a phone is told, then and when the model is back."""
+    with chapter("a phone (a local server that speaks ntfy's publish API)"):
+        box.write(PHONE, (CHECKOUT / "tests" / "fakes" / "ntfy_server.py").read_text("utf-8"))
+        flags = f"--port 8085 --state {PHONE_STATE}"
+        box.run(f"systemd-run -q --unit={PHONE_UNIT} /usr/bin/python3 {PHONE} {flags}")
+        box.write("/etc/appliance/appliance.toml", TRIAL)
+        box.run("systemctl restart appliance-health.service")
+        say(f"  $ appliance target add phone   ({PHONE_ADDRESS})")
+        box.run("appliance", "target", "add", "phone", stdin=f"{PHONE_ADDRESS}\n")
+        command(box, "appliance", "mark", name, "live")
+        wait_until_serving(box)
+        say("  (the watchdog looks ten times as often as usual from here on)")
+    with chapter(f"kill the engine of {name}"):
+        began = time.monotonic()
+        entry = shown_on_phone(box, lambda shown: shown["title"].startswith("▼"), name)
+        told_s = time.monotonic() - began
+    with chapter(f"{name} comes back"):
+        began = time.monotonic()
+        over = shown_on_phone(box, lambda shown: shown["title"].startswith("▲"), None)
+        back_s = time.monotonic() - began
+    if entry["sequence_id"] != over["sequence_id"]:
+        raise RigError(f"two entries instead of one: {entry} {over}")
+    return {
+        "alert": entry["title"],
+        "alert_resolved": over["title"],
+        "alert_entries": 1,
+        "told_s": round(told_s, 1),
+        "resolved_s": round(back_s, 1),
+    }
+
+
+def shown_on_phone(box: Box, is_awaited: Callable[[Json], bool], killed: str | None) -> Json:
+    """Wait until the phone shows an awaited message, print it, and return it.
+
+    Args:
+        box: The box.
+        is_awaited: Tells whether a message is the awaited one.
+        killed: Profile whose engine is killed whenever it runs meanwhile; None: none.
+    """
+    deadline = time.monotonic() + TOLD_WITHIN_S
+    while time.monotonic() < deadline:
+        if killed is not None:
+            box.run(f"systemctl kill -s KILL appliance-backend-{killed}.service", check=False)
+        text = box.run(f"cat {PHONE_STATE}", check=False).stdout
+        entries = json.loads(text)["entries"] if text else []
+        for entry in entries:
+            shown: Json = entry["shown"]
+            if is_awaited(shown):
+                say(f"  ┌ {shown['title']}")
+                for line in shown["message"].splitlines():
+                    say(f"  │ {line}")
+                say(f"  └ entry {entry['sequence_id']}, message {entry['messages']}")
+                return shown
+        time.sleep(0.3)
+    raise RigError(f"the phone shows nothing {TOLD_WITHIN_S:.0f} s later")
 
 
 def keep(box: Box) -> None:

@@ -36,8 +36,10 @@ readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
-  appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service)
-readonly service_users=(appliance appliance-gateway appliance-health appliance-backend)
+  appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service
+  appliance-auditor.socket appliance-checker.socket appliance-notifier.socket)
+readonly service_users=(appliance appliance-gateway appliance-health appliance-auditor appliance-checker
+  appliance-notifier appliance-backend)
 readonly health=appliance-health.service
 readonly gateway=appliance-gateway.service
 readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
@@ -286,15 +288,15 @@ enable_units() { # those that this release has
 # start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health}.service \
-    appliance-{supervisor,request,status,jobs,gateway,lane,health}.socket 2>/dev/null || true
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier}.service \
+    appliance-{supervisor,request,status,jobs,gateway,lane,health,auditor,checker,notifier}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
-  for unit in appliance-{request,status,jobs,lane}.socket; do
+  for unit in appliance-{request,status,jobs,lane,auditor,checker,notifier}.socket; do
     [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
   done
-  # Its socket starts it again, from this release.
-  systemctl stop appliance-jobs.service 2>/dev/null || true
+  # Their sockets start them again, from this release.
+  systemctl stop appliance-{jobs,auditor,checker,notifier}.service 2>/dev/null || true
   reapply
   start_gateway
   systemctl restart appliance-supervisor.service || {
@@ -391,7 +393,8 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
-    /run/appliance /run/appliance-{backend,claimed,gate,gateway,leases,run,supervisor}
+    /var/cache/appliance-{supervisor,health} /run/appliance \
+    /run/appliance-{backend,claimed,gate,gateway,leases,run,supervisor}
   [[ -z ${1:-} ]] || purge
   if booted; then
     systemctl daemon-reload

@@ -19,6 +19,7 @@ from appliance.adapters.files.access import read_access
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
+from appliance.adapters.kernel.tcp_listeners import tcp_listeners
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
@@ -34,7 +35,6 @@ from appliance.protocol import run_report
 
 _log = logging.getLogger(__name__)
 
-_TCP_LISTEN: Final = "0A"
 _JOURNAL_TIMEOUT_S: Final = 5.0
 _MAX_LOG_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
@@ -240,12 +240,4 @@ def _is_taken(port: int) -> bool:
 
 
 def _listening_user(port: int) -> str | None:
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text("ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for fields in map(str.split, lines):
-            if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                return user_name(int(fields[7]))
-    return None
+    return next((user_name(one.uid) for one in tcp_listeners() if one.port == port), None)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from appliance.domain.errors import LaneBusyError
+from appliance.domain.errors import LaneAwayError, LaneBusyError
 from appliance.protocol.lane import (
     MAX_EVENT_BYTES,
     LaneAdmitted,
@@ -69,14 +69,14 @@ class SocketProbeLane:
 
     @contextlib.asynccontextmanager
     async def _events(self, command: LaneCommand) -> AsyncIterator["_Events"]:
-        """Connect and send a command; raises `LaneBusyError` if the gateway is not there."""
+        """Connect and send a command; raises `LaneAwayError` if the gateway is not there."""
         try:
             async with asyncio.timeout(self._patience_s):
                 reader, writer = await asyncio.open_unix_connection(
                     self._path, limit=MAX_EVENT_BYTES
                 )
         except (OSError, TimeoutError) as error:
-            raise LaneBusyError(_AWAY) from error
+            raise LaneAwayError(_AWAY) from error
         try:
             writer.write(encode_lane_command(command))
             yield _Events(reader)
@@ -99,9 +99,11 @@ class _Events:
             async with asyncio.timeout(within_s):
                 event = await self.following()
         except TimeoutError as error:
-            raise LaneBusyError(_AWAY) from error
-        if event is None or isinstance(event, LaneBusy):
-            raise LaneBusyError(_AWAY if event is None else event.why)
+            raise LaneAwayError(_AWAY) from error
+        if event is None:
+            raise LaneAwayError(_AWAY)
+        if isinstance(event, LaneBusy):
+            raise LaneBusyError(event.why)
         return event
 
     async def following(self) -> LaneEvent | None:

@@ -1,13 +1,15 @@
-"""Lines about measurement events."""
+"""Lines about measurement events and transitions of alerts."""
 
 from __future__ import annotations
 
+from appliance.cli.alert_lines import subject_name
 from appliance.cli.clock_times import local_minute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from appliance.protocol.alert_requests import AlertEvent
     from appliance.protocol.health_socket import MeasuredEvent
 
 _GLYPHS: Final = {
@@ -16,6 +18,11 @@ _GLYPHS: Final = {
     "drafts-silent": "▼",
     "recovered": "▲",
     "quality-recovered": "▲",
+    "fired": "▼",
+    "changed": "▼",
+    "reminded": "▼",
+    "flapping": "▼",
+    "resolved": "▲",
 }
 
 
@@ -25,3 +32,14 @@ def event_line(event: MeasuredEvent) -> str:
     text = event.text or event.kind.replace("-", " ")
     who = f"{event.profile}{series}: " if event.profile else ""
     return f"{local_minute(event.unix_s)}  {_GLYPHS.get(event.kind, '·')} {who}{text}"
+
+
+def alert_event_line(event: AlertEvent) -> str:
+    """Return time, alert and what became of it: ``Tue 17 Nov 04:10  ▼ #A17 genesis fired: slow …``."""
+    glyph = _GLYPHS.get(event.kind, "·")
+    alert = f"#{event.alert} " if event.alert else ""
+    what = f"{alert}{subject_name(event.subject)} {event.kind}"
+    by = f" by {event.by}" if event.by else ""
+    fact = f": {event.fact}" if event.fact else ""
+    why = f" ({event.reason})" if event.reason else ""
+    return f"{local_minute(event.unix_s)}  {glyph} {what}{by}{fact}{why}"

@@ -9,7 +9,7 @@ generated from it.
 from __future__ import annotations
 
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.control import MARKS, SERIES_WORDS
+from appliance.protocol.control import DAYS, MARKS, SERIES_WORDS
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -46,6 +46,8 @@ _LEAST_DEPTH: Final = 256
 _MOST_TOKENS: Final = 1 << 20
 _MOST_DIGITS: Final = 7
 _MODULES: Final = "appliance.cli.verbs"
+SEVERITIES: Final = ("critical", "warning", "info")
+"""Values of `appliance.domain.alerts.Severity`, which takes time to import."""
 
 
 class ArgumentValueError(ApplianceError):
@@ -79,7 +81,11 @@ class VerbGrammar(Record):
 
 def _status(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
-    parser.add_argument("--watch", action="store_true", help="repeat every 2 s until Ctrl-C")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--watch", action="store_true", help="repeat every 2 s until Ctrl-C")
+    form.add_argument(
+        "--markdown", action="store_true", help="a document with its time, for people and agents"
+    )
 
 
 def _list(parser: VerbParser) -> None:
@@ -183,7 +189,7 @@ def _run(parser: VerbParser) -> None:
 
 
 def _mark(parser: VerbParser) -> None:
-    _name(parser)
+    _name(parser, help_text="a profile, or a [[watch]] entry of the settings")
     parser.add_argument("mark", metavar="MARK", choices=MARKS, help="live, standby or retired")
 
 
@@ -265,6 +271,95 @@ def _events(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
     parser.add_argument("-f", "--follow", action="store_true", help="keep showing new events")
     parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N events (20)")
+
+
+def _alerts(parser: VerbParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        choices=["list", "show", "ack", "silence", "unsilence", "test", "outbox"],
+        help="list (default); show: its history; ack: no more reminders; silence, unsilence; "
+        "test: send one; outbox: what was sent",
+    )
+    _name(
+        parser,
+        optional=True,
+        help_text="an alert such as A17; to silence also a profile, a watch, a GPU or box; "
+        "to test a target (default: all)",
+    )
+    parser.add_argument(
+        "--for",
+        dest="silence_s",
+        metavar="TIME",
+        type=_duration,
+        help="silence: for this time, at most 7d (2h)",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="silence: why, for those who look")
+    parser.add_argument("-n", "--lines", metavar="N", type=_count, help="outbox: the last N (20)")
+
+
+def _target(parser: VerbParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        choices=["add", "ls", "rm", "test", "qr", "heartbeat"],
+        help="add, ls, rm; test: send a message; qr: show the code that subscribes a phone to an ntfy"
+        " topic; heartbeat: set the outside watch that is pinged, or none",
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="name of the target")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="add, heartbeat: the address, or - for a line of standard input (default: ask for it, so"
+        " that it is not in the list of processes)",
+    )
+    parser.add_argument(
+        "--min-severity",
+        choices=SEVERITIES,
+        help="add: the least severe alerts of which it is told (info)",
+    )
+    parser.add_argument("--click", metavar="URL", help="add: address that a tap on a message opens")
+    parser.add_argument(
+        "--box-silent",
+        choices=["yes", "no"],
+        help="add: whether it keeps the message that the box is silent (yes; at ntfy.sh no)",
+    )
+
+
+def _window(parser: VerbParser) -> None:
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="name of the window")
+    parser.add_argument(
+        "--days",
+        metavar="DAY,DAY",
+        type=_days_in,
+        help="add: days on which it begins, mon to sun (default: every day)",
+    )
+    parser.add_argument(
+        "--from", dest="begin", metavar="HH:MM", help="add: local time at which it begins"
+    )
+    parser.add_argument(
+        "--for", dest="length_s", metavar="TIME", type=_duration, help="add: length, such as 90m"
+    )
+    profiles = parser.add_argument(
+        "--profiles",
+        metavar="A,B",
+        type=_names_in,
+        help="add: profiles and watches of which nobody is told (default: everything)",
+    )
+    parser.complete_names(profiles)
+    parser.add_argument("--reason", metavar="TEXT", help="add: why, for those who look")
+
+
+def _days_in(text: str) -> list[str]:
+    """Return the days of a list with commas. Raises `ArgumentValueError`."""
+    days = text.lower().split(",")
+    if not set(days) <= set(DAYS):
+        raise ArgumentValueError(f'"{text}" are no days; write mon,tue')
+    return days
 
 
 def _apply(parser: VerbParser) -> None:
@@ -366,7 +461,12 @@ VERBS: Final = (
         _baseline,
     ),
     VerbGrammar("probe", "probe:run", "measure the speed of a profile now", _probe),
-    VerbGrammar("events", "events:run", "show losses of speed and other measured events", _events),
+    VerbGrammar("events", "events:run", "show alerts, losses of speed and other events", _events),
+    VerbGrammar(
+        "alerts", "alerts:run", "show what is wrong and who is told of it, or silence it", _alerts
+    ),
+    VerbGrammar("target", "target:run", "name who is told of alerts (root)", _target),
+    VerbGrammar("window", "window:run", "plan recurring times in which nobody is told", _window),
     VerbGrammar("wait", "wait:run", "wait for the running operation, or for a state", _wait),
     VerbGrammar(
         "switch",
@@ -388,7 +488,7 @@ VERBS: Final = (
     VerbGrammar(
         "cancel", "operate:run_cancel", "cancel and roll back the running operation", _nothing
     ),
-    VerbGrammar("mark", "operate:run_mark", "set who is told about a profile", _mark),
+    VerbGrammar("mark", "operate:run_mark", "set who is told about a profile or a watch", _mark),
     VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
     VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),
     VerbGrammar(

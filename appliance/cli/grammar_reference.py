@@ -35,10 +35,10 @@ supervisor is down; what only it knows (marks, operations) is then missing.
 | 1 | failed; for `status`: degraded |
 | 2 | the command line is wrong |
 | 3 | `status`: nothing serves |
-| 4 | no such profile |
+| 4 | no such profile or watch |
 | 10 | the operation failed, and what served before serves again |
 | 11 | the switch failed, and nothing serves |
-| 69 | the supervisor, or systemd, does not answer |
+| 69 | the supervisor, the health agent, or systemd does not answer |
 | 75 | another operation is running |
 | 77 | not permitted |
 | 78 | a profile or the settings are wrong |

@@ -15,7 +15,7 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Final
 
 _DEFAULTS: Final = {
@@ -73,6 +73,17 @@ def find_places(*, socket: str | None = None) -> Places:
         for key, default in _DEFAULTS.items()
     }
     return Places(**(found | ({"control_socket": socket} if socket else {})))
+
+
+def watch_names() -> Sequence[str]:
+    """Return the names of the ``[[watch]]`` entries of the settings, as far as they are names.
+
+    Raises:
+        SettingsError: the settings file is there but is not TOML.
+    """
+    entries = _settings_table().get("watch")
+    rows = entries if isinstance(entries, list) else []
+    return [str(row["name"]) for row in rows if isinstance(row, dict) and "name" in row]
 
 
 def _settings_table() -> Mapping[str, object]:

@@ -13,7 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from appliance.protocol import control_requests, health_socket, status_socket
+from appliance.protocol import (
+    alert_requests,
+    audit_socket,
+    check_socket,
+    control_requests,
+    health_socket,
+    notify_socket,
+    status_socket,
+)
 from appliance.protocol.conversation.codec import SocketTable
 from appliance.protocol.record import Record
 
@@ -33,6 +41,8 @@ class GeneratedTable:
     """Module with the types of the requests, and of the events if these are generated too."""
     table: SocketTable[Any, Any]
     has_events: bool
+    more: tuple[ModuleType, ...] = ()
+    """Further modules with such types."""
 
     @property
     def begin(self) -> str:
@@ -49,7 +59,16 @@ TABLES: Final = (
         "control-protocol.md", control_requests, control_requests.CONTROL, has_events=False
     ),
     GeneratedTable("agent-sockets.md", status_socket, status_socket.STATUS, has_events=True),
-    GeneratedTable("agent-sockets.md", health_socket, health_socket.HEALTH, has_events=True),
+    GeneratedTable(
+        "agent-sockets.md",
+        health_socket,
+        health_socket.HEALTH,
+        has_events=True,
+        more=(alert_requests,),
+    ),
+    GeneratedTable("agent-sockets.md", audit_socket, audit_socket.AUDIT, has_events=False),
+    GeneratedTable("agent-sockets.md", check_socket, check_socket.CHECK, has_events=False),
+    GeneratedTable("agent-sockets.md", notify_socket, notify_socket.NOTIFY, has_events=False),
 )
 PAGES: Final = tuple(dict.fromkeys(_REFERENCE / generated.file for generated in TABLES))
 
@@ -67,7 +86,11 @@ def page(name: str, text: str) -> str:
 
 
 def _table(generated: GeneratedTable) -> str:
-    documented = _field_docstrings(generated.module)
+    documented = {
+        name: fields
+        for module in (generated.module, *generated.more)
+        for name, fields in _field_docstrings(module).items()
+    }
     verbs = [
         _cells(verb, action, form, documented[form.__name__])
         for verb, action, form in generated.table.requests

@@ -1,7 +1,7 @@
-"""Question to the health agent for all speeds, in the time that the supervisor's answer takes.
+"""Question to the health agent for speeds and alerts, in the time that the supervisor's answer takes.
 
 The agent answers from its memory. A status waits for it no longer than `_WITHIN_S` in all, and is the
-same without it apart from the lines about speed.
+same without it apart from the lines about speed and alerts.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.protocol.conversation.client import Conversation
 from appliance.protocol.conversation.codec import RequestRefusedError, ResultEvent
 from appliance.protocol.health_socket import HEALTH, SpeedsRequest
-from appliance.protocol.json_values import Json, object_in, texts_in
+from appliance.protocol.json_values import Json, object_in, objects_in, texts_in, whole_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from appliance.planning.status.document import SpeedSection
+    from appliance.planning.status.document import AlertSection, SpeedSection
     from appliance.protocol.health_socket import HealthEvent
 
 _WITHIN_S: Final = 0.15
@@ -37,6 +37,8 @@ class SpeedQuestion:
     def __init__(self, path: str, *, within_s: float = _WITHIN_S) -> None:
         self._until_s = time.monotonic() + within_s
         self._note = _NOT_KNOWN
+        self.alerts: AlertSection | None = None
+        """Alerts as the answer has them; None: not known, or not read."""
         self._conversation = None
         try:
             self._conversation = Conversation(HEALTH, path, SpeedsRequest(), greeting_s=None)
@@ -50,6 +52,7 @@ class SpeedQuestion:
         details = None if self._conversation is None else self._details(self._conversation)
         if details is None:
             return {"note": self._note, "trouble": [], "profiles": {}}
+        self.alerts = _alerts(object_in(details, "alerts"))
         profiles = object_in(details, "profiles")
         return {
             "note": None,
@@ -72,3 +75,15 @@ class SpeedQuestion:
 
     def _left_s(self) -> float:
         return self._until_s - time.monotonic()
+
+
+def _alerts(found: Json) -> AlertSection | None:
+    """Return the section of an answer; None: the agent is of a release without alerts."""
+    if not found:
+        return None
+    return {
+        "alerts": objects_in(found, "alerts"),
+        "left_off": whole_in(found, "left_off") or 0,
+        "silences": objects_in(found, "silences"),
+        "delivery": object_in(found, "delivery"),
+    }

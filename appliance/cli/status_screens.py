@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from appliance.cli.alert_lines import delivery_line, other_alert_lines, profile_alert_lines
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age, duration, size, size_of_total
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Final
 
-    from appliance.planning.status.document import ProfileRow, SpeedSection, StatusDocument
+    from appliance.planning.status.document import (
+        AlertSection,
+        ProfileRow,
+        SpeedSection,
+        StatusDocument,
+    )
 
 _GLYPHS: Final = {
     "serving": "●",
@@ -68,6 +74,8 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
             terminal.line(f"{_INDENT}{said}")
         for line in vram.pop(row["name"], ()):
             terminal.line(f"{_INDENT}{line}")
+        for line in profile_alert_lines(document.get("alerts"), row["name"], terminal, now=now):
+            terminal.line(f"{_INDENT}{line}")
     closing = [
         *vram.pop("", ()),
         *_run(document, now),
@@ -75,7 +83,12 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
         *_unread(document),
         *_no_gateway(document),
         *_no_speed(rows, document.get("speed")),
+        *_watches(document),
+        *other_alert_lines(
+            document.get("alerts"), {row["name"] for row in rows}, terminal, now=now
+        ),
         *_why(document, terminal),
+        *_delivery(document),
     ]
     if closing and rows:
         terminal.line()
@@ -84,11 +97,18 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
 
 
 def show_one(
-    row: ProfileRow, terminal: Terminal, *, now: float, speed: SpeedSection | None = None
+    row: ProfileRow,
+    terminal: Terminal,
+    *,
+    now: float,
+    speed: SpeedSection | None = None,
+    alerts: AlertSection | None = None,
 ) -> None:
-    """Print the part of the screen about one profile; `speed` None: without its speed."""
+    """Print the part of the screen about one profile; `speed` None: without its speed, likewise `alerts`."""
     _show_profile(row, terminal, _widths([row]), now=now)
     _show_speed(row, speed, terminal, now=now)
+    for line in profile_alert_lines(alerts, row["name"], terminal, now=now):
+        terminal.line(f"{_INDENT}{line}")
     for line in _no_speed([row], speed):
         terminal.line(line)
 
@@ -104,6 +124,9 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
 def header(document: StatusDocument) -> str:
     """Return host, hardware and supervisor in one line."""
     parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
+    section = document.get("alerts")
+    if section is not None:
+        parts.append(f"alerts {len(section['alerts']) + section['left_off']}")
     return " · ".join(parts)
 
 
@@ -161,7 +184,10 @@ def _columns(row: ProfileRow, terminal: Terminal, widths: tuple[int, int]) -> st
 
 
 def _mark(row: ProfileRow) -> str:
-    mark = row["mark"] or ""
+    return _marked(row["mark"] or "")
+
+
+def _marked(mark: str) -> str:
     return "LIVE" if mark == "live" else mark
 
 
@@ -189,6 +215,21 @@ def _show_speed(
     if report is not None and row["state"] == "serving":
         for line in speed_lines(speed_row(report), terminal, now=now):
             terminal.line(f"{_INDENT}{line}")
+
+
+def _watches(document: StatusDocument) -> Iterable[str]:
+    """Return the line on watches that are not retired."""
+    rows = objects_in(document, "watches")  # absent in the document of an older supervisor
+    marks = [(text_in(row, "name"), text_in(row, "mark")) for row in rows]
+    shown = [f"{name} {_marked(mark)}" for name, mark in marks if mark != "retired"]
+    if shown:
+        yield f"watched {' · '.join(shown)}"
+
+
+def _delivery(document: StatusDocument) -> Iterable[str]:
+    section = document.get("alerts")
+    if section is not None:
+        yield delivery_line(section)
 
 
 def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterable[str]:

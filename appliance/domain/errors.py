@@ -50,3 +50,7 @@ class UnknownProfileError(ApplianceError):
 
 class LaneBusyError(ApplianceError):
     """Refusal of a probe or a lease by the gateway, which sent nothing to an engine: try later."""
+
+
+class LaneAwayError(LaneBusyError):
+    """Missing answer of the gateway on its lane: it is not there, or does not answer in time."""

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from appliance.domain.gpu_health import GpuHealth
+from appliance.domain.memory import GpuState
+
 
 class Series(StrEnum):
     """Rates that have a baseline, both at concurrency 1."""
@@ -134,15 +137,20 @@ class GpuSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxGpus:
-    """GPUs of the box that work, at one instant."""
+    """GPUs of the box at one instant."""
 
     taken_s: float
     """Monotonic time of the reading."""
     gpus: tuple[GpuSample, ...] = ()
+    """GPUs that work."""
     driver: str | None = None
     """Version of the driver; None: not told."""
     problem: str | None = None
     """Reason why GPUs cannot be read, for people; None: all were read."""
+    state: GpuState | None = None
+    """Worst state that matters for the box; None: an older supervisor does not tell."""
+    health: tuple[GpuHealth, ...] = ()
+    """Health of every GPU, also of those that do not work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

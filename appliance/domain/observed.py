@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+EXIT_UNFIT: Final = 78
+"""Exit status of the wrapper when no restart helps (launch.backend)."""
+EXIT_LEASE_HELD: Final = 79
+"""Exit status of the wrapper when another process holds the claim (launch.backend)."""
 
 
 class ActiveState(StrEnum):

@@ -180,6 +180,12 @@ class Finished:
             return (self.finished_s - self.operation.began_s) * 1000
         return (self.finished_unix_s - self.operation.began_unix_s) * 1000
 
+    @property
+    def failed(self) -> bool:
+        """Whether the operation went wrong: not where it was refused, cancelled or overtaken."""
+        rolled_back = self.outcome is Outcome.ROLLED_BACK and self.cause is Cause.FAILURE
+        return rolled_back or self.outcome is Outcome.FAILED
+
     def age_s(self, *, now_s: float, now_unix_s: float, boot_id: str) -> float:
         """Return seconds since the end: by the monotonic clock; after a reboot, by wall clock."""
         if self.finished_s and self.operation.boot_id == boot_id:

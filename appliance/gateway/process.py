@@ -124,8 +124,8 @@ class GatewayProcess:
         await listeners.open()
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
-            accepting = [tasks.create_task(self._serve_unix(one.dup())) for one in unix_sockets]
-            accepting.append(tasks.create_task(listeners.follow()))
+            doors = [tasks.create_task(self._serve_unix(one.dup())) for one in unix_sockets]
+            accepting = tasks.create_task(listeners.follow())
             working = [
                 tasks.create_task(work)
                 for work in (
@@ -142,9 +142,9 @@ class GatewayProcess:
             self._lane.open()
             self._notices.ready(self._status())
             _freeze_garbage()
-            handed_over = await self._wait_for_end([*listeners.sockets, *unix_sockets])
-            for task in accepting:
-                task.cancel()
+            handed_over = await self._wait_for_end([*listeners.sockets, *unix_sockets], doors)
+            await _end_tasks(doors)
+            accepting.cancel()
             listeners.close()
             if handed_over:
                 self._server.retire()
@@ -220,11 +220,14 @@ class GatewayProcess:
 
     # --- end of the process --------------------------------------------------------------
 
-    async def _wait_for_end(self, sockets: Sequence[socket.socket]) -> bool:
+    async def _wait_for_end(
+        self, sockets: Sequence[socket.socket], doors: Sequence[asyncio.Task[None]]
+    ) -> bool:
         """Wait for a signal; return True when another process has taken over.
 
         Args:
             sockets: All listening sockets, which another process gets.
+            doors: Tasks that serve supervisor and lane; they end before the other process is ready.
         """
         while await self._signals.get() == signal.SIGHUP:
             # Both processes accept clients for a moment: a probe here would not yield to those there.
@@ -236,6 +239,8 @@ class GatewayProcess:
                 self._lane.open()
                 continue
             self._notices.hand_over(successor.pid)
+            # A client that comes from now on is left to the other process, which serves already.
+            await _end_tasks(doors)
             # Before the other process is told: as long as this is there it admits no probe.
             self._publish_in_flight()
             successor.confirm()
@@ -285,6 +290,13 @@ class GatewayProcess:
     async def _wait_for_stop(self) -> None:
         while await self._signals.get() == signal.SIGHUP:
             pass
+
+
+async def _end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _origin_policy(configuration: Configuration) -> OriginPolicy:

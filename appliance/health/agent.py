@@ -25,7 +25,7 @@ from appliance.domain.measurements import TrafficSums
 from appliance.domain.profile import Applied, Catalogue, Mark, WarmUp
 from appliance.health.box_view import NOT_CONNECTED, BoxView, ProfileView, view_of
 from appliance.health.clock import HealthClock
-from appliance.health.real_traffic import RealTraffic
+from appliance.health.measuring.real_traffic import RealTraffic
 from appliance.planning.probing.course import ProbeProgress
 from appliance.planning.probing.schedule import ProbeConditions
 from appliance.planning.speeds import BaselineReport, SpeedReport
@@ -82,6 +82,10 @@ class QualityWatch(ProfileWatch, Protocol):
     @property
     def pass_rate(self) -> float | None:
         """Share of canaries that passed lately; None: none ran."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a loss of quality is reported that has not ended."""
 
     @property
     def trouble(self) -> str:
@@ -212,6 +216,10 @@ class HealthAgent:
                 found[name] = report
         return found
 
+    def quality_lost(self) -> frozenset[str]:
+        """Return the watched profiles of which a loss of quality is reported."""
+        return frozenset(name for name, watched in self.watched.items() if watched.quality.is_lost)
+
     def troubles(self) -> Sequence[str]:
         """Return sentences about what keeps the agent from measuring."""
         return self._troubles_of(sorted(self.watched))
@@ -247,7 +255,12 @@ class HealthAgent:
             self.view = replace(self.view, connected=False)
         else:
             try:
-                self.view = view_of(document, self._catalogue, self._clock.unix_s())
+                self.view = view_of(
+                    document,
+                    self._catalogue,
+                    self._clock.unix_s(),
+                    self._clock.monotonic_s(),
+                )
             except JsonValueError as error:
                 self.view = replace(self.view, connected=False)
                 self._set_fault(f"the supervisor's status cannot be read: {error}")

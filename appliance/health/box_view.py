@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.measurements import TrafficSums
+from appliance.domain.operations import Kind
 from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
 from appliance.protocol.json_dataclasses import from_json
 
 
@@ -29,6 +31,16 @@ class ProfileView:
     """Mark of the profile; None: not known."""
     held: bool
     """Whether a hold or an operator's command keeps requests from it."""
+    state: str = ""
+    """As `ProfileState` of the status document; empty: not told."""
+    note: str = ""
+    """Sentence about the state; empty: none."""
+    needs_bytes: int | None = None
+    """Memory of GPUs that it needs; None: not known."""
+    in_flight: int | None = None
+    """Requests that the gateway has at its engine; None: the gateway did not answer, as for the next."""
+    quiet_s: float | None = None
+    """Time in which its engine has owed bytes and sent none; None: it owes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +57,19 @@ class BoxView:
     traffic: Mapping[str, TrafficSums] = field(default_factory=dict)
     """Sums of real traffic since the gateway's start, by profile; empty: the gateway did not
     answer."""
+    committed: frozenset[str] | None = None
+    """Profiles that a boot starts; None: not told."""
+    running: OperationLook | None = None
+    """Operation that runs; None: none."""
+    ended: EndedOperation | None = None
+    """Operation that has ended last; None: none is on record."""
+    watch_marks: Mapping[str, str] = field(default_factory=dict)
+    """Marks of the `[[watch]]` entries, by name."""
+    read_s: float = float("-inf")
+    """Monotonic time at which the document came."""
 
 
+_STARTING: Final = frozenset({Kind.SWITCH, Kind.START, Kind.RESTART, Kind.REPAIR})
 NOT_CONNECTED: Final = BoxView(connected=False)
 """View while the supervisor does not answer: nothing is known to serve."""
 
@@ -58,11 +81,15 @@ class _Profile:
     mark: str | None = None
     since_unix_s: float | None = None
     main_pid: int | None = None
+    note: str | None = None
+    memory: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Traffic:
     name: str
+    in_flight: int = 0
+    quiet_s: float | None = None
     decoded_tokens: int = 0
     decode_s: float = 0.0
     prompt_tokens: int = 0
@@ -76,24 +103,59 @@ class _Gateway:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Operation:
+    id: int = 0
+    kind: str = ""
+    target: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    phase: str = ""
+    phase_s: float = 0.0
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    id: int = 0
+    kind: str = ""
+    target: tuple[str, ...] = ()
+    outcome: str = ""
+    failed: bool = False
+    finished_unix_s: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watch:
+    name: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
     profiles: tuple[_Profile, ...]
+    committed: tuple[str, ...] | None = None
     hold: Mapping[str, object] | None = None
     run: Mapping[str, object] | None = None
-    operation: Mapping[str, object] | None = None
+    operation: _Operation | None = None
+    last_operation: _Ended | None = None
     gateway: _Gateway | None = None
+    watches: tuple[_Watch, ...] = ()
 
 
-def view_of(document: object, catalogue: Catalogue, now_unix_s: float) -> BoxView:
+def view_of(
+    document: object, catalogue: Catalogue, now_unix_s: float, now_s: float = 0.0
+) -> BoxView:
     """Return the view that a status document gives. Raises `JsonValueError`.
 
     Args:
         document: The status document, as JSON was decoded.
         catalogue: The applied profiles.
         now_unix_s: Time of the document.
+        now_s: The same on the monotonic clock.
     """
     read = from_json(_Document, document)
     hold = read.hold is not None or read.run is not None
+    flows = _flows(read.gateway)
     return BoxView(
         connected=True,
         profiles={
@@ -105,18 +167,70 @@ def view_of(document: object, catalogue: Catalogue, now_unix_s: float) -> BoxVie
                 main_pid=row.main_pid,
                 mark=row.mark,
                 held=hold,
+                state=row.state,
+                note=row.note or "",
+                needs_bytes=_needs_bytes(row.memory),
+                in_flight=flows[row.name].in_flight if row.name in flows else None,
+                quiet_s=flows[row.name].quiet_s if row.name in flows else None,
             )
             for row in read.profiles
         },
         operation=read.operation is not None,
         hold=hold,
-        traffic=_traffic(read.gateway, now_unix_s),
+        traffic=_traffic(flows, now_unix_s),
+        committed=None if read.committed is None else frozenset(read.committed),
+        running=None if read.operation is None else _running(read.operation),
+        ended=None if read.last_operation is None else _ended(read.last_operation),
+        watch_marks={row.name: row.mark for row in read.watches},
+        read_s=now_s,
     )
 
 
-def _traffic(gateway: _Gateway | None, now_unix_s: float) -> Mapping[str, TrafficSums]:
+def _running(row: _Operation) -> OperationLook:
+    return OperationLook(
+        id=row.id,
+        kind=row.kind,
+        target=_first(row.target) if row.kind in _STARTING else "",
+        profiles=row.profiles or row.target,
+        phase=row.phase,
+        phase_s=row.phase_s,
+        deadline_s=row.deadline_s,
+    )
+
+
+def _ended(row: _Ended) -> EndedOperation:
+    return EndedOperation(
+        id=row.id,
+        kind=row.kind,
+        target=_first(row.target),
+        outcome=row.outcome,
+        failed=row.failed,
+        ended_unix_s=row.finished_unix_s,
+        text=row.message,
+    )
+
+
+def _first(names: tuple[str, ...]) -> str:
+    """Return the first of the profiles that were asked for; empty: none was."""
+    return names[0] if names else ""
+
+
+def _needs_bytes(memory: Mapping[str, object] | None) -> int | None:
+    """Return the memory of GPUs that a profile needs, as its row says; None: it does not."""
+    found: object = memory
+    for key in ("need", "vram", "bytes"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if type(found) is int else None
+
+
+def _flows(gateway: _Gateway | None) -> Mapping[str, _Traffic]:
+    """Return the rows of profiles; empty: the gateway did not answer."""
     if gateway is None or gateway.state != "up":
         return {}
+    return {row.name: row for row in gateway.profiles}
+
+
+def _traffic(flows: Mapping[str, _Traffic], now_unix_s: float) -> Mapping[str, TrafficSums]:
     return {
         row.name: TrafficSums(
             unix_s=now_unix_s,
@@ -125,5 +239,5 @@ def _traffic(gateway: _Gateway | None, now_unix_s: float) -> Mapping[str, Traffi
             prompt_tokens=row.prompt_tokens,
             cached_tokens=row.cached_tokens,
         )
-        for row in gateway.profiles
+        for row in flows.values()
     }

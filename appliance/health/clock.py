@@ -65,3 +65,42 @@ class SystemHealthClock:
                 return await news.wait()
         except TimeoutError:
             return news.is_set()
+
+
+class TrialClock:
+    """Clock on which all times pass faster by a factor, from its making on, for trials and tests.
+
+    Args:
+        clock: Clocks of this machine.
+        speed: The factor.
+    """
+
+    def __init__(self, clock: HealthClock, speed: float) -> None:
+        self._clock = clock
+        self._speed = speed
+        self._began_s = clock.monotonic_s()
+
+    @property
+    def boot_id(self) -> str:
+        return self._clock.boot_id
+
+    def unix_s(self) -> float:
+        return self._clock.unix_s() + self._ahead_s()
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s() + self._ahead_s()
+
+    def boot_s(self) -> float:
+        return self._clock.boot_s() + self._ahead_s()
+
+    async def sleep_until(self, at_s: float) -> None:
+        await self._clock.sleep_until(self._to_machine(at_s))
+
+    async def wait(self, news: asyncio.Event, until_s: float | None) -> bool:
+        return await self._clock.wait(news, None if until_s is None else self._to_machine(until_s))
+
+    def _ahead_s(self) -> float:
+        return (self._clock.monotonic_s() - self._began_s) * (self._speed - 1)
+
+    def _to_machine(self, at_s: float) -> float:
+        return self._began_s + (at_s - self._began_s) / self._speed

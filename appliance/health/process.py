@@ -23,13 +23,14 @@ from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.names import HEALTH_SOCKET_UNIT
 from appliance.domain.paths import CANARIES_DIR
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
+from appliance.health.alert_service import AlertService, ServiceSources
+from appliance.health.answering.health_verbs import HealthVerbs
+from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.clock import SystemHealthClock
-from appliance.health.evidence import EvidenceReader
-from appliance.health.health_verbs import HealthVerbs
-from appliance.health.lease_desk import LeaseDesk
-from appliance.health.prober import Prober
-from appliance.health.profile_monitor import ProfileMonitor
-from appliance.health.quality_monitor import STATE_KEY, QualityMonitor
+from appliance.health.measuring.evidence import EvidenceReader
+from appliance.health.measuring.prober import Prober
+from appliance.health.measuring.profile_monitor import ProfileMonitor
+from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
 from appliance.planning.probing.schedule import Cadence
 from appliance.planning.quality.canary_schedule import CanaryCadence
 from appliance.protocol.conversation.async_client import open_conversation
@@ -45,7 +46,7 @@ _OFF: Final = "nothing is measured: health.enabled is false"
 
 
 async def run(settings: SettingsSnapshot) -> None:
-    """Measure until SIGTERM or SIGINT. Raises `ApplianceError`."""
+    """Measure and watch until SIGTERM or SIGINT. Raises `ApplianceError`."""
     readiness = Readiness()
     clock = SystemHealthClock()
     store = MeasurementStore(Path(settings.health.state_dir) / DATABASE)
@@ -59,21 +60,33 @@ async def run(settings: SettingsSnapshot) -> None:
     lane = SocketProbeLane(Path(settings.lane_socket))
     desk = LeaseDesk(lane, clock)
     status_socket = Path(settings.status_socket)
+    maker = WatchMaker(settings.health, status_socket, lane, store, clock)
     agent = HealthAgent(
         catalogue=ManifestProfiles(Path(settings.applied_dir)).load,
-        make_watches=WatchMaker(settings.health, status_socket, lane, store, clock).watches,
+        make_watches=maker.watches,
         store=store,
         is_leased=desk.is_leased,
         clock=clock,
-        on_alive=readiness.alive,
+        on_alive=lambda text: readiness.tell(" · ".join([text, *alerts.troubles()])),
         why_off=why_off,
     )
     desk.on_change = agent.observe
-    verbs = HealthVerbs(agent, store, desk, clock)
+    sources = ServiceSources(
+        agent=agent,
+        lane=lane,
+        turn=maker.turn,
+        ask_gpus=maker.ask_gpus,
+        stores=lambda: [store.trouble] if store.trouble else [],
+    )
+    alerts = AlertService(settings, sources, clock, readiness.feed)
+    await alerts.open()
+    verbs = HealthVerbs(agent, store, desk, clock, alerts.verbs())
     _freeze_garbage()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(agent.run(StatusFollower.on(status_socket).documents()))
+            documents = StatusFollower.on(status_socket).documents()
+            tasks.create_task(agent.run(alerts.watched(documents)))
+            alerts.start(tasks)
             if (listener := _listener()) is not None:
                 tasks.create_task(verbs.serve(listener))
             readiness.ready()
@@ -81,6 +94,7 @@ async def run(settings: SettingsSnapshot) -> None:
     except* ToldToEndError:
         _log.info("the health agent ends")
     finally:
+        await alerts.end()
         await store.close()
 
 
@@ -108,10 +122,10 @@ class WatchMaker:
         self._lane = lane
         self._store = store
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
         """The lane takes one request at a time: what this process asks waits here, for its turn."""
-        evidence = EvidenceReader(self._ask_gpus, clock)
-        self._prober = Prober(lane, evidence, clock, turn=self._turn)
+        evidence = EvidenceReader(self.ask_gpus, clock)
+        self._prober = Prober(lane, evidence, clock, turn=self.turn)
         self._canaries = CanaryDirectory(Path(CANARIES_DIR))
 
     async def watches(self, names: Sequence[str]) -> Mapping[str, tuple[SpeedWatch, QualityWatch]]:
@@ -149,11 +163,11 @@ class WatchMaker:
             clock=self._clock,
             canaries=self._canaries,
             cadence=cadence,
-            turn=self._turn,
+            turn=self.turn,
             state=states.get(STATE_KEY),
         )
 
-    async def _ask_gpus(self) -> Mapping[str, object] | None:
+    async def ask_gpus(self) -> Mapping[str, object] | None:
         """Ask the supervisor for the GPUs' state; None: it does not answer."""
         try:
             async with open_conversation(

@@ -143,6 +143,9 @@ def settings_page() -> str:
     """Return the text of docs/reference/settings.md."""
     tables = [_table(Settings, variables=ENVIRONMENT_PREFIX)]
     for name, model in _inner(Settings):
+        if get_origin(Settings.model_fields[name].annotation) is list:
+            tables.append(f"\n## [[{name}]]\n\n{_table(model)}")
+            continue
         prefix = f"{ENVIRONMENT_PREFIX}{name.upper()}__"
         tables.append(f"\n## [{name}]\n\n{_table(model, variables=prefix)}")
     return _SETTINGS.format(note=_NOTE, prefix=ENVIRONMENT_PREFIX, tables="".join(tables))

@@ -73,6 +73,7 @@ class EngineStart:
         """Execute the engine; returns an exit status only when that fails."""
         if self._patch and (problem := self._patch_problem()):
             say(ERROR, f"{self._name}: {problem}")
+            _tell_patch_failure(problem)
             return EX_CONFIG
         descriptors: list[int] = []
         for lease in self._leases:
@@ -147,6 +148,14 @@ class EngineStart:
         except OSError as error:
             say(ERROR, f"{self._name}: engine {self._engine[0]}: {error.strerror}")
             return EX_CONFIG
+
+
+def _tell_patch_failure(problem: str) -> None:
+    """Leave the problem as the unit's status text, also for those who watch units."""
+    from appliance.protocol.sd_notify import barrier, notify, patch_failure  # noqa: PLC0415
+
+    notify(f"STATUS={patch_failure(problem)}")
+    barrier()  # a message is lost whose sender has ended before it is read
 
 
 def _command(text: str | None) -> tuple[str, ...]:

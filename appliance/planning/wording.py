@@ -40,13 +40,19 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def no_such_profile(name: str, known: Iterable[str]) -> str:
-    """Return the sentence for a profile that is not applied, with a suggestion where one is close."""
-    names = sorted(known)
-    name = short(name)
-    if not names:
+def no_such_profile(name: str, known: Iterable[str], *, watches: Iterable[str] = ()) -> str:
+    """Return the sentence for a profile that is not applied, with a suggestion where one is close.
+
+    Args:
+        name: The name that was given.
+        known: Names of the applied profiles.
+        watches: Names of ``[[watch]]`` entries, where these are meant too.
+    """
+    profiles, others = sorted(known), sorted(watches)
+    name, what = short(name), "profile or watch" if others else "profile"
+    if not profiles and not others:
         return f'no profile "{name}": none is applied yet (sudo appliance apply)'
-    meant = closest(name, names)
+    meant = closest(name, [*profiles, *others])
     if meant is None:
-        return f'no profile "{name}": appliance list --all'
-    return f'no profile "{name}". Did you mean "{meant}"?'
+        return f'no {what} "{name}": appliance list --all'
+    return f'no {what} "{name}". Did you mean "{meant}"?'

@@ -23,6 +23,8 @@ MARKS: Final = ("live", "standby", "retired")
 them."""
 SERIES_WORDS: Final = ("decode", "prefill")
 """Values of `appliance.domain.measurements.Series`, likewise."""
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+"""Days of planned windows."""
 
 
 class Exit:

@@ -133,7 +133,7 @@ class AttachRequest(Record):
 
 
 class MarkRequest(Record):
-    """Request to set a profile's mark.
+    """Request to set the mark of a profile or of a `[[watch]]` entry.
 
     Answer: `result`.
     """

@@ -8,6 +8,12 @@ status, so it imports as little as the control socket's table; probes and measur
 from __future__ import annotations
 
 from appliance.domain.errors import BadRequestError
+from appliance.protocol.alert_requests import (
+    ALERT_READERS,
+    ALERT_REQUESTS,
+    AlertEvent,
+    AlertQuestion,
+)
 from appliance.protocol.control import SERIES_WORDS
 from appliance.protocol.conversation.codec import (
     CommonEvent,
@@ -36,7 +42,8 @@ _MAX_UNIX_S: Final = 1e11
 class SpeedsRequest(Record):
     """Request for the speed of every profile, from the health agent's memory.
 
-    Answer: `result` with `profiles`, a speed report by name, and `trouble`, sentences.
+    Answer: `result` with `profiles`, a speed report by name, `trouble`, sentences, and `alerts`: what `alerts`
+    with `list` answers, as far as it is in memory.
     """
 
 
@@ -70,10 +77,10 @@ class MeasurementsRequest(Record):
 
 
 class MeasurementEventsRequest(Record):
-    """Request for measurement events.
+    """Request for measurement events, and for transitions of alerts.
 
-    Answer: a `measured` each, oldest first, then `result`; with `follow` also each new one, until the
-    client leaves.
+    Answer: a `measured` or an `alert` each, oldest first, then `result`; with `follow` also each new one,
+    until the client leaves.
     """
 
     after: int = 0
@@ -82,6 +89,8 @@ class MeasurementEventsRequest(Record):
     """Profile; None: all, and the box."""
     most: int = MOST_PROBES
     follow: bool = False
+    alerts_after: int | None = None
+    """Number of a transition of an alert; later ones are told; null: none are."""
 
 
 class BaselineRequest(Record):
@@ -171,6 +180,7 @@ HealthRequest = (
     | LeaseRequest
     | StoreBenchRequest
     | BenchesRequest
+    | AlertQuestion
 )
 
 
@@ -249,6 +259,7 @@ HealthEvent = (
     CommonEvent
     | StoredProbeEvent
     | MeasuredEvent
+    | AlertEvent
     | ProbeProgressEvent
     | ProbedEvent
     | LeasedEvent
@@ -305,10 +316,12 @@ HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
         ("lease", "", LeaseRequest),
         ("store-bench", "", StoreBenchRequest),
         ("benches", "", BenchesRequest),
+        *ALERT_REQUESTS,
     ),
     events={
         "probe": StoredProbeEvent,
         "measured": MeasuredEvent,
+        "alert": AlertEvent,
         "progress": ProbeProgressEvent,
         "probed": ProbedEvent,
         "leased": LeasedEvent,
@@ -322,6 +335,7 @@ HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
         "since_unix_s": _unix_s,
         "span_s": _span_s,
         "until_unix_s": _unix_s,
+        **ALERT_READERS,
     },
     closing=(LeaseLostEvent,),
     until_left=(MeasurementEventsRequest, ProbeNowRequest, LeaseRequest),

@@ -3,13 +3,14 @@
 Supervisor, gateway and launch programs all send with it, so it imports the standard library alone.
 `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
 
-The status text (STATUS= of sd_notify(3), StatusText of systemd) of an engine that loads has a codec::
+Two status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend have a codec::
 
     loading                                       the engine's process runs and is not ready
     loading: 4.2 GiB resident, 12 s, …            likewise, with details for people
+    not patched: not reported as applied: P4      the engine was not started
 
-The launcher of a backend (launch.start.readiness) writes it; the supervisor decides on the word before
-the colon alone.
+The launcher of a backend (launch.start.readiness, launch.backend) writes them; supervisor and health agent
+decide on the words before the first colon alone.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _SEND_TIMEOUT_S = 5.0
 _BARRIER_TIMEOUT_S = 15.0
 _US = 1_000_000
 _LOADING = "loading"
+_NOT_PATCHED = "not patched"
 
 
 def notify(*assignments: str, descriptors: Sequence[int] = ()) -> bool:
@@ -88,3 +90,13 @@ def load_status(details: str = "") -> str:
 def is_load_status(text: str) -> bool:
     """Tell whether a status text is that of an engine that loads."""
     return text.partition(":")[0] == _LOADING
+
+
+def patch_failure(problem: str) -> str:
+    """Return the status text of a backend whose patches have not been applied."""
+    return f"{_NOT_PATCHED}: {problem}"
+
+
+def is_patch_failure(text: str) -> bool:
+    """Tell whether a status text is that of a backend whose patches have not been applied."""
+    return text.partition(":")[0] == _NOT_PATCHED

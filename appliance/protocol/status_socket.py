@@ -40,7 +40,7 @@ class WatchRequest(Record):
 
 
 class GpuEvidenceRequest(Record):
-    """Request for the state of the GPUs: clocks, power, temperature, throttling, PCIe, energy.
+    """Request for the state of the GPUs: clocks, power, throttling, PCIe, errors, who holds memory.
 
     Answer: `result` with the reading's fields.
     """

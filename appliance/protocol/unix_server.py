@@ -32,6 +32,9 @@ _LAST_BYTES_S: Final = 30.0
 """Time for a client to take its last bytes before the connection ends."""
 _LOOK_AGAIN_S: Final = 1.0
 _CHUNK_BYTES: Final = 4096
+_PASSES_OF_A_CONNECTION: Final = 20
+"""Passes of the event loop from the accepted connection to its conversation, and more: four
+with asyncio of Python 3.11."""
 ASSURED: Final = 4
 """Connections that suffice for a person: a status, an operation that is followed, a look at its
 log."""
@@ -68,9 +71,14 @@ def peer_of(writer: asyncio.StreamWriter) -> Peer:
 
 
 async def serve_unix(
-    listener: socket.socket, converse: Converse, bounds: Bounds, *, refusal: bytes
+    listener: socket.socket,
+    converse: Converse,
+    bounds: Bounds,
+    *,
+    refusal: bytes,
+    idle_s: float | None = None,
 ) -> None:
-    """Serve for ever; the socket's file stays, for the next process.
+    """Serve for ever, or until no client has come for a time; the socket's file stays.
 
     A connection counts until its last byte is taken or its client is gone. Cancelled, no more
     connections are taken; conversations go on.
@@ -80,6 +88,8 @@ async def serve_unix(
         converse: Talks to one client; need not close the connection.
         bounds: What clients may take.
         refusal: What a client is told for which there is no place.
+        idle_s: Time without a client after which to return; None: never. A client that comes later is
+            left to the next process, which systemd starts on the same socket.
     """
     admission = _Admission(converse, bounds, refusal)
     keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
@@ -87,7 +97,17 @@ async def serve_unix(
         admission.connected, sock=listener, limit=bounds.line_bytes, **keep
     )
     async with server:
-        await server.serve_forever()
+        try:
+            if idle_s is None:
+                await asyncio.get_running_loop().create_future()  # Until it is cancelled.
+            else:
+                await admission.until_idle(idle_s)
+        finally:
+            # Not close() at once: a closed server drops the connections that it took in the passes before.
+            asyncio.get_running_loop().remove_reader(listener)
+            for _ in range(_PASSES_OF_A_CONNECTION):
+                await asyncio.sleep(0)
+        await admission.until_idle(0)
 
 
 class ConnectionQuota:
@@ -134,9 +154,35 @@ class _Admission:
         self._quota = ConnectionQuota(per_user=bounds.per_user, total=bounds.total)
         self._refused: set[int] = set()
         """Users whose refusal is already in the log."""
+        self._open = 0
+        self._one_came = asyncio.Event()
+        self._none_is_open = asyncio.Event()
+        self._none_is_open.set()
+
+    async def until_idle(self, idle_s: float) -> None:
+        """Wait until no connection has been open for `idle_s`, from now on."""
+        while True:
+            await self._none_is_open.wait()
+            self._one_came.clear()
+            try:
+                async with asyncio.timeout(idle_s):
+                    await self._one_came.wait()
+            except TimeoutError:
+                return
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Converse with a new client, or refuse it."""
+        self._open += 1
+        self._one_came.set()
+        self._none_is_open.clear()
+        try:
+            await self._admit(reader, writer)
+        finally:
+            self._open -= 1
+            if self._open == 0:
+                self._none_is_open.set()
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         uid = peer_of(writer).uid
         if not self._quota.admit(uid):
             if uid not in self._refused:

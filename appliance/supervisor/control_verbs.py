@@ -120,9 +120,19 @@ class ControlVerbs:
             return
         running = await self._supervisor.submit(request)
         async for event in _events(running):
-            yield event
+            yield await self._with_silence(event, running)
             if isinstance(event, AcceptedEvent) and running.token:
                 yield TicketEvent(running.token)
+
+    async def _with_silence(self, event: ControlEvent, running: Running) -> ControlEvent:
+        """Return an event, that of a stop with the silence that the health agent makes of it."""
+        if not isinstance(event, EndedEvent) or event.kind != Kind.STOP:
+            return event
+        live = await self._supervisor.live(running.transaction.operation.goal.stop)
+        if event.outcome != Outcome.DONE or not live:
+            return event
+        silence = f"nobody is told of {joined(live)} for 2 h, or until the next start"
+        return event.replaced(message=f"{event.message}; {silence}")
 
     def _request(self, asked: ChangeRequest, by: Requester) -> OperationRequest:  # noqa: PLR0911 - one a kind
         match asked:

@@ -1,8 +1,8 @@
-"""Evidence of the GPUs for the health agent, which may not ask their driver.
+"""Evidence and health of the GPUs for the health agent, which may not ask their driver.
 
 The driver is asked by the sampler's child, which can be killed (`adapters.gpus.reader`), at most
-once in a second, however many ask; nobody asks while no probe runs. What cannot be read is told as
-a problem.
+once in a second, however many ask: the watchdog does every half minute, and probes do. What cannot be
+read is told as a problem.
 """
 
 import asyncio
@@ -60,7 +60,9 @@ class GpuEvidenceSource:
                 # Shielded: other callers wait for the same reading.
                 return await asyncio.shield(self._reading)
         except TimeoutError:
-            return BoxGpus(taken_s=now_s, problem="the GPUs' driver does not answer")
+            return BoxGpus(
+                taken_s=now_s, problem="the GPUs' driver does not answer", state=GpuState.HUNG
+            )
 
     async def _read_now(self) -> BoxGpus:
         try:
@@ -81,6 +83,8 @@ def _box_gpus(reading: GpuEvidenceReading, taken_s: float) -> BoxGpus:
         ),
         driver=reading.driver,
         problem=reading.memory.reason,
+        state=reading.memory.state,
+        health=reading.health,
     )
 
 

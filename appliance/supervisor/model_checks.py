@@ -8,7 +8,7 @@ from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
 from appliance.domain.profile import Applied, Catalogue
-from appliance.planning.admission.findings import Finding
+from appliance.planning.admission.findings import PreflightFinding
 from appliance.planning.admission.preflight import findings, leaving_of
 from appliance.planning.switch.placement import misplaced, unlocked
 from appliance.planning.switch.run_command import command_findings
@@ -26,7 +26,7 @@ class Preflight:
 
     async def findings(
         self, operation: Operation, catalogue: Catalogue, observed: Observed
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[PreflightFinding, ...]:
         """Return every finding on `operation` as the box is now."""
         goal = operation.goal
         claim = Claim(devices=frozenset(goal.claim))

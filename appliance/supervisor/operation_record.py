@@ -87,6 +87,11 @@ class OperationRecord:
         """Return the last text about the present phase."""
         return self._text
 
+    @property
+    def phase_s(self) -> float:
+        """Return how long the present phase has lasted; 0: there is none."""
+        return 0.0 if self._phase is None else self._clock.monotonic_s() - self._began_s
+
     def enter(self, phase: Phase, text: str = "") -> None:
         """Enter `phase`, or publish `text` about it; store a new phase before its first step."""
         rolling_back = self._operation.rolling_back

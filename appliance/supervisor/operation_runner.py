@@ -148,6 +148,11 @@ class Transaction:
         """Return the last text about the present phase."""
         return self._record.text
 
+    @property
+    def phase_s(self) -> float:
+        """Return how long the present phase has lasted."""
+        return self._record.phase_s
+
     def gateway_state(self, observed: Observed) -> State:
         """Return how profiles stand for clients while this operation runs."""
         return state_of(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.domain.claims import NOTHING, Claim
@@ -34,7 +34,7 @@ from appliance.domain.operations import (
     RunCaller,
 )
 from appliance.domain.profile import Catalogue, Mark
-from appliance.planning.admission.findings import Finding, refuse
+from appliance.planning.admission.findings import PreflightFinding, refuse
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
@@ -119,6 +119,8 @@ class Snapshot:
     last: Finished | None
     damage: str | None
     """Damage of the manifest, for root; None: none."""
+    watches: Mapping[str, Mark]
+    """First marks of the ``[[watch]]`` entries of the settings, by name."""
 
 
 class Supervisor:
@@ -181,6 +183,9 @@ class Supervisor:
             preflight=self._preflight,
             boot_choice=self._boot_choice,
         )
+        self._watches = {watch.name: Mark(watch.mark) for watch in settings.watch}
+        self._marked = 0
+        """Number of marks that were set by this process."""
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
@@ -260,7 +265,9 @@ class Supervisor:
             token="" if caller is None else caller.token,
         )
 
-    async def rehearse(self, request: OperationRequest) -> tuple[Operation, Sequence[Finding]]:
+    async def rehearse(
+        self, request: OperationRequest
+    ) -> tuple[Operation, Sequence[PreflightFinding]]:
         """Return what `submit` would do, and every finding on it. Changes nothing.
 
         Raises:
@@ -272,7 +279,7 @@ class Supervisor:
         found = await self._preflight.findings(operation, self._catalogue, observed)
         return operation, (*found, *await self._room(operation))
 
-    async def _room(self, operation: Operation) -> Sequence[Finding]:
+    async def _room(self, operation: Operation) -> Sequence[PreflightFinding]:
         """Refuse if there is no room for what `operation` writes; skipped while one runs."""
         await self.resumed()
         async with self._accepting:  # so that none begins, which would reserve the same files
@@ -307,22 +314,33 @@ class Supervisor:
         return running if running is not None and running.cancel() else None
 
     async def mark(self, name: str, mark: Mark, *, by: str) -> None:
-        """Set a profile's mark.
+        """Set the mark of a profile or of a ``[[watch]]`` entry.
 
         Raises:
-            UnknownProfileError: It is not applied.
+            UnknownProfileError: It is not applied, and no entry.
             BusyError: It serves or is committed, and shall be retired.
             StoreError: The mark could not be kept.
         """
-        self.check_names((name,))
-        if mark is Mark.RETIRED:
+        self._refresh()
+        is_profile = name in self._catalogue
+        if not is_profile and name not in self._watches:
+            text = no_such_profile(name, self._catalogue, watches=self._watches)
+            raise UnknownProfileError(text)
+        if mark is Mark.RETIRED and is_profile:
             observed = await self._units.observe(self._catalogue)
             if not observed.unit(name).idle or name in self._boot_choice.committed():
                 raise BusyError(
                     f"{name} serves or would after a boot: switch to another profile first"
                 )
         await self._store.set_mark(name, mark, by=by)
+        self._marked += 1
         _log.info("%s is marked %s by %s", name, mark, by)
+
+    async def live(self, names: Sequence[str]) -> Sequence[str]:
+        """Return those of some applied profiles that are marked live."""
+        marks = await self._store.marks()
+        known = [name for name in names if name in self._catalogue]
+        return [n for n in known if marks.get(n, self._catalogue[n].first_mark) is Mark.LIVE]
 
     async def state(self, *, for_person: bool = True) -> Snapshot:
         """Return the facts for the status, with every signalled change included.
@@ -341,6 +359,7 @@ class Supervisor:
             running=self._running,
             last=await self._store.last(),
             damage=self._damage,
+            watches=self._watches,
         )
 
     def signature(self) -> object:
@@ -352,6 +371,7 @@ class Supervisor:
             operation and (operation.id, operation.phase, operation.rolling_back),
             self._boot_choice.committed(),
             self._boot_choice.hold_until(),
+            self._marked,
         )
 
     def reload(self) -> int:

@@ -143,6 +143,8 @@ async def run(settings: SettingsSnapshot) -> None:
                         is_operating=lambda: supervisor.current() is not None,
                     )
                 )
+                # An apply may have told a supervisor that ended before it could tell the gateway.
+                gateway.reload()
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
                 servers: dict[str, Callable[[socket.socket], Coroutine[Any, Any, None]]] = {
@@ -158,8 +160,10 @@ async def run(settings: SettingsSnapshot) -> None:
                             unit,
                             unit,
                         )
-                readiness.ready()
                 tasks.create_task(until_told(readiness, partial(_reload, supervisor)))
+                # A reload may come as soon as systemd is told: without its handler it would end the process.
+                await asyncio.sleep(0)
+                readiness.ready()
         except* ToldToEndError:
             _log.info("the supervisor ends; models keep running")
         finally:

@@ -8,12 +8,14 @@ from typing import Any
 import appliance
 from appliance.adapters.applied.manifest import EditWatch
 from appliance.domain.operations import Finished
+from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
 from appliance.planning.status.document import GatewayRow
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
+from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
 from appliance.ports import Clock, Host, Peaks, Store, Units
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_runner import Transaction
@@ -76,7 +78,9 @@ class BoxStatus:
             committed=state.committed,
             hold_until=state.hold_until,
             marks=marks,
-            operation=None if state.running is None else _running(state.running, now_s),
+            operation=None
+            if state.running is None
+            else _running(state.running, state.catalogue, now_s),
             last_operation=None if state.last is None else self._ended(state.last),
             memory=memory_row(ram, ledger, now_s=now_s),
             supervisor={"state": "up", "uptime_s": now_s - self._began_s},
@@ -91,6 +95,7 @@ class BoxStatus:
             ),
             gateway=None if figures is None else _gateway_row(figures),
             stalls=self._stalls(),
+            watches={name: marks.get(name, first) for name, first in state.watches.items()},
         )
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
@@ -106,7 +111,9 @@ class BoxStatus:
             "id": operation.id,
             "kind": operation.kind,
             "target": list(operation.target),
+            "profiles": list(involved(operation)),
             "outcome": finished.outcome,
+            "failed": finished.failed,
             "message": finished.message,
             "finished_unix_s": finished.finished_unix_s,
             "age_s": finished.age_s(
@@ -124,13 +131,16 @@ def _gateway_row(figures: Figures) -> GatewayRow:
     )
 
 
-def _running(transaction: Transaction, now_s: float) -> Mapping[str, object]:
+def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> Mapping[str, object]:
     operation = transaction.operation
     return {
         "id": operation.id,
         "kind": operation.kind,
         "target": list(operation.target),
+        "profiles": list(involved(operation)),
         "phase": operation.phase,
+        "phase_s": round(transaction.phase_s, 1),
+        "deadline_s": phase_deadline_s(operation, catalogue),
         "rolling_back": operation.rolling_back,
         "elapsed_s": round(now_s - operation.began_s, 1),
         "text": transaction.text,

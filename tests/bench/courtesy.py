@@ -50,8 +50,8 @@ from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.gateway.http.response_parser import ResponseParser
 from appliance.gateway.routing_table import STATE_FILE
 from appliance.health.clock import SystemHealthClock
-from appliance.health.evidence import EvidenceReader
-from appliance.health.prober import Prober
+from appliance.health.measuring.evidence import EvidenceReader
+from appliance.health.measuring.prober import Prober
 from appliance.planning.probing.course import ProbeCourse
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream

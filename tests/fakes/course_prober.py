@@ -38,6 +38,8 @@ class FakeCourseProber:
     pieces: int | None = None
     refused: str = ""
     """Prompt that the engine fails at."""
+    turn_s: float = 0.0
+    """Time until the lane's turn comes."""
     courses: list[ProbeCourse] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     """Beginning of each probe, monotonic."""
@@ -55,10 +57,11 @@ class FakeCourseProber:
     ) -> Sequence[Probe]:
         self.courses.append(course)
         self.times.append(self.clock.monotonic_s())
+        await asyncio.sleep(self.turn_s)
         outcome = self.outcomes.pop(0) if self.outcomes else self.outcome
         probes = []
         for prompt in course.prompts:
-            began_unix_s = self.clock.unix_s()
+            began_unix_s, began_s = self.clock.unix_s(), self.clock.monotonic_s()
             wiggle = math.exp(_WIGGLE[len(self.times) % len(_WIGGLE)])
             await asyncio.sleep(_seconds(prompt, course) / self.speed)
             probe = replace(
@@ -71,6 +74,7 @@ class FakeCourseProber:
                     evidence=self.evidence,
                 ),
                 profile=applied.name,
+                began_s=began_s,
             )
             failed = ProbeOutcome.FAILED if prompt == self.refused else outcome
             if failed is not ProbeOutcome.VALID:

@@ -11,9 +11,9 @@ from typing import Final
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.profile import Catalogue
 from appliance.health.agent import HealthAgent
+from appliance.health.answering.health_verbs import HealthVerbs
+from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.clock import SystemHealthClock
-from appliance.health.health_verbs import HealthVerbs
-from appliance.health.lease_desk import LeaseDesk
 from tests.fakes.health_monitors import FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
 

@@ -40,6 +40,11 @@ class FakeSystemctl:
         if self.runs:
             self.calls.append("reload gateway")
 
+    def restart_if_running(self, unit: str) -> None:
+        """Count it."""
+        if self.runs:
+            self.calls.append(f"restart {unit}")
+
     def run(self, name: str, *, stale: bool = False) -> None:
         """Let the unit of a profile run."""
         needed = "yes" if stale else "no"

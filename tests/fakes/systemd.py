@@ -36,10 +36,9 @@ from typing import Final, Protocol
 
 from appliance.domain.errors import UnitError
 from appliance.domain.names import RUN_UNIT
-from appliance.domain.observed import Observed, ObservedUnit
+from appliance.domain.observed import EXIT_LEASE_HELD, EXIT_UNFIT, Observed, ObservedUnit
 from appliance.domain.profile import Catalogue
 from appliance.planning.switch.goals import in_the_way
-from appliance.planning.switch.repair import EXIT_LEASE_HELD, EXIT_UNFIT
 from tests.fakes.clock import NEVER
 from tests.fakes.systemd_unit import AT_REST, UP, Unit, UnitState
 

@@ -10,8 +10,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final
 
 from appliance.domain.claims import ALL_GPUS, Claim
-from appliance.domain.observed import RunReport
-from appliance.planning.switch.repair import EXIT_LEASE_HELD
+from appliance.domain.observed import EXIT_LEASE_HELD, RunReport
 from tests.fakes.gpu_memory import FakeGpus
 from tests.fakes.systemd import RUN, FakeSystemd
 from tests.fakes.systemd_unit import UnitState

@@ -187,6 +187,8 @@ _script(
     lambda session: setattr(session.fakes.processes.behaviour["aeon"], "stops_badly", True),
     "start",
     "stop aeon",
+    "switch genesis",
+    "stop genesis",
 )
 _script(
     "restart",
@@ -472,6 +474,51 @@ _script(
     "baseline reset aeon --yes",
     "probe",
     "events aeon -n 1",
+)
+
+# --- who is told -----------------------------------------------------------------------------
+
+_ALERT: Final = {
+    "alert": "A17",
+    "subject": "profile:aeon",
+    "severity": "warning",
+    "fact": "slow: 27.1 tok/s (was 41.0)",
+    "details": ["4 probes agree"],
+    "likely": "11 of 49 layers on the CPU",
+    "command": "appliance status aeon",
+    "sent_unix_s": _AT + 120,
+}
+_WINDOW: Final = {"name": "backup", "days": ["mon"], "begin": "02:00", "minutes": 90}
+_DELIVERY: Final = {"enabled": True, "targets": 1, "heartbeat_set": True, "heartbeat_s": 14.0}
+
+
+def _watches(session: CliSession) -> None:
+    session.measure(
+        {
+            "alerts": [
+                {
+                    **_CLOSED,
+                    "alerts": [_ALERT],
+                    "silences": [],
+                    "windows": [_WINDOW],
+                    "delivery": _DELIVERY,
+                }
+            ],
+            "window": [{**_CLOSED, "windows": [_WINDOW]}],
+        }
+    )
+
+
+_script(
+    "alerts",
+    "alerts",
+    "alerts ack A17",
+    "window ls",
+    "alerts ack",
+    "window add backup",
+    _watches,
+    "alerts",
+    "window ls",
 )
 
 # --- without the supervisor, and with damage ------------------------------------------------

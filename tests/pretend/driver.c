@@ -20,7 +20,9 @@
  *   sizes=hidden         the lists do not tell how much
  *   compute=PID:BYTES,PID:?   graphics=…   mps=…     processes that are always listed
  *   sm_clock= memory_clock= power_mw= temperature= throttle= pcie_width= pcie_generation=
- *   energy_mj=           state beside the memory; a key that is missing is not supported
+ *   energy_mj= busy= memory_busy= ecc_uncorrected= remap_pending= remap_failed=
+ *   recovery_action=     state beside the memory; a key that is missing is not supported
+ *   xids=48,79           XID errors so far: what is appended is told to every event set once
  *   ghosts=1             dead processes stay listed while their bytes are in use
  *   handle=CODE lost=1 mig=1 numa=NODE uuid= name= release_ms= fail.FUNCTION=
  *
@@ -36,7 +38,8 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, OUT_OF_MEMORY = 20
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15,
+    OUT_OF_MEMORY = 20
 };
 enum { TEXT = 4096 };
 typedef uintptr_t Device; /* the index plus one: 0 is no handle */
@@ -286,6 +289,128 @@ int nvmlDeviceGetCurrentClocksEventReasons(Device device, uint64_t *reasons)
     return large_feature(__func__, device, "throttle", reasons);
 }
 #endif
+
+/* --- health ---------------------------------------------------------------------------------- */
+
+enum { UNCORRECTED = 1, AGGREGATE = 1, RECOVERY_ACTION = 230, UNSIGNED_INT = 1 };
+
+struct utilization { unsigned gpu, memory; };
+
+int nvmlDeviceGetUtilizationRates(Device device, struct utilization *rates)
+{
+    int refused = feature(__func__, device, "busy", &rates->gpu);
+    return refused ? refused : feature(__func__, device, "memory_busy", &rates->memory);
+}
+
+int nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned counter, uint64_t *count)
+{
+    if (type != UNCORRECTED || counter != AGGREGATE)
+        return INVALID_ARGUMENT;
+    return large_feature(__func__, device, "ecc_uncorrected", count);
+}
+
+int nvmlDeviceGetRemappedRows(Device device, unsigned *corrected, unsigned *uncorrected,
+                              unsigned *pending, unsigned *failed)
+{
+    int refused = feature(__func__, device, "remap_pending", pending);
+
+    *corrected = *uncorrected = 0;
+    return refused ? refused : feature(__func__, device, "remap_failed", failed);
+}
+
+struct field {
+    uint32_t id, scope;
+    int64_t timestamp, latency_us;
+    unsigned type;
+    int result;
+    union { double real; unsigned number; uint64_t large; } value;
+};
+
+int nvmlDeviceGetFieldValues(Device device, int count, struct field *fields)
+{
+    struct state state;
+    int refused = enter_device(__func__, device, &state);
+
+    for (int i = 0; !refused && i < count; i++) {
+        fields[i].type = UNSIGNED_INT;
+        fields[i].result = fields[i].id == RECOVERY_ACTION
+                               ? feature(__func__, device, "recovery_action", &fields[i].value.number)
+                               : NOT_SUPPORTED;
+    }
+    return refused;
+}
+
+enum { XID = 8, MAX_DEVICES = 16 };
+struct events { unsigned told[MAX_DEVICES]; int watched[MAX_DEVICES]; };
+struct event { Device device; uint64_t type, data; unsigned gpu_instance, compute_instance; };
+
+/* The number of XID errors so far, and the last one that is not beyond `most`; -1: not supported. */
+static int xids_of(const struct state *state, unsigned gpu, unsigned most, unsigned *last)
+{
+    char value[256], *rest = NULL;
+    int count = 0;
+
+    if (!device_text(state, gpu, "xids", value, sizeof value))
+        return -1;
+    for (char *word = strtok_r(value, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
+        if ((unsigned)count++ < most)
+            *last = (unsigned)strtoul(word, NULL, 10);
+    return count;
+}
+
+int nvmlEventSetCreate(struct events **events)
+{
+    struct state state;
+    int refused = enter(__func__, &state);
+
+    *events = refused ? NULL : calloc(1, sizeof **events);
+    return refused;
+}
+
+int nvmlEventSetFree(struct events *events)
+{
+    free(events);
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(Device device, uint64_t types, struct events *events)
+{
+    struct state state;
+    unsigned last, gpu = (unsigned)device - 1;
+    int refused = enter_device(__func__, device, &state);
+    int count = refused ? 0 : xids_of(&state, gpu, 0, &last);
+
+    if (refused || types != XID || gpu >= MAX_DEVICES)
+        return refused ? refused : INVALID_ARGUMENT;
+    if (count < 0)
+        return NOT_SUPPORTED;
+    events->watched[gpu] = 1;
+    events->told[gpu] = (unsigned)count; /* what was before is not told */
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(struct events *events, struct event *event, unsigned milliseconds)
+{
+    struct state state;
+    int lost = 0, refused = enter(__func__, &state);
+    unsigned xid = 0;
+
+    for (unsigned gpu = 0; !refused && gpu < MAX_DEVICES; gpu++) {
+        if (!events->watched[gpu])
+            continue;
+        if (xids_of(&state, gpu, events->told[gpu] + 1, &xid) > (int)events->told[gpu]) {
+            events->told[gpu]++;
+            *event = (struct event){ .device = (Device)gpu + 1, .type = XID, .data = xid,
+                                     .gpu_instance = UINT32_MAX, .compute_instance = UINT32_MAX };
+            return SUCCESS;
+        }
+        lost |= device_number(&state, gpu, "lost", 0) != 0;
+    }
+    if (refused || lost)
+        return refused ? refused : GPU_IS_LOST;
+    usleep(milliseconds * 1000);
+    return TIMEOUT;
+}
 
 struct memory { uint64_t total, free, used; };
 

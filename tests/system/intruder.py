@@ -1,7 +1,7 @@
-# ruff: noqa: BLE001, PTH123, PTH207, PTH208, T201 - a script for a box, without anything of ours
+# ruff: noqa: BLE001, PTH115, PTH123, PTH207, PTH208, T201 - a script for a box, without anything of ours
 """Attempts of an intruder who has taken over one of our processes: each by name, as JSON.
 
-usage: intruder.py gateway|health|engine SUPERVISOR_PID ENGINE_PID
+usage: intruder.py auditor|checker|gateway|health|engine SUPERVISOR_PID ENGINE_PID
 
 Standard library only: it runs in boxes, in place of a daemon. A way's value is "done", or the
 error that was in it.
@@ -23,6 +23,7 @@ STATE = "/var/lib/appliance"
 APPLIED = "/var/lib/appliance-applied"
 LAUNCHER = "/run/appliance-run/socket"
 PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
+BUS = "/run/dbus/system_bus_socket"
 
 Way = Callable[[], object]
 
@@ -83,6 +84,13 @@ def traced(pid: int) -> None:
     os.waitpid(pid, 0x40000000)  # __WALL: a process can be let go only while it stands still
     libc.ptrace(PTRACE_DETACH, pid, 0, 0)
     os.kill(pid, signal.SIGCONT)
+
+
+def listened() -> None:
+    """Listen on all addresses of the network."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        listener.listen()
 
 
 def read(pattern: str) -> Way:
@@ -219,6 +227,7 @@ def of_the_health_agent(supervisor: int, engine: int) -> Mapping[str, Way]:
         "signal the supervisor": lambda: os.kill(supervisor, 0),
         "write an engine's memory": lambda: rewritten(f"/proc/{engine}/mem"),
         "read an engine's environment": read(f"/proc/{engine}/environ"),
+        "see an engine's descriptors": lambda: os.listdir(f"/proc/{engine}/fd"),
         "take a lease": locked("/run/appliance-leases/cpu"),
         "read the keys": read(f"{STATE}/keys.json"),
         "read the history": read(f"{STATE}/state.sqlite"),
@@ -233,6 +242,62 @@ def of_the_health_agent(supervisor: int, engine: int) -> Mapping[str, Way]:
     }
 
 
+def of_the_auditor(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """Try the ways from sight of every process to acts, and to a place where what was seen is told."""
+    return {
+        "write an engine's memory": lambda: rewritten(f"/proc/{engine}/mem"),
+        "trace an engine": lambda: traced(engine),
+        "signal an engine": lambda: os.kill(engine, 0),
+        "signal the supervisor": lambda: os.kill(supervisor, 0),
+        "become root": lambda: os.setuid(0),
+        "reach an engine": reached(9001),
+        "reach the gateway's address": reached(8010),
+        "listen": listened,
+        "ask for the status as an operator": control("status"),
+        "read the status": connected("/run/appliance/status.sock"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "talk to the bus": connected(BUS),
+        "talk to the bus through another root": connected(f"/proc/1/root{BUS}"),
+        "write the keys": appended(f"/proc/1/root{STATE}/keys.json"),
+        "write the commitment": appended(f"/proc/1/root{STATE}/active"),
+        "write the manifest": appended(f"{APPLIED}/manifest.json"),
+        "write the settings": appended("/proc/1/root/etc/appliance/appliance.toml"),
+        "take a lease": locked("/run/appliance-leases/cpu"),
+        # What is allowed: the right to see descriptors is the right to read processes and files.
+        "see an engine's descriptors": lambda: os.listdir(f"/proc/{engine}/fd"),
+        "see the box's network": lambda: os.readlink("/proc/1/ns/net"),
+        "read an engine's environment": read(f"/proc/{engine}/environ"),
+        "read the keys through another root": read(f"/proc/1/root{STATE}/keys.json"),
+    }
+
+
+def of_the_checker(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """Try the ways from the network to the box: its files, its processes, its sockets."""
+    return {
+        "ask for the status as an operator": control("status"),
+        "ask as the gateway": request("switch", name="b"),
+        "read the status": connected("/run/appliance/status.sock"),
+        "command the gateway": connected("/run/appliance/gateway.sock"),
+        "probe": connected("/run/appliance/lane.sock"),
+        "ask the auditor": connected("/run/appliance/audit.sock"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "talk to the bus": connected(BUS),
+        "signal the supervisor": lambda: os.kill(supervisor, 0),
+        "write an engine's memory": lambda: rewritten(f"/proc/{engine}/mem"),
+        "read an engine's environment": read(f"/proc/{engine}/environ"),
+        "see an engine's descriptors": lambda: os.listdir(f"/proc/{engine}/fd"),
+        "take a lease": locked("/run/appliance-leases/cpu"),
+        "read the keys": read(f"{STATE}/keys.json"),
+        "read the settings": read("/etc/appliance/appliance.toml"),
+        "read the measurements": read("/var/lib/appliance-health/measurements.sqlite"),
+        "write the manifest": appended(f"{APPLIED}/manifest.json"),
+        # What is allowed, to every user of the box.
+        "reach the gateway's address": reached(8010),
+        "reach an engine past the gateway": reached(9001),
+        "listen": listened,
+    }
+
+
 def outcome(way: Way) -> str:
     try:
         way()
@@ -242,7 +307,13 @@ def outcome(way: Way) -> str:
 
 
 if __name__ == "__main__":
-    ways = {"gateway": of_the_gateway, "health": of_the_health_agent, "engine": of_an_engine}
+    ways = {
+        "auditor": of_the_auditor,
+        "checker": of_the_checker,
+        "engine": of_an_engine,
+        "gateway": of_the_gateway,
+        "health": of_the_health_agent,
+    }
     found = {
         n: outcome(way) for n, way in ways[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])).items()
     }

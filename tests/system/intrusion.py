@@ -9,7 +9,12 @@ from tests.system.fleet import Fleet
 
 _PROGRAM: Final = "/usr/local/lib/intruder.py"
 _UNITS: Final = "/run/systemd/system"
-_KINDS: Final = {"appliance-gateway": "gateway", "appliance-health": "health"}
+_KINDS: Final = {
+    "appliance-auditor": "auditor",
+    "appliance-checker": "checker",
+    "appliance-gateway": "gateway",
+    "appliance-health": "health",
+}
 
 
 def intrude(fleet: Fleet, unit: str, engine: str, *settings: str) -> Mapping[str, str]:

@@ -148,6 +148,15 @@ def test_without_a_supervisor_it_goes_on(fleet: Fleet) -> None:
         assert main_pid(box) != before
 
 
+def test_profiles_applied_without_a_supervisor_are_known_when_it_is_back(fleet: Fleet) -> None:
+    """A supervisor that starts has the gateway read the profiles, of which it may have missed an apply."""
+    fleet.box.run("systemctl stop appliance-supervisor.service appliance-supervisor.socket")
+    fleet.profile("c", 9003)
+    fleet.apply()
+    fleet.box.run("systemctl start appliance-supervisor.socket appliance-supervisor.service")
+    fleet.box.wait_for(f"curl -sf {HERE}/v1/models | grep -q '\"c\"'", timeout_s=30)
+
+
 def test_the_port_can_be_changed(fleet: Fleet) -> None:
     """Applied, it is another one, with no restart; after a boot it is systemd's own again."""
     box, there = fleet.box, "http://127.0.0.1:8015"

@@ -14,6 +14,11 @@ INSTALL = f"{SOURCE}/scripts/install.sh"
 OFFLINE = f"{INSTALL} --wheels {WHEELS} --no-index"
 PREFIX = "/opt/appliance"
 
+SERVICE_USERS = (
+    "appliance",
+    *(f"appliance-{name}" for name in ("gateway", "health", "notifier", "auditor", "checker")),
+    "appliance-backend",
+)
 LEFT = (
     "ls -d /opt/appliance /usr/local/lib/systemd/system/appliance* /usr/local/bin/appliance"
     " /usr/local/lib/sysusers.d/appliance.conf /usr/local/lib/tmpfiles.d/appliance.conf"
@@ -59,7 +64,7 @@ def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
     """Files below the prefix belong to root, and no other user may write them."""
     find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
     assert installed.run(find).stdout == ""
-    for user in ("appliance", "appliance-gateway", "appliance-health", "appliance-backend"):
+    for user in SERVICE_USERS:
         probe = f"{PREFIX}/current/bin/python -I -c 'import appliance'"
         assert installed.run(probe, user=user).stdout == ""
         assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
@@ -190,12 +195,10 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     installed.run(f"{INSTALL} --uninstall --purge")
     anywhere = (
         "ls -d /etc/appliance* /run/appliance* /var/lib/appliance* /var/cache/appliance-backend"
-        " /var/{lib,cache}/private/appliance-backend"
+        " /var/{lib,cache}/private/appliance-backend /var/cache/appliance-{supervisor,health}"
     )
     assert not installed.run(anywhere, check=False).stdout
-    assert not installed.run(
-        "getent passwd appliance appliance-gateway appliance-health appliance-backend", check=False
-    ).stdout
+    assert not installed.run(f"getent passwd {' '.join(SERVICE_USERS)}", check=False).stdout
     assert not installed.run(
         "getent group appliance-operators appliance-status", check=False
     ).stdout

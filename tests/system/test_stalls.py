@@ -5,12 +5,13 @@ import time
 
 import pytest
 
+from appliance.planning.status.stalls import STALLED_AFTER_S
 from tests.system.chat import ask, ask_streaming
 from tests.system.fleet import Fleet
 from tests.system.rig import Box
 
 GATEWAY = 8010
-FOUND_WITHIN_S = 150
+FOUND_WITHIN_S = 90
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_frozen_worker_with_requests_in_flight_degrades_the_status(fleet: Fleet)
         assert (done.returncode, document["verdict"]["state"]) == (1, "degraded")
         (row,) = document["profiles"]
         assert (row["state"], row["stall"]["in_flight"]) == ("serving", 1)
-        assert row["stall"]["quiet_s"] >= 90
+        assert row["stall"]["quiet_s"] >= STALLED_AFTER_S
         shown = fleet.box.run("appliance status", check=False).stdout
         assert "no progress: 1 request in flight, no byte and no CPU for " in shown
         fleet.box.run("kill", "-CONT", worker)

@@ -45,6 +45,9 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("genisis", 4, UNKNOWN),
     ],
     "history": [("a", 0, r"\ba\b"), ("genisis", 4, UNKNOWN)],
+    "alerts": [("", 0, "^")],
+    "target": [("ls", 0, "^")],
+    "window": [("ls", 0, "^")],
     "baseline": [
         ("show a", 0, "(?m)^a$"),
         ("reset a", 2, "^baseline reset asks on a terminal"),

@@ -20,7 +20,6 @@ WRITTEN = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.
 PAGES = sorted(WRITTEN - GENERATED - DECISIONS)
 
 FEATURES = {
-    "alerts": ("appliance/notifier", "appliance/planning/alerting*"),
     "dashboard": ("appliance/web",),
     "HTTP API for the status": ("appliance/web", "units/appliance-web.*"),
 }
@@ -28,21 +27,16 @@ FEATURES = {
 
 MISSING = {
     "a status API that is to come": ("HTTP API for the status",),
-    "There are no alerts, no dashboard and no HTTP API for the status yet": (
-        "alerts",
+    "There is no dashboard and no HTTP API for the status yet": (
         "dashboard",
         "HTTP API for the status",
     ),
-    "Not there yet": ("alerts", "dashboard"),
-    "No alerts, no dashboard, no HTTP API for the status": (
-        "alerts",
+    "Not there yet": ("dashboard",),
+    "No dashboard, no HTTP API for the status": (
         "dashboard",
         "HTTP API for the status",
     ),
-    "`appliance-notifier` and `appliance-web` are reserved": (
-        "alerts",
-        "dashboard",
-    ),
+    "`appliance-web` is reserved": ("dashboard",),
     "nothing listens there yet": ("HTTP API for the status",),
     "the status API; no profile may use it": ("HTTP API for the status",),
 }
@@ -62,12 +56,10 @@ ABOUT_A_BOX = (
 
 SIGNALS = re.compile(
     r"\byet\b|\bto come\b(?! at| back)|\bwill (?:be|have)\b|\b[Uu]ntil (?:then|there is)\b"
-    r"|\b[Oo]nce there is\b|\blater (?:release|version)\b|\bplanned\b|\bnot implemented\b"
+    r"|\b[Oo]nce there is\b|\blater (?:release|version)\b|\bplanned\b(?! (?:window|shutdown|reboot))|\bnot implemented\b"
 )
 """Words of sentences that may call a feature missing."""
-FEATURE_WORDS = re.compile(
-    r"\b(?:dashboard|alerts?|alerting|notifier|status API|HTTP API|appliance-web)\b"
-)
+FEATURE_WORDS = re.compile(r"\b(?:dashboard|status API|HTTP API|appliance-web)\b")
 """Words that name a feature which is missing: each use is entered too."""
 SIGNALS_IN_CODE = re.compile(
     r"\bnot there yet\b|\b(?:is|are) to come\b|\b[Uu]ntil there is\b|\b[Oo]nce there is an?\b"

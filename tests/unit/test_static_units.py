@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from appliance.adapters.targets_file import parse_targets
 from appliance.domain import paths
 from appliance.domain.names import (
+    AUDIT_SOCKET_UNIT,
+    CHECK_SOCKET_UNIT,
     HEALTH_SOCKET_UNIT,
     HEALTH_USER,
+    NOTIFIER_UNIT,
+    NOTIFY_SOCKET_UNIT,
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
 )
+from appliance.domain.targets import Targets
+from appliance.health.telling.agent_failure import AGAIN_IN
 from appliance.planning.units.text import sections_of
 
 UNITS = Path(__file__).parents[2] / "units"
@@ -38,15 +45,23 @@ def test_the_set_of_files_is_complete() -> None:
     """The set of files is what install.sh copies, not one file more or less."""
     assert sorted(p.name for p in UNITS.iterdir()) == [
         "appliance-apply.service",
+        "appliance-auditor.service",
+        "appliance-auditor.socket",
         "appliance-boot.service",
+        "appliance-checker.service",
+        "appliance-checker.socket",
         "appliance-gateway.service",
         "appliance-gateway.socket",
+        "appliance-health-again.timer",
+        "appliance-health-failed.service",
         "appliance-health.service",
         "appliance-health.socket",
         "appliance-hold.service",
         "appliance-jobs.service",
         "appliance-jobs.socket",
         "appliance-lane.socket",
+        "appliance-notifier.service",
+        "appliance-notifier.socket",
         "appliance-request.socket",
         "appliance-run.service",
         "appliance-status.socket",
@@ -75,7 +90,9 @@ def installed(tmp_path: Path) -> Path:
     (prefix / "bin" / "python").symlink_to("/bin/true")
     units = tmp_path / "units"
     units.mkdir()
-    for file in [*UNITS.glob("*.service"), *UNITS.glob("*.socket"), *UNITS.glob("*.slice")]:
+    for file in [
+        f for kind in ("service", "socket", "slice", "timer") for f in UNITS.glob(f"*.{kind}")
+    ]:
         (units / file.name).write_text(file.read_text().replace(paths.PREFIX, str(prefix)))
     return units
 
@@ -125,13 +142,16 @@ def test_who_starts_at_boot() -> None:
     """The supervisor, the gateway, their sockets and the boot program; never the hold or apply."""
     wanted = {p.name: values(p.name, "WantedBy", "Install") for p in UNITS.glob("appliance*")}
     assert {name: by for name, by in wanted.items() if by} == {
+        "appliance-auditor.socket": ["sockets.target"],
         "appliance-boot.service": ["multi-user.target"],
+        "appliance-checker.socket": ["sockets.target"],
         "appliance-gateway.service": ["multi-user.target"],
         "appliance-gateway.socket": ["sockets.target"],
         "appliance-health.service": ["multi-user.target"],
         "appliance-health.socket": ["sockets.target"],
         "appliance-jobs.socket": ["sockets.target"],
         "appliance-lane.socket": ["sockets.target"],
+        "appliance-notifier.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
         "appliance-status.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
@@ -276,6 +296,37 @@ def test_the_status_is_for_a_group_without_rights() -> None:
 
 
 HEALTH = "appliance-health.service"
+NOTIFIER = "appliance-notifier.service"
+
+
+def test_the_notifier_has_the_targets_and_nobody_else() -> None:
+    """The file with the secrets is a credential of one unit, whose cores are off; without a file it starts."""
+    by_unit = {name: values(name, "LoadCredential", "Service") for name in SERVICES}
+    assert {name: given for name, given in by_unit.items() if given} == {
+        NOTIFIER: [f"targets:{paths.TARGETS_FILE}"]
+    }
+    (default,) = values(NOTIFIER, "SetCredential", "Service")
+    assert parse_targets(default.removeprefix("targets:").encode()) == Targets()
+    assert values(NOTIFIER, "LimitCORE", "Service") == ["0"]
+    assert values(NOTIFIER, "User", "Service") == ["appliance-notifier"]
+    assert values(NOTIFIER, "SupplementaryGroups", "Service") == []
+
+
+def test_messages_are_sent_for_the_health_agent_alone() -> None:
+    """The notifier's socket is the agent's, starts the notifier, and is never given up."""
+    assert values(NOTIFY_SOCKET_UNIT, "ListenStream", "Socket") == [paths.NOTIFY_SOCKET]
+    assert values(NOTIFY_SOCKET_UNIT, "SocketUser", "Socket") == [HEALTH_USER]
+    assert values(NOTIFY_SOCKET_UNIT, "SocketMode", "Socket") == ["0600"]
+    assert values(NOTIFY_SOCKET_UNIT, "TriggerLimitIntervalSec", "Socket") == ["0"]
+    assert values(NOTIFIER, "StartLimitIntervalSec", "Unit") == ["0"]
+    assert values(NOTIFIER, "Restart", "Service") == ["on-failure"]
+    assert values(NOTIFIER, "WantedBy", "Install") == []
+
+
+@needs_systemd_analyze
+def test_the_notifier_is_confined_as_the_gateway_is(installed: Path) -> None:
+    """Both reach other machines; neither has anything else that the other lacks."""
+    assert exposure(installed / NOTIFIER) <= exposure(installed / GATEWAY)
 
 
 @needs_systemd_analyze
@@ -295,17 +346,81 @@ def test_the_health_agent_has_no_right_to_anything() -> None:
 
 def test_the_health_agent_needs_nobody_and_comes_back_for_ever() -> None:
     """The agent waits for neither supervisor nor gateway, and its socket goes with it when it is stopped."""
-    assert (
-        values(HEALTH, "After", "Unit") == values(HEALTH, "Wants", "Unit") == [HEALTH_SOCKET_UNIT]
-    )
+    assert values(HEALTH, "Wants", "Unit") == [HEALTH_SOCKET_UNIT]
+    assert values(HEALTH, "After", "Unit")[0].split() == [
+        HEALTH_SOCKET_UNIT,
+        "dbus.service",
+        NOTIFY_SOCKET_UNIT,
+        NOTIFIER_UNIT,
+    ]
     assert values(HEALTH, "Restart", "Service") == ["always"]
-    assert values(HEALTH, "StartLimitIntervalSec", "Unit") == ["0"]
     assert values(HEALTH, "WatchdogSec", "Service") == ["30s"]
     assert values(HEALTH, "MemoryMax", "Service") == ["256M"]
     assert values(HEALTH_SOCKET_UNIT, "PartOf", "Unit") == [HEALTH]
     assert values(HEALTH_SOCKET_UNIT, "SocketMode", "Socket") == ["0660"]
     assert values(HEALTH_SOCKET_UNIT, "SocketGroup", "Socket") == ["appliance-operators"]
     assert values(HEALTH_SOCKET_UNIT, "ListenStream", "Socket") == [paths.HEALTH_SOCKET]
+
+
+def test_an_agent_that_systemd_gives_up_is_told_of_and_tried_again() -> None:
+    """The count of starts is over when the timer starts it; the message needs the notifier alone."""
+    failed, again = "appliance-health-failed.service", "appliance-health-again.timer"
+    assert values(HEALTH, "OnFailure", "Unit") == [f"{failed} {again}"]
+    assert values(HEALTH, "StartLimitBurst", "Unit") == ["10"]
+    assert values(HEALTH, "StartLimitIntervalSec", "Unit") == ["10min"]
+    assert values(again, "OnActiveSec", "Timer") == [AGAIN_IN.replace(" ", "")] == ["15min"]
+    assert values(again, "RemainAfterElapse", "Timer") == ["no"]
+    assert values(again, "Unit", "Timer") == [HEALTH]
+    for key in ("User", "StateDirectory", "PrivateNetwork", "RestrictAddressFamilies"):
+        assert values(failed, key, "Service") == values(HEALTH, key, "Service")
+    assert values(failed, "TimeoutStartSec", "Service") == ["20min"]
+
+
+AUDITOR = "appliance-auditor.service"
+CHECKER = "appliance-checker.service"
+HELPERS = {
+    AUDITOR: (AUDIT_SOCKET_UNIT, paths.AUDIT_SOCKET),
+    CHECKER: (CHECK_SOCKET_UNIT, paths.CHECK_SOCKET),
+}
+
+
+@pytest.mark.parametrize("service", HELPERS)
+def test_a_helper_of_the_health_agent_answers_it_alone(service: str) -> None:
+    """Auditor and checker are started by their sockets, which the agent's user alone may open."""
+    socket, path = HELPERS[service]
+    assert values(socket, "SocketUser", "Socket") == [HEALTH_USER]
+    assert values(socket, "SocketMode", "Socket") == ["0600"]
+    assert values(socket, "ListenStream", "Socket") == [path]
+    assert values(service, "User", "Service") == [service.removesuffix(".service")]
+    assert values(service, "SupplementaryGroups", "Service") == []
+    assert values(service, "WantedBy", "Install") == []
+    assert values(service, "Restart", "Service") == ["on-failure"]
+
+
+@needs_systemd_analyze
+@pytest.mark.parametrize("service", HELPERS)
+def test_a_helper_is_confined_as_the_gateway_is(service: str, installed: Path) -> None:
+    """The auditor's rights to look at processes do not make its sandbox weaker than 2.0."""
+    assert exposure(installed / service) <= 2.0
+
+
+def test_the_auditor_has_no_way_out() -> None:
+    """The process that sees all descriptors has no network, and may make and connect no socket."""
+    assert values(AUDITOR, "PrivateNetwork", "Service") == ["yes"]
+    assert values(AUDITOR, "RestrictAddressFamilies", "Service") == ["AF_UNIX"]
+    for key in ("CapabilityBoundingSet", "AmbientCapabilities"):
+        assert values(AUDITOR, key, "Service") == ["CAP_SYS_PTRACE CAP_DAC_READ_SEARCH"]
+    refused = " ".join(values(AUDITOR, "SystemCallFilter", "Service")[1:]).replace("~", "").split()
+    assert {"socket", "connect", "bind", "ptrace", "process_vm_readv", "pidfd_getfd"} <= {*refused}
+
+
+def test_the_checker_reaches_others_and_has_nothing_to_tell_them() -> None:
+    """The process that asks other machines has no capability, no credential, no state and no way to the bus."""
+    assert values(CHECKER, "CapabilityBoundingSet", "Service") == [""]
+    assert values(CHECKER, "LoadCredential", "Service") == []
+    assert values(CHECKER, "StateDirectory", "Service") == []
+    (hidden,) = values(CHECKER, "InaccessiblePaths", "Service")
+    assert {"-/run/dbus", "-/etc/appliance", "-/var/lib/appliance"} <= {*hidden.split()}
 
 
 def test_jobs_are_queued_for_the_supervisor_alone() -> None:
@@ -342,7 +457,8 @@ def test_users_and_directories_are_made(tmp_path: Path) -> None:
     run(tmp_path, "systemd-sysusers", UNITS / "appliance.sysusers.conf")
     names = {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
     own = {"appliance", "appliance-gateway", "appliance-health", "appliance-backend"}
-    own |= {"appliance-operators", "appliance-status"}
+    own |= {"appliance-auditor", "appliance-checker", "appliance-operators", "appliance-status"}
+    own |= {"appliance-notifier"}
     assert own | {"render", "video"} <= names
     if not can_chown(tmp_path):
         pytest.skip("not root: that the directories get their owners is not shown")
@@ -355,6 +471,8 @@ def test_users_and_directories_are_made(tmp_path: Path) -> None:
     for path in ("var/lib/appliance-applied", "etc/appliance/profiles", "run/appliance-leases"):
         made = (tmp_path / path).stat()
         assert (made.st_uid, made.st_mode & 0o777) == (0, 0o755)
+    targets = (tmp_path / paths.TARGETS_FILE.lstrip("/")).stat()
+    assert (targets.st_uid, targets.st_mode & 0o777) == (0, 0o600)
 
 
 def can_chown(directory: Path) -> bool:

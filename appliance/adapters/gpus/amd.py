@@ -79,6 +79,13 @@ class Driver:
             device["evidence"] = card_evidence(folder)
         return devices
 
+    def watch(self) -> None:
+        """Do nothing: amdgpu tells its errors to the kernel's log alone."""
+
+    def errors(self) -> dict[str, Any]:
+        """Return nothing, as for devices whose errors are not told."""
+        return {}
+
     def version(self) -> str:
         """Return the driver's version; empty: that of the kernel."""
         return module_version(self._root)

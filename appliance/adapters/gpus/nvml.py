@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from appliance.adapters.gpus.nvml_evidence import driver_version, gpu_evidence
+from appliance.adapters.gpus.nvml_health import ErrorEvents, gpu_health
 from appliance.adapters.gpus.states import (
     DEVICE,
     EXACT,
@@ -64,6 +65,7 @@ class Driver:
             raise DriverError(NO_LIBRARY, "the package nvidia-ml-py is not installed") from error
         self._nvml: Any = pynvml
         self._root = root
+        self._events: ErrorEvents | None = None
         # A function that the library lacks raises another error than NVMLError in the binding.
         self._errors = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
         try:
@@ -80,13 +82,30 @@ class Driver:
         return [self._device(i, with_processes=with_processes) for i in range(count)]
 
     def evidence(self) -> list[dict[str, Any]]:
-        """Return every device with its processes and its state beside its memory."""
+        """Return every device with its processes, its state beside its memory, and its health."""
         devices = self.read(True)  # noqa: FBT003 - as the sampler calls it
         for device in devices:
             if not device["kind"]:
-                handle = self._optional(self._nvml.nvmlDeviceGetHandleByIndex, device["index"])
-                device["evidence"] = {} if handle is None else gpu_evidence(self._nvml, handle)
+                device["evidence"] = self._evidence(device["index"])
         return devices
+
+    def _evidence(self, index: int) -> dict[str, Any]:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        except self._errors:
+            return {}  # lost since its memory was read
+        return gpu_evidence(self._nvml, handle) | gpu_health(self._nvml, handle)
+
+    def watch(self) -> None:
+        """Have the driver keep errors from now on, for `errors`; again is the same."""
+        if self._events is None:
+            self._events = ErrorEvents(self._nvml)
+
+    def errors(self) -> dict[str, Any]:
+        """Return the devices that are watched, and their errors since the last call; empty: none is."""
+        if self._events is None:
+            return {}
+        return {"watched": self._events.watched(), "errors": self._events.take()}
 
     def version(self) -> str:
         """Return the driver's version; empty: not told."""

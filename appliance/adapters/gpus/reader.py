@@ -6,6 +6,9 @@ longer than a reading) and ended on any error, after some minutes, and when an u
 the library that it has mapped: a new process gets a new driver mapping. On a machine without GPUs
 there is no child between readings, and the lack of a driver is remembered for a while.
 
+A child keeps the driver's XID errors from the first reading of evidence on; the reader takes them with every
+answer, and once more before it ends a child that is only old.
+
 A child that died before a request is replaced within the same reading. A child that is silent for
 too long is killed, and the next one starts when the killed one has ended: as long as the driver
 holds one in the kernel (state D), it would hold the next one too.
@@ -17,8 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from appliance.adapters.gpus import sampler_client
+from appliance.adapters.gpus.health_record import HealthRecord
 from appliance.adapters.gpus.states import HUNG, READER
 from appliance.adapters.kernel import processes
+from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.measurements import GpuEvidence
 from appliance.domain.memory import DeviceMemory, GpuMemory, GpuState, Holder, Quality
 
@@ -46,6 +51,8 @@ class GpuEvidenceReading:
     """Of the devices of `memory` that work, in their order."""
     driver: str | None = None
     """Version of the driver; None: not told."""
+    health: tuple[GpuHealth, ...] = ()
+    """Health of every GPU, also of those that do not work or are listed no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +66,8 @@ class _Request:
 class _Child:
     """One sampler and its open request. Raises OSError when the sampler cannot be started."""
 
-    def __init__(self) -> None:
-        self.sampler = sampler_client.Sampler()
+    def __init__(self, *, watches: bool) -> None:
+        self.sampler = sampler_client.Sampler(watches=watches)
         self._started_s = time.monotonic()
         self._asked_s = self._started_s
         self._owes = False
@@ -89,8 +96,8 @@ class _Child:
     def patience_s(self, timeout_s: float, first_timeout_s: float) -> float:
         return first_timeout_s if self._first else timeout_s
 
-    def is_past_use(self) -> bool:
-        return time.monotonic() - self._started_s > _LIFE_S or self.sampler.is_outdated()
+    def is_past_use(self, life_s: float) -> bool:
+        return time.monotonic() - self._started_s > life_s or self.sampler.is_outdated()
 
 
 class GpuReader:
@@ -99,12 +106,18 @@ class GpuReader:
     Args:
         timeout_s: A child that does not answer for longer is killed.
         first_timeout_s: Likewise for a child that has not answered yet.
+        life_s: A child that is older is replaced.
     """
 
     def __init__(
-        self, *, timeout_s: float = _TIMEOUT_S, first_timeout_s: float = _FIRST_TIMEOUT_S
+        self,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        first_timeout_s: float = _FIRST_TIMEOUT_S,
+        life_s: float = _LIFE_S,
     ) -> None:
         self._timeout_s = timeout_s
+        self._life_s = life_s
         self._first_timeout_s = first_timeout_s
         self._lock = threading.Lock()
         self._child: _Child | None = None
@@ -112,6 +125,9 @@ class GpuReader:
         self._hung = False
         self._absence: GpuMemory | None = None
         self._absent_until_s = 0.0
+        self._watches = False
+        """Whether somebody has asked for evidence, so that children keep errors from their start."""
+        self._record = HealthRecord()
 
     def read(self, *, with_holders: bool = False, timeout_s: float | None = None) -> GpuMemory:
         """Read every GPU. Raises nothing: a fault is the reading's `state`.
@@ -127,14 +143,18 @@ class GpuReader:
     def read_evidence(self, *, timeout_s: float | None = None) -> GpuEvidenceReading:
         """Read every GPU with its holders, clocks, power and heat; faults and times as for `read`."""
         request = _Request(with_processes=True, with_evidence=True)
+        self._watches = True
         memory, reading = self._read(request, timeout_s)
         if reading is None:
             return GpuEvidenceReading(memory=memory)
+        with self._lock:
+            health = self._record.health(memory, reading)
         working = (device for device in reading.devices if not device.error_kind)
         return GpuEvidenceReading(
             memory=memory,
             evidence=tuple(map(_evidence, working)),
             driver=reading.driver or None,
+            health=health,
         )
 
     def _read(
@@ -156,10 +176,13 @@ class GpuReader:
             return memory, reading
 
     def _reading(self, request: _Request, timeout_s: float) -> sampler_client.Reading:
-        if self._child is not None and not self._child.owes and self._child.is_past_use():
-            self._close()
         began_s = time.monotonic()
         deadline_s = began_s + (min(timeout_s, _HUNG_TIMEOUT_S) if self._hung else timeout_s)
+        child = self._child
+        if child is not None and not child.owes and child.is_past_use(self._life_s):
+            if self._watches:
+                self._asked(request, deadline_s)  # takes the errors that it has kept
+            self._close()
         reading = self._asked(request, deadline_s)
         for _ in range(_CHILDREN_TRIED - 1):
             if reading.error_kind == READER:
@@ -175,17 +198,24 @@ class GpuReader:
             self._dying = None
         began_s = time.monotonic()
         try:
-            self._child = child = self._child or _Child()
+            self._child = child = self._child or _Child(watches=self._watches)
         except OSError as error:
             text = f"cannot run the program that reads the GPUs: {error}"
             return sampler_client.Reading([], READER, text)
         if child.owes:
-            late = child.answer(deadline_s)
+            late = self._answer(child, deadline_s)
             if late is None or late.error_kind:
                 return late or self._silence(child)
             began_s = time.monotonic()
         child.ask(request, at_s=began_s)
-        return child.answer(deadline_s) or self._silence(child)
+        return self._answer(child, deadline_s) or self._silence(child)
+
+    def _answer(self, child: _Child, deadline_s: float) -> sampler_client.Reading | None:
+        """Return an answer, whose errors are recorded; None: none came in time."""
+        reading = child.answer(deadline_s)
+        if reading is not None:
+            self._record.take(reading, time.time())
+        return reading
 
     def _silence(self, child: _Child) -> sampler_client.Reading:
         silent_s = child.silent_for_s()

@@ -1,6 +1,6 @@
 """Child process that asks the GPUs' driver, so that a driver that hangs can be abandoned.
 
-Run by its path: ``python -I …/sampler.py``. The program reads a word a line from standard input,
+Run by its path: ``python -I …/sampler.py [ROOT [watch]]``. The program reads a word a line from standard input,
 ``memory``, ``processes`` or ``evidence``, and answers each with one line of JSON::
 
     {"error": null, "devices": [{"index": 0, "uuid": "GPU-…", "name": "…", "total": 25769803776,
@@ -12,8 +12,14 @@ where ``bytes`` is null when the driver does not say; the list is null where the
 
 ``evidence`` is ``processes`` with ``"driver": "580.95.05"`` beside the devices, and in each that works
 ``"evidence": {"sm_clock_mhz": 1695, "memory_clock_mhz": 9501, "power_w": 287.4, "temperature_c": 64,
-"reasons": 4, "pcie_width": 16, "pcie_generation": 4, "energy_j": 81233411.2}``, without what the
-driver does not tell; ``reasons`` are the bits of nvmlDeviceGetCurrentClocksEventReasons.
+"reasons": 4, "pcie_width": 16, "pcie_generation": 4, "energy_j": 81233411.2, "busy_share": 0.97,
+"memory_busy_share": 0.61, "uncorrected_errors": 0, "remap_pending": false, "remap_failed": false,
+"recovery_action": "none"}``, without what the driver does not tell; ``reasons`` are the bits of
+nvmlDeviceGetCurrentClocksEventReasons.
+
+From the first ``evidence`` on, or from the start with ``watch``, every answer also has the XID errors since
+the one before: ``"watched": ["GPU-…"], "errors": [{"uuid": "GPU-…", "xid": 48}]``; a device that is not in
+``watched`` tells none.
 
 A device that cannot be read has a ``kind`` (``lost``, ``device``) and a ``problem``; the others are
 read all the same. When nothing can be read the answer is ``{"error": {"kind": …, "text": …},
@@ -46,24 +52,34 @@ if TYPE_CHECKING:
 
         def version(self) -> str: ...
 
+        def watch(self) -> None: ...
 
-def main(root: str = "/") -> int:
+        def errors(self) -> dict[str, Any]: ...
+
+
+def main(root: str = "/", watch: str = "") -> int:
     """Answer requests until end of file or the first error.
 
     Args:
         root: Above /proc and /sys; another directory in tests.
+        watch: Whether errors are kept from the start; empty: from the first request for evidence.
     """
+    driver: GpuDriver | None = None
     try:
         driver = _driver(root)
+        if watch:
+            driver.watch()
         for line in sys.stdin:
             word = line.strip()
             if word == "evidence":
-                devices = driver.evidence()
-                _answer({"error": None, "driver": driver.version(), "devices": devices})
+                driver.watch()
+                document = {"driver": driver.version(), "devices": driver.evidence()}
             else:
-                _answer({"error": None, "devices": driver.read(word == "processes")})
+                document = {"devices": driver.read(word == "processes")}
+            _answer({"error": None, **document, **driver.errors()})
     except DriverError as error:
-        _answer({"error": {"kind": error.kind, "text": str(error)}, "devices": []})
+        errors = {} if driver is None else driver.errors()
+        _answer({"error": {"kind": error.kind, "text": str(error)}, "devices": [], **errors})
         return 1
     except BrokenPipeError:
         return 0
@@ -95,4 +111,4 @@ def _driver(root: str) -> GpuDriver:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(*sys.argv[1:3]))

@@ -25,6 +25,7 @@ _MAX_ANSWER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 16
 _CLOSING_LOOKS = 100
 _CLOSING_PAUSE_S = 0.001
+_WATCHING = ("/", "watch")
 _DRIVER_VERSION = "/sys/module/nvidia/version"
 _LIBRARY = "/libnvidia-ml.so"
 
@@ -86,7 +87,7 @@ class Device:
 class Reading:
     """Reading of all GPUs, or why none can be read; `Device` has the fault of one GPU."""
 
-    __slots__ = ("devices", "driver", "error_kind", "error_text")
+    __slots__ = ("devices", "driver", "error_kind", "error_text", "errors", "watched")
 
     def __init__(
         self, devices: list[Device], error_kind: str = "", error_text: str = "", driver: str = ""
@@ -97,17 +98,25 @@ class Reading:
         self.error_kind = error_kind
         """Kind of the error, of those in `appliance.adapters.gpus.states`; empty: no error."""
         self.error_text = error_text
+        self.watched: list[str] = []
+        """UUIDs of the GPUs whose XID errors are told."""
+        self.errors: list[tuple[str, int]] = []
+        """XID errors since the reading before, each with the UUID of its GPU."""
 
 
 class Sampler:
-    """Running child. One request at a time: `ask`, then `answer` until it is not None."""
+    """Running child. One request at a time: `ask`, then `answer` until it is not None.
 
-    def __init__(self) -> None:
+    Args:
+        watches: Whether the driver keeps XID errors from the start; else from the first evidence on.
+    """
+
+    def __init__(self, *, watches: bool = False) -> None:
         stdin, self._requests = os.pipe2(os.O_CLOEXEC)
         self._answers, stdout = os.pipe2(os.O_CLOEXEC)
         # Without site, as under a start script, the program finds the packages beside this one.
         isolated = "-IS" if sys.flags.no_site else "-I"
-        argv = [sys.executable, isolated, str(sampler.__file__)]
+        argv = [sys.executable, isolated, str(sampler.__file__), *(_WATCHING if watches else ())]
         wiring = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
         environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
         try:
@@ -200,6 +209,9 @@ def _parsed(line: bytes) -> Reading:
         devices = [Device(d) for d in document["devices"]]
         error = document["error"] or {"kind": "", "text": ""}
         driver = str(document.get("driver", ""))
-        return Reading(devices, str(error["kind"]), str(error["text"]), driver)
+        reading = Reading(devices, str(error["kind"]), str(error["text"]), driver)
+        reading.watched = [str(uuid) for uuid in document.get("watched", ())]
+        reading.errors = [(str(e["uuid"]), int(e["xid"])) for e in document.get("errors", ())]
     except (ValueError, KeyError, TypeError) as mistake:
         return Reading([], READER, f"the program that reads the GPUs said {mistake}")
+    return reading

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from appliance.adapters.kernel.text_files import PROC, read, read_all
+from appliance.domain.names import profile_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +92,17 @@ def unit_of_group(group: str) -> str:
     for part in reversed(group.split("/")):
         if part.endswith((".service", ".scope")):
             return part
+    return ""
+
+
+def backend_unit(group: str) -> str:
+    """Return the backend's unit that a control group path belongs to; empty for none.
+
+    The outermost service: a person's own service manager has units of any name below its own one.
+    """
+    for part in group.split("/"):
+        if part.endswith((".service", ".scope")):
+            return part if profile_of(part) is not None else ""
     return ""
 
 

@@ -8,10 +8,10 @@ import contextlib
 import logging
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from appliance.domain.errors import StoreError
 
@@ -98,6 +98,73 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         with contextlib.suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
+
+
+def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any], conflict: str = "") -> int:
+    """Add a row; `conflict` is the clause for a key that exists. Returns how many rows changed."""
+    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+    sql = f"INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}"  # noqa: S608 - our names
+    return db.execute(sql, {name: _encodable(value) for name, value in row.items()}).rowcount
+
+
+def make_tables(db: sqlite3.Connection, tables: Mapping[str, str], indexes: Iterable[str]) -> None:
+    """Make the tables of a new file.
+
+    Args:
+        db: The file, in a transaction.
+        tables: Text of each table's statement behind its opening parenthesis, by the table's name.
+        indexes: Statements that make the indexes.
+    """
+    for name, columns in tables.items():
+        db.execute(f"CREATE TABLE {name} ({columns}")
+    for statement in indexes:
+        db.execute(statement)
+
+
+def salvage_tables(
+    damaged: Path, db: sqlite3.Connection, *, version: int, tables: Iterable[str]
+) -> int:
+    """Copy the rows that can be read of a damaged database; returns how many.
+
+    Args:
+        damaged: The file; one of another version is left alone.
+        db: Database with the same tables.
+        version: Of the schema.
+        tables: Names of the tables, what must not be lost first.
+    """
+    if not damaged.is_file():
+        return 0
+    old = sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)
+    copied = 0
+    try:
+        (found,) = old.execute("PRAGMA user_version").fetchone()
+        if found == version:
+            with transaction(db):
+                copied = sum(_copy(old, db, table) for table in tables)
+    except sqlite3.Error as error:
+        _log.warning("nothing could be read of %s: %s", damaged, error)
+        copied = 0
+    finally:
+        old.close()
+    return copied
+
+
+def _copy(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> int:
+    """Copy a table up to its first damage, and from its end back to its last."""
+    copied = 0
+    for order in ("", " ORDER BY 1 DESC"):
+        with contextlib.suppress(sqlite3.DatabaseError):
+            for row in old.execute(f"SELECT * FROM {table}{order}"):  # noqa: S608 - our names
+                places = ", ".join("?" * len(row))
+                sql = f"INSERT OR IGNORE INTO {table} VALUES ({places})"  # noqa: S608
+                copied += db.execute(sql, row).rowcount
+            break
+    return copied
+
+
+def _encodable(value: object) -> object:
+    """Replace halves of surrogate pairs, which JSON may hold and SQLite refuses."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _readable_version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:

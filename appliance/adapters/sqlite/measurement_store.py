@@ -27,7 +27,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from appliance.adapters.sqlite.database import open_or_replace, transaction
+from appliance.adapters.sqlite.database import insert, open_or_replace, transaction
 from appliance.adapters.sqlite.measurement_rows import (
     Row,
     to_event,
@@ -40,7 +40,6 @@ from appliance.adapters.sqlite.measurement_tables import (
     MEASUREMENTS,
     compact,
     history,
-    insert,
     salvage,
 )
 from appliance.domain.measurements import (

@@ -4,14 +4,18 @@ A row of `probes` with the evidence of two GPUs takes about 0.8 KiB, one of `hou
 years of a probe every 15 minutes are 15 MiB (`make bench-history`).
 """
 
-import contextlib
-import logging
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from appliance.adapters.sqlite.database import Schema, transaction
+from appliance.adapters.sqlite.database import (
+    Schema,
+    insert,
+    make_tables,
+    salvage_tables,
+    transaction,
+)
 from appliance.adapters.sqlite.measurement_rows import RAW_COLUMNS, to_raw
 from appliance.domain.measurements import (
     ProbeKind,
@@ -20,8 +24,6 @@ from appliance.domain.measurements import (
     rate_of,
 )
 from appliance.planning.history import RateSummary, summarise
-
-_log = logging.getLogger(__name__)
 
 HOUR_S: Final = 3600.0
 _RAW_S: Final = 90 * 86400.0
@@ -78,10 +80,7 @@ _INDEXES: Final = (
 
 def _migrate(db: sqlite3.Connection, _version: int) -> None:
     """Make the tables; there is no earlier version."""
-    for name, columns in _TABLES.items():
-        db.execute(f"CREATE TABLE {name} ({columns}")
-    for statement in _INDEXES:
-        db.execute(statement)
+    make_tables(db, _TABLES, _INDEXES)
 
 
 MEASUREMENTS: Final = Schema(
@@ -90,18 +89,6 @@ MEASUREMENTS: Final = Schema(
     pragmas=("auto_vacuum=INCREMENTAL", "synchronous=FULL"),
     is_checked=True,
 )
-
-
-def insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any], conflict: str = "") -> None:
-    """Add a row; `conflict` is the clause for a key that exists."""
-    columns, places = ", ".join(row), ", ".join(f":{name}" for name in row)
-    sql = f"INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}"  # noqa: S608 - our names
-    db.execute(sql, {name: _encodable(value) for name, value in row.items()})
-
-
-def _encodable(value: object) -> object:
-    """Replace halves of surrogate pairs, which an engine's JSON may hold and SQLite refuses."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 # --- retention -----------------------------------------------------------------------
@@ -203,29 +190,4 @@ def _hours(
 
 def salvage(damaged: Path, db: sqlite3.Connection) -> int:
     """Copy the rows that can be read of a damaged database of this version; returns how many."""
-    if not damaged.is_file():
-        return 0
-    old = sqlite3.connect(f"{damaged.absolute().as_uri()}?mode=ro", uri=True)
-    copied = 0
-    try:
-        (version,) = old.execute("PRAGMA user_version").fetchone()
-        if version == MEASUREMENTS.version:
-            with transaction(db):
-                copied = sum(_copy(old, db, table) for table in _TABLES)
-    except sqlite3.Error as error:
-        _log.warning("nothing could be read of %s: %s", damaged, error)
-        copied = 0
-    finally:
-        old.close()
-    return copied
-
-
-def _copy(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> int:
-    """Copy a table up to its first damage."""
-    copied = 0
-    with contextlib.suppress(sqlite3.DatabaseError):
-        for row in old.execute(f"SELECT * FROM {table}"):  # noqa: S608 - our names
-            places = ", ".join("?" * len(row))
-            done = db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({places})", row)  # noqa: S608
-            copied += done.rowcount
-    return copied
+    return salvage_tables(damaged, db, version=MEASUREMENTS.version, tables=_TABLES)

@@ -43,6 +43,16 @@ class Readiness:
         self._last, self._fed_s = status, now_s
         notify("WATCHDOG=1", *([f"STATUS={status}"] if news else []))
 
+    def tell(self, status: str) -> None:
+        """Set the text that `systemctl status` shows, and leave the watchdog to `feed`."""
+        if status != self._last:
+            self._last = status
+            notify(f"STATUS={status}")
+
+    def feed(self) -> None:
+        """Feed the watchdog."""
+        notify("WATCHDOG=1")
+
     def stopping(self) -> None:
         """Announce an intended end."""
         notify("STOPPING=1", "STATUS=stopping; models keep running")

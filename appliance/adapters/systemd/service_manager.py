@@ -29,6 +29,7 @@ from appliance.adapters.systemd.bus import (
     unit_path,
 )
 from appliance.adapters.systemd.job_client import JobQueue
+from appliance.adapters.systemd.unit_properties import GAVE_UP, NOT_COUNTED, gave_up
 from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
@@ -54,8 +55,6 @@ _SYSTEM: Final = (HOLD_UNIT, RUN_UNIT, _SHUTDOWN)
 _BACKENDS: Final = unit_of("*")
 _ABSENT: Final = "not-found"
 _AT_REST: Final = frozenset({ActiveState.INACTIVE, ActiveState.ACTIVE})
-_NOT_COUNTED: Final = (1 << 64) - 1
-_GAVE_UP: Final = "start-limit-hit"
 
 
 class SystemdUnits:
@@ -172,7 +171,7 @@ class SystemdUnits:
         except (TimeoutError, CallError) as error:
             raise UnitError(f"cannot read units from systemd: {error}") from error
         used_ns = int(values["CPUUsageNSec"])
-        return None if used_ns == _NOT_COUNTED else used_ns / 1e9
+        return None if used_ns == NOT_COUNTED else used_ns / 1e9
 
     async def start(self, name: str) -> None:
         """Queue a start of profile `name`, whose earlier starts do not count; does not wait."""
@@ -261,8 +260,8 @@ class SystemdUnits:
             active=state,
             sub=sub,
             has_job=bool(job_id),
-            result=_GAVE_UP
-            if state is ActiveState.FAILED and _gave_up(details)
+            result=GAVE_UP
+            if state is ActiveState.FAILED and gave_up(details)
             else details.get("Result", "success"),
             status_text=details.get("StatusText", ""),
             loading=is_load_status(details.get("StatusText", "")),
@@ -359,15 +358,3 @@ def _translated(error: CallError, unit: str) -> UnitError | PermissionDeniedErro
     if error.name == NO_SUCH_UNIT:
         return UnitError(f"{unit} is not installed: sudo appliance apply")
     return UnitError(f"{unit}: {error}")
-
-
-def _gave_up(details: Mapping[str, Any]) -> bool:
-    """Tell whether systemd stopped restarting a failed unit because it failed too often.
-
-    `Result` says so only after a start by hand; after a crash it stays the crash's result. But
-    then the unit has waited for its restart between the end of its process and its failed state;
-    a unit that was stopped, or that nothing restarts, has not.
-    """
-    ended_us: int = details.get("ExecMainExitTimestampMonotonic", 0)
-    waited_us: int = details.get("InactiveEnterTimestampMonotonic", 0) - ended_us
-    return ended_us > 0 and waited_us >= details.get("RestartUSec", 0) > 0

@@ -58,6 +58,11 @@ class Systemctl:
         """
         self._reload(GATEWAY_UNIT)
 
+    def restart_if_running(self, unit: str) -> None:
+        """Restart a unit, if it runs; never fails."""
+        if self.is_running():
+            _run("try-restart", unit, check=False)
+
     def _reload(self, unit: str) -> None:
         if self.is_running() and _run("is-active", unit, check=False) == "active\n":
             _run("--no-block", "reload", unit, check=False)

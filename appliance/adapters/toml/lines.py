@@ -85,6 +85,8 @@ class _TokenReader:
     rest: list[Token]
     """Tokens still to be read, the next one last."""
     lines: dict[Where, int] = field(default_factory=dict)
+    _tables: dict[Where, int] = field(default_factory=dict)
+    """Number of the last table of each array of tables."""
 
     def document(self) -> None:
         header: Where = ()
@@ -98,9 +100,17 @@ class _TokenReader:
                 self.rest.pop()
 
     def _header(self) -> Where:
+        """Read ``[a.b]``, or ``[[a.b]]``, whose tables are numbered from 0."""
+        brackets, line = 0, self.rest[-1].line
         while self.rest[-1].text == "[":
             self.rest.pop()
-        return self._key(())
+            brackets += 1
+        where = self._key(())
+        if brackets == len("[["):
+            number = self._tables[where] = self._tables.get(where, -1) + 1
+            where = (*where, number)
+            self.lines.setdefault(where, line)
+        return where
 
     def _pair(self, parent: Where) -> None:
         where = self._key(parent)

@@ -1,16 +1,21 @@
 """Verb `appliance completion`, and the profile names that a shell completes."""
 
+import contextlib
 from collections.abc import Iterable
+from typing import Final
 
 from argcomplete.shell_integration import shellcode
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.catalogue import catalogue_of
 from appliance.cli.grammar import PROGRAM
-from appliance.cli.paths import find_places
+from appliance.cli.paths import find_places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.control import Exit
+
+_OF_WATCHES: Final = frozenset({"mark", "alerts", "events", "window"})
+"""Verbs whose names may also be those of ``[[watch]]`` entries."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -19,10 +24,15 @@ def run(arguments: Arguments, streams: Streams) -> int:
     return int(Exit.OK)
 
 
-def profile_names(prefix: str, **_: object) -> Iterable[str]:
-    """Return the applied profiles that begin with `prefix`; none when the manifest cannot be read."""
-    try:
-        catalogue = catalogue_of(find_places())
-    except ApplianceError:
-        return ()
-    return tuple(name for name in catalogue if name.startswith(prefix))
+def profile_names(prefix: str, *, parsed_args: object = None, **_: object) -> Iterable[str]:
+    """Return the applied profiles that begin with `prefix`, and watches for verbs that take these.
+
+    Files that cannot be read have none.
+    """
+    names: list[str] = []
+    with contextlib.suppress(ApplianceError):
+        names += catalogue_of(find_places())
+    if getattr(parsed_args, "verb", "") in _OF_WATCHES:
+        with contextlib.suppress(ApplianceError):
+            names += watch_names()
+    return tuple(name for name in names if name.startswith(prefix))

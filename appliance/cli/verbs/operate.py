@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
-from appliance.cli.paths import Places
+from appliance.cli.paths import Places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import StoreError, UnreachableError
 from appliance.domain.names import HOLD_UNIT, unit_of
@@ -68,7 +68,7 @@ def run_cancel(arguments: Arguments, streams: Streams) -> int:
 
 
 def run_mark(arguments: Arguments, streams: Streams) -> int:
-    """Mark one profile."""
+    """Mark one profile or watch."""
     return _operate(MarkRequest(arguments.name, arguments.mark), arguments, streams)
 
 
@@ -101,7 +101,10 @@ def _without_supervisor(
     """Return the error with the command to use instead; a wrong name has an error of its own."""
     from appliance.cli.catalogue import applied_of  # noqa: PLC0415 - slow path
 
+    watches = watch_names() if arguments.verb == "mark" else ()
     for name in [arguments.name] if arguments.name else arguments.names:
+        if name in watches:
+            continue
         try:
             applied_of(places, name)
         except StoreError:

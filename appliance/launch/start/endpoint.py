@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 from appliance.adapters.kernel.processes import members
+from appliance.adapters.kernel.tcp_listeners import open_sockets, tcp_listeners
 from appliance.adapters.kernel.text_files import PROC, read_all
 
 TYPE_CHECKING = False
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _HEALTH_TIMEOUT_S = 1.0
 _STATUS_LINE_BYTES = 512
-_TCP_LISTEN = "0A"
 _UNIX_LISTENING = 0x10000
 """Flag __SO_ACCEPTCON, in the flags column of /proc/net/unix."""
 
-# Local addresses as /proc/net/tcp and tcp6 print them, best match first: a listener on the
-# exact address gets the connection, then one on all of IPv4, then one on everything.
+# Addresses by which a listener gets the connection, best match first: the exact address, then all
+# of IPv4, then everything.
 _PREFERENCE = (
-    {"0100007F", "0000000000000000FFFF00000100007F"},
-    {"00000000", "0000000000000000FFFF000000000000"},
-    {"0" * 32},
+    {LOOPBACK, f"::ffff:{LOOPBACK}"},
+    {"0.0.0.0", "::ffff:0.0.0.0"},  # noqa: S104 - of listeners that are looked for
+    {"::"},
 )
 
 
@@ -70,19 +69,13 @@ class EngineEndpoint:
             raise
         return connection
 
-    def listeners(self) -> set[str]:
+    def listeners(self) -> set[int]:
         """Return the inodes of the listening sockets that a client of this endpoint reaches."""
         if self.path is not None:
             return _unix_listeners(self.path)
-        tables = [read_all(f"{PROC}/self/net/{name}") for name in ("tcp", "tcp6")]
-        wanted = f"{self.port:04X}"
-        found = [
-            (address, inode)
-            for address, port, inode in _tcp_listeners("".join(tables))
-            if port == wanted
-        ]
+        found = [one for one in tcp_listeners() if one.port == self.port]
         for addresses in _PREFERENCE:
-            if inodes := {inode for address, inode in found if address in addresses}:
+            if inodes := {one.inode for one in found if one.address in addresses}:
                 return inodes
         return set()
 
@@ -108,33 +101,14 @@ def _status(connection: socket.socket) -> int | None:
     return None
 
 
-def _tcp_listeners(table: str) -> Iterable[tuple[str, str, str]]:
-    """Yield address, port and inode of every listening socket, in the table's own notation."""
-    for line in table.splitlines():
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == _TCP_LISTEN:  # noqa: PLR2004
-            address, _, port = fields[1].rpartition(":")
-            yield address, port, fields[9]
-
-
-def _unix_listeners(path: str) -> set[str]:
-    found: set[str] = set()
+def _unix_listeners(path: str) -> set[int]:
+    found: set[int] = set()
     for line in read_all(f"{PROC}/self/net/unix").splitlines()[1:]:
         fields = line.split(maxsplit=7)
         if len(fields) > 7 and fields[7] == path and int(fields[3], 16) & _UNIX_LISTENING:  # noqa: PLR2004
-            found.add(fields[6])
+            found.add(int(fields[6]))
     return found
 
 
-def _sockets_of(pids: Iterable[int]) -> set[str]:
-    found: set[str] = set()
-    for pid in pids:
-        directory = f"{PROC}/{pid}/fd"
-        try:
-            for descriptor in os.listdir(directory):
-                target = os.readlink(f"{directory}/{descriptor}")
-                if target.startswith("socket:["):
-                    found.add(target[len("socket:[") : -1])
-        except OSError:
-            continue  # the process has ended, or closed the descriptor
-    return found
+def _sockets_of(pids: Iterable[int]) -> set[int]:
+    return {number for pid in pids for number in open_sockets(pid) if number}

@@ -14,8 +14,8 @@ from appliance.domain.names import BACKEND_GROUP
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import (
     AccessFacts,
-    Finding,
     Node,
+    PreflightFinding,
     Use,
     Walk,
     refuse,
@@ -33,7 +33,7 @@ from appliance.planning.units.sandbox import (
 _MOST_TOLD: Final = 3
 
 
-def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[Finding]:
+def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[PreflightFinding]:
     """Return findings on files that the engine of `applied` could not open."""
     if facts is None:
         return ()
@@ -53,7 +53,7 @@ def _view(applied: Applied, facts: AccessFacts) -> frozenset[str]:
     return view_of(applied) if facts.unit is None else view_in(facts.unit)
 
 
-def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator[Finding]:
+def _obstacles(walk: Walk, facts: AccessFacts, view: frozenset[str]) -> Iterator[PreflightFinding]:
     """Yield a finding on the first node that the engine cannot pass, if there is one."""
     last = walk.nodes[-1] if walk.arrived else None
     for node in walk.nodes:

@@ -31,7 +31,7 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PreflightFinding:
     """Finding of a preflight, as one sentence."""
 
     level: Level
@@ -134,19 +134,23 @@ class BoxFacts:
         return {i: d.holders for i, d in self.devices.items() if d.holders is not None}
 
 
-def refuse(text: str) -> Finding:
+def refuse(text: str) -> PreflightFinding:
     """Return a finding that refuses the operation."""
-    return Finding(level=Level.REFUSE, text=text)
+    return PreflightFinding(level=Level.REFUSE, text=text)
 
 
-def warn(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
+def warn(
+    text: str, source: Source | None = None, wanted_bytes: int | None = None
+) -> PreflightFinding:
     """Return a finding that warns and refuses nothing."""
-    return Finding(level=Level.WARN, text=text, source=source, wanted_bytes=wanted_bytes)
+    return PreflightFinding(level=Level.WARN, text=text, source=source, wanted_bytes=wanted_bytes)
 
 
-def fine(text: str, source: Source | None = None, wanted_bytes: int | None = None) -> Finding:
+def fine(
+    text: str, source: Source | None = None, wanted_bytes: int | None = None
+) -> PreflightFinding:
     """Return a finding that speaks for the operation."""
-    return Finding(level=Level.OK, text=text, source=source, wanted_bytes=wanted_bytes)
+    return PreflightFinding(level=Level.OK, text=text, source=source, wanted_bytes=wanted_bytes)
 
 
 def named(holder: Holder) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 
 from appliance.domain.memory import GpuState, Quality
 from appliance.domain.profile import Applied
-from appliance.planning.admission.findings import BoxFacts, Finding, refuse, warn
+from appliance.planning.admission.findings import BoxFacts, PreflightFinding, refuse, warn
 from appliance.planning.need import used_gpus
 
 _NOWHERE = frozenset({GpuState.NO_LIBRARY, GpuState.NO_DRIVER})
 
 
-def readiness(applied: Applied, box: BoxFacts) -> tuple[Finding, ...]:
+def readiness(applied: Applied, box: BoxFacts) -> tuple[PreflightFinding, ...]:
     """Return findings on the GPUs of `applied`; after a refusal no figure means anything."""
     if box.gpu_state is GpuState.MISMATCH:
         return (refuse("driver/library mismatch after an upgrade: reboot needed"),)
@@ -32,7 +32,7 @@ def reader_failure(box: BoxFacts) -> str:
     return f"{box.gpu_error or 'no reading of the GPUs'}; a new reading may succeed: try again"
 
 
-def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[Finding]:
+def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[PreflightFinding]:
     present = sorted({*box.gpu_total_bytes, *box.devices})
     used = used_gpus(applied, present)
     if not used:
@@ -44,14 +44,14 @@ def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[Finding]:
     yield from _opaque(applied, used, box)
 
 
-def _broken(used: Iterable[int], box: BoxFacts) -> Iterator[Finding]:
+def _broken(used: Iterable[int], box: BoxFacts) -> Iterator[PreflightFinding]:
     for index in used:
         device = box.devices.get(index)
         if device is not None and device.state is not GpuState.OK:
             yield refuse(f"GPU {index} cannot be used: {device.problem or device.state}")
 
 
-def _opaque(applied: Applied, used: Iterable[int], box: BoxFacts) -> Iterator[Finding]:
+def _opaque(applied: Applied, used: Iterable[int], box: BoxFacts) -> Iterator[PreflightFinding]:
     for index in used:
         device = box.devices.get(index)
         if device is None or device.quality is not Quality.OPAQUE:

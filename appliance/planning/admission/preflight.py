@@ -11,8 +11,8 @@ from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.admission.engine_files import access_findings
 from appliance.planning.admission.findings import (
     BoxFacts,
-    Finding,
     Level,
+    PreflightFinding,
     Presence,
     ProfileFacts,
     refuse,
@@ -44,7 +44,7 @@ def findings(
     box: BoxFacts,
     peaks: Mapping[str, ObservedPeak] = _NO_PEAKS,
     groups: Mapping[str, GroupMemory] = _NO_GROUPS,
-) -> tuple[Finding, ...]:
+) -> tuple[PreflightFinding, ...]:
     """Return every finding on the profiles that `goal` starts; one REFUSE stops the operation.
 
     Args:
@@ -58,7 +58,7 @@ def findings(
         peaks: The most that profiles were seen to hold.
         groups: Main memory of running profiles; those that are absent are not known.
     """
-    found: list[Finding] = []
+    found: list[PreflightFinding] = []
     together = (*goal.start, *staying(goal, catalogue, observed))
     devices = tuple(box.devices.values())
     needs = {n: resolve(catalogue[n], peaks.get(n), devices, box.ram_total_bytes) for n in together}
@@ -96,7 +96,7 @@ def leaving_of(
     )
 
 
-def refusal(found: Iterable[Finding]) -> str:
+def refusal(found: Iterable[PreflightFinding]) -> str:
     """Return the refusing findings as one text, a line each; empty: admitted."""
     return "\n".join(f.text for f in found if f.level is Level.REFUSE)
 
@@ -117,7 +117,7 @@ def _gpu_findings(
     *,
     prediction: Prediction,
     lacking: Iterable[Shortfall],
-) -> Iterable[Finding]:
+) -> Iterable[PreflightFinding]:
     found = readiness(applied, box)
     if refusal(found):
         return found
@@ -126,7 +126,7 @@ def _gpu_findings(
 
 def _start_findings(
     kind: Kind, name: str, goal: Goal, *, catalogue: Catalogue, observed: Observed
-) -> Iterable[Finding]:
+) -> Iterable[PreflightFinding]:
     if not observed.unit(name).loaded:
         yield refuse(f"the unit of {name} is not installed: sudo appliance apply")
     for rival in sorted(in_the_way(name, catalogue)):
@@ -145,7 +145,7 @@ def _devices(applied: Applied) -> str:
 
 def _host_findings(
     applied: Applied, facts: ProfileFacts, goal: Goal, catalogue: Catalogue, observed: Observed
-) -> Iterable[Finding]:
+) -> Iterable[PreflightFinding]:
     file = applied.source_path.rpartition("/")[2]
     if facts.model is Presence.MISSING:
         path = applied.model_path or applied.model

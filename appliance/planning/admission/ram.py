@@ -12,7 +12,14 @@ from appliance.domain.amounts import size
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal
 from appliance.domain.profile import Catalogue
-from appliance.planning.admission.findings import GIB, BoxFacts, Finding, fine, refuse, warn
+from appliance.planning.admission.findings import (
+    GIB,
+    BoxFacts,
+    PreflightFinding,
+    fine,
+    refuse,
+    warn,
+)
 from appliance.planning.memory.fit import Shortfall
 from appliance.planning.need import BoxNeed, Source
 from appliance.planning.wording import joined
@@ -32,7 +39,7 @@ def ram_findings(
     together: tuple[str, ...],
     box: BoxFacts,
     lacking: Mapping[str, Shortfall] = _NOTHING,
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     """Return findings against starting `goal` beside the profiles that stay.
 
     Args:

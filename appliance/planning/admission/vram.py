@@ -16,8 +16,8 @@ from appliance.domain.names import profile_of
 from appliance.domain.profile import Applied
 from appliance.planning.admission.findings import (
     GIB,
-    Finding,
     Level,
+    PreflightFinding,
     amount_of,
     fine,
     named,
@@ -48,7 +48,7 @@ def vram_findings(
     requirement: MemoryRequirement,
     prediction: Prediction,
     lacking: Iterable[Shortfall],
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     """Yield findings on the GPU memory for `applied`, whose GPUs can be read.
 
     Args:
@@ -164,7 +164,7 @@ def _holder_findings(
     prediction: Prediction,
     readable: Sequence[DeviceMemory],
     short: Sequence[Shortfall],
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     """Yield findings on memory that no operation frees, with its process where that is known."""
     lists = prediction.devices, prediction.unit_of
     block = short[0] if short else fit.in_the_way(requirement, *lists)
@@ -177,7 +177,9 @@ def _holder_findings(
         yield refuse(_sentence(block))
 
 
-def _of_holders(readable: Sequence[DeviceMemory], block: Shortfall | None) -> Iterator[Finding]:
+def _of_holders(
+    readable: Sequence[DeviceMemory], block: Shortfall | None
+) -> Iterator[PreflightFinding]:
     for holder in _merged(readable):
         say = refuse if block is not None and _blocks(holder, block) else warn
         amount, profile = amount_of(holder), profile_of(holder.unit)
@@ -197,8 +199,8 @@ def _blocks(holder: Holder, block: Shortfall) -> bool:
 
 
 def _of_nobody(
-    readable: Sequence[DeviceMemory], *, say: Callable[[str], Finding]
-) -> Iterator[Finding]:
+    readable: Sequence[DeviceMemory], *, say: Callable[[str], PreflightFinding]
+) -> Iterator[PreflightFinding]:
     for device in readable:
         # For a GPU with unified memory, the figure is what is used of the host's memory.
         unified = device.quality is Quality.UNIFIED

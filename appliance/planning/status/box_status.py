@@ -19,6 +19,7 @@ from appliance.planning.status.document import (
     StallRow,
     StatusDocument,
     SupervisorRow,
+    WatchRow,
 )
 from appliance.planning.status.outcome_text import end_text, rival_end_text, stop_text
 from appliance.planning.status.profile_verdict import ended_badly
@@ -58,6 +59,7 @@ def build_status(
     memory_of: Mapping[str, Mapping[str, object]] | None = None,
     gateway: GatewayRow | None = None,
     stalls: Mapping[str, Stall] | None = None,
+    watches: Mapping[str, Mark] | None = None,
 ) -> StatusDocument:
     """Return the status document of one instant.
 
@@ -80,6 +82,7 @@ def build_status(
         memory_of: What each profile needs and holds; None: not known.
         gateway: The gateway's row; None when it was not asked.
         stalls: Profiles whose engine makes no progress; None: nobody looked.
+        watches: Marks of the ``[[watch]]`` entries; None: not known.
     """
     wanted = sorted(set(committed))
     hold = _hold_row(hold_until, active=observed.hold_active, now=now)
@@ -127,6 +130,7 @@ def build_status(
         memory=memory,
         gateway=gateway,
         profiles=rows,
+        watches=[WatchRow(name=n, mark=m.value) for n, m in sorted((watches or {}).items())],
         verdict=verdict_of(
             rows,
             wanted,

@@ -72,6 +72,13 @@ class ProfileRow(TypedDict):
     note: str | None
 
 
+class WatchRow(TypedDict):
+    """``[[watch]]`` entry of the settings, whose state only the health agent knows."""
+
+    name: str
+    mark: str
+
+
 class Percentiles(TypedDict):
     """Percentiles of the last minutes, in milliseconds."""
 
@@ -148,6 +155,18 @@ class SpeedSection(TypedDict):
     """Speed reports (`appliance.planning.speeds`) by profile."""
 
 
+class AlertSection(TypedDict):
+    """Alerts and their delivery, which the command asks the health agent for."""
+
+    alerts: list[Mapping[str, object]]
+    """Alerts that are not over (`appliance.planning.alerting.book.alert_report.AlertRow`)."""
+    left_off: int
+    """Number of further ones, for which the answer had no room."""
+    silences: list[Mapping[str, object]]
+    delivery: Mapping[str, object]
+    """Figures of outbox and heartbeat (`DeliveryReport`)."""
+
+
 class StatusDocument(TypedDict):
     """Document that ``appliance status --json`` prints."""
 
@@ -162,6 +181,10 @@ class StatusDocument(TypedDict):
     memory: Mapping[str, object] | None
     gateway: GatewayRow | None
     profiles: list[ProfileRow]
+    watches: list[WatchRow]
+    """Entries of ``[[watch]]``; none while the supervisor does not answer."""
     verdict: Verdict
     speed: NotRequired[SpeedSection]
     """Added by the command; the supervisor's document has none."""
+    alerts: NotRequired[AlertSection | None]
+    """Added likewise; None: the health agent does not answer."""

@@ -24,7 +24,13 @@ serve, and when that rival is lost by accident the box serves what is committed.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from appliance.domain.observed import ActiveState, Observed, ObservedUnit
+from appliance.domain.observed import (
+    EXIT_LEASE_HELD,
+    EXIT_UNFIT,
+    ActiveState,
+    Observed,
+    ObservedUnit,
+)
 from appliance.domain.operations import Finished, Outcome
 from appliance.domain.profile import Catalogue
 from appliance.planning.switch.goals import in_the_way
@@ -32,10 +38,6 @@ from appliance.planning.switch.goals import in_the_way
 PAUSES_S: Final[Sequence[float]] = (5.0, 30.0, 60.0, 300.0, 900.0)
 """Seconds of pause after the n-th repair within `WINDOW_S`; the last one repeats."""
 WINDOW_S: Final = 3600.0
-EXIT_UNFIT: Final = 78
-"""Exit status of the wrapper when no restart helps (launch.backend)."""
-EXIT_LEASE_HELD: Final = 79
-"""Exit status of the wrapper when another process holds the claim (launch.backend)."""
 
 
 def to_repair(

@@ -16,7 +16,14 @@ from appliance.domain.claims import Claim, gpu_indexes
 from appliance.domain.names import RUN_UNIT, profile_of
 from appliance.domain.observed import Observed, ObservedUnit, RunReport
 from appliance.domain.operations import Goal, Kind, Operation, Phase
-from appliance.planning.admission.findings import BoxFacts, Finding, amount_of, named, refuse, warn
+from appliance.planning.admission.findings import (
+    BoxFacts,
+    PreflightFinding,
+    amount_of,
+    named,
+    refuse,
+    warn,
+)
 from appliance.planning.admission.gpu_readiness import reader_failure
 from appliance.planning.status.outcome_text import end_text
 from appliance.planning.switch.actions import (
@@ -32,7 +39,7 @@ from appliance.planning.switch.actions import (
 
 def command_findings(
     kind: Kind, goal: Goal, observed: Observed, box: BoxFacts
-) -> tuple[Finding, ...]:
+) -> tuple[PreflightFinding, ...]:
     """Return findings against the command of `goal` with its claim; none for other kinds."""
     if kind is not Kind.RUN:
         return ()
@@ -40,14 +47,14 @@ def command_findings(
     return (*_unit_findings(observed), *(_gpu_findings(claim, box) if claim.gpus else ()))
 
 
-def _unit_findings(observed: Observed) -> Iterable[Finding]:
+def _unit_findings(observed: Observed) -> Iterable[PreflightFinding]:
     if not observed.run.loaded:
         yield refuse(f"{RUN_UNIT} is not installed: run install.sh again")
     elif not observed.run.idle:
         yield refuse(f"a command runs already: sudo systemctl stop {RUN_UNIT} ends it")
 
 
-def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
+def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[PreflightFinding]:
     present = box.gpu_total_bytes
     if failure := reader_failure(box):
         yield refuse(f"{failure} (--gpus none takes the CPU alone)")
@@ -68,7 +75,7 @@ def _gpu_findings(claim: Claim, box: BoxFacts) -> Iterable[Finding]:
         yield from _foreign_findings(index, box)
 
 
-def _foreign_findings(index: int, box: BoxFacts) -> Iterable[Finding]:
+def _foreign_findings(index: int, box: BoxFacts) -> Iterable[PreflightFinding]:
     """Yield warnings of memory that no switch frees; the caller decides whether it is needed."""
     for holder in box.gpu_holders.get(index, ()):
         if profile_of(holder.unit) is None:

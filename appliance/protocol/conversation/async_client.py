@@ -16,10 +16,14 @@ from appliance.protocol.conversation.client import check_greeting
 from appliance.protocol.conversation.codec import (
     GREETING_S,
     MAX_LINE_BYTES,
+    ErrorEvent,
     EventT,
+    RequestRefusedError,
     RequestT,
+    ResultEvent,
     SocketTable,
 )
+from appliance.protocol.json_values import Json
 
 
 @asynccontextmanager
@@ -46,6 +50,31 @@ async def open_conversation(
         yield _events(table, reader)
     finally:
         writer.close()
+
+
+async def details_of(
+    table: SocketTable[RequestT, EventT], path: Path, request: RequestT, *, within_s: float
+) -> Json:
+    """Return the details of the result that answers a request, whose other events are left out.
+
+    Raises:
+        UnreachableError: as `open_conversation`; or no result comes in time.
+        PermissionDeniedError: as `open_conversation`.
+        RequestRefusedError: the request was refused.
+    """
+    try:
+        async with (
+            asyncio.timeout(within_s),
+            open_conversation(table, path, request, greeting_s=within_s) as events,
+        ):
+            async for event in events:
+                if isinstance(event, ErrorEvent):
+                    raise RequestRefusedError(event)
+                if isinstance(event, ResultEvent):
+                    return event.details
+    except TimeoutError as error:
+        raise UnreachableError(f"the {table.server} does not answer in time") from error
+    raise UnreachableError(table.not_our_protocol)
 
 
 async def _opened(

@@ -69,6 +69,8 @@ _ERROR_KINDS: Final[Mapping[int, ErrorKind]] = {
 _MAX_EXIT: Final = 255
 _MAX_SECONDS: Final = 1e9
 """Most seconds in a request, thirty years: more is a mistake, and no clock may overflow."""
+_MAX_WHOLES: Final = 4096
+"""Most whole numbers in a list of a request."""
 MAX_WHOLE: Final = 2**63 - 1
 """Highest whole number in a request, as far as SQLite counts."""
 _MAX_VERSION_CHARACTERS: Final = 20
@@ -387,6 +389,14 @@ def read_whole(args: Json, field: str, least: int = 0, most: int = MAX_WHOLE) ->
     return value
 
 
+def read_wholes(args: Json, field: str) -> tuple[int, ...]:
+    """Return the whole numbers of a list. Raises `BadRequestError`."""
+    values = args.get(field)
+    if not isinstance(values, list) or len(values) > _MAX_WHOLES:
+        raise BadRequestError(f"{field} is no list of at most {_MAX_WHOLES} whole numbers")
+    return tuple(read_whole({field: value}, field) for value in values)
+
+
 def read_object(args: Json, field: str) -> Json:
     """Return a JSON object. Raises `BadRequestError`."""
     value = args.get(field)
@@ -404,6 +414,7 @@ REQUEST_READERS: Final[Mapping[str, Callable[[Json, str], object]]] = {
     "int | None": read_whole,
     "str": read_text,
     "str | None": read_text,
+    "tuple[int, ...]": read_wholes,
     "tuple[str, ...]": read_names,
 }
 """Readers of the fields of requests by their annotation; null was read before."""

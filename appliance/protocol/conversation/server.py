@@ -63,8 +63,9 @@ async def serve_conversations(
     *,
     bounds: Bounds = CROWD,
     taken_within_s: float = _TAKEN_WITHIN_S,
+    idle_s: float | None = None,
 ) -> None:
-    """Answer for ever. The socket stays open for the next process (systemd owns it).
+    """Answer for ever, or until idle. The socket stays open for the next process (systemd owns it).
 
     Args:
         table: Table of the socket.
@@ -73,12 +74,15 @@ async def serve_conversations(
         answer: Yields the events.
         bounds: What clients may take.
         taken_within_s: Time for a client to read an event.
+        idle_s: Time without a client after which to return; None: never.
     """
     full = ErrorEvent(
         "busy", f"too many connections to the {table.server} are open: end some, or try again"
     )
     server = _Server(table, read, answer, taken_within_s)
-    await serve_unix(listener, server.converse, bounds, refusal=table.encode_event(full))
+    await serve_unix(
+        listener, server.converse, bounds, refusal=table.encode_event(full), idle_s=idle_s
+    )
 
 
 def error_kind(error: ApplianceError) -> ErrorKind:

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.health_socket import MeasuredEvent
 from tests.fakes.cli_box import CliBox
@@ -15,6 +16,18 @@ from tests.fakes.health_server import FakeHealthAgent, HealthStory
 AT = 1_794_888_600.0
 LOSS = MeasuredEvent(7, AT, "genesis", "regression", "decode", text="slow: 27.1 tok/s (was 41.0)")
 BOX = MeasuredEvent(8, AT + 60, "", "store-recovered")
+FIRED = AlertEvent(
+    3,
+    AT + 90,
+    "fired",
+    "A17",
+    "profile:genesis",
+    "slow",
+    1,
+    "warning",
+    fact="slow: 27.1 tok/s (was 41.0)",
+)
+ACKED = FIRED.replaced(id=4, unix_s=AT + 100, kind="acked", by="ana", fact="", reason="seen")
 AGAIN = MeasuredEvent(9, AT + 120, "genesis", "recovered", "decode", text="as fast as before")
 
 
@@ -36,8 +49,8 @@ def test_the_last_events_are_told(box: CliBox) -> None:
         "Tue 17 Nov 04:12  ▲ genesis decode: as fast as before",
     ]
     assert [request["args"] for request in agent.requests] == [
-        {"after": 0, "name": None, "most": 20, "follow": False},
-        {"after": 0, "name": "genesis", "most": 1000, "follow": False},
+        {"after": 0, "name": None, "most": 20, "follow": False, "alerts_after": 0},
+        {"after": 0, "name": "genesis", "most": 1000, "follow": False, "alerts_after": 0},
     ]
 
 
@@ -45,7 +58,22 @@ def test_no_event_is_told(box: CliBox) -> None:
     """An empty answer has a line on stderr, so that nobody takes it for a fault."""
     with FakeHealthAgent(box.health_socket, {"events": [ResultEvent()]}):
         ended = call("events")
-    assert (ended.status, ended.out, ended.err) == (0, "", "no event has been measured\n")
+    assert (ended.status, ended.out, ended.err) == (
+        0,
+        "",
+        "nothing has happened: no alert, and no event was measured\n",
+    )
+
+
+def test_alerts_stand_between_measured_events(box: CliBox) -> None:
+    """Transitions of an alert are told in the order in which the agent tells them."""
+    story = [LOSS, FIRED, ACKED, AGAIN, ResultEvent()]
+    with FakeHealthAgent(box.health_socket, {"events": story}):
+        ended = call("events")
+    assert ended.out.splitlines()[1:3] == [
+        "Tue 17 Nov 04:11  ▼ #A17 genesis fired: slow: 27.1 tok/s (was 41.0)",
+        "Tue 17 Nov 04:11  · #A17 genesis acked by ana (seen)",
+    ]
 
 
 def test_events_for_programs(box: CliBox) -> None:
@@ -57,7 +85,9 @@ def test_events_for_programs(box: CliBox) -> None:
 
 def test_a_follower_outlives_the_agent(box: CliBox) -> None:
     """After an agent's end the new one is asked for what came after the last event."""
-    turns: dict[str, list[HealthStory]] = {"events": [[LOSS, HangUp()], [AGAIN, Hang()]]}
+    turns: dict[str, list[HealthStory]] = {
+        "events": [[LOSS, FIRED, HangUp()], [AGAIN, Hang()]],
+    }
     with (
         FakeHealthAgent(box.health_socket, {}, turns=turns) as agent,
         subprocess.Popen(
@@ -68,10 +98,11 @@ def test_a_follower_outlives_the_agent(box: CliBox) -> None:
         ) as command,
     ):
         assert command.stdout is not None
-        numbers = [json.loads(command.stdout.readline())["id"] for _ in range(2)]
+        numbers = [json.loads(command.stdout.readline())["id"] for _ in range(3)]
         command.terminate()
-    assert numbers == [7, 9]
-    assert [request["args"]["after"] for request in agent.requests] == [0, 7]  # type: ignore[index]
+    assert numbers == [7, 3, 9]
+    asked = [request["args"] for request in agent.requests]
+    assert [(args["after"], args["alerts_after"]) for args in asked] == [(0, 0), (7, 3)]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("more", [(), ("-f",)])

@@ -54,6 +54,7 @@ def document(*rows: Mapping[str, object], **more: object) -> dict[str, object]:
         "operation": None,
         "last_operation": None,
         "run": None,
+        "watches": [],
         "memory": {
             "ram_total_bytes": 32 << 30,
             "ram_available_bytes": 20 << 30,
@@ -286,10 +287,11 @@ def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
 
 
 def test_json_is_the_document(box: CliBox) -> None:
-    """--json prints the supervisor's document unchanged, and the speeds beside it."""
+    """--json prints the supervisor's document unchanged, speeds and alerts beside it."""
     with FakeSupervisor(box.socket, answers(FULL)):
         printed = json.loads(box.run("status", "--json").out)
     assert printed.pop("speed")["profiles"] == {}
+    assert printed.pop("alerts") is None
     assert printed == FULL
 
 
@@ -387,7 +389,7 @@ def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:
     """The document made from systemd has the same keys, and says what it cannot know."""
     box.systemd_says(hold=DEAD, supervisor=DEAD, aeon=STOPPED, genesis=SERVING)
     offline = json.loads(box.run("status", "--json").out)
-    assert offline.keys() == {*FULL.keys(), "speed"}
+    assert offline.keys() == {*FULL.keys(), "speed", "alerts"}
     assert offline["profiles"][0].keys() == GENESIS.keys()
     assert offline["memory"].keys() == {
         "ram_total_bytes",

@@ -6,6 +6,7 @@ import pytest
 
 from appliance.domain.measurements import TrafficSums
 from appliance.health.box_view import NOT_CONNECTED, view_of
+from appliance.planning.alerting.watchdog_rules.snapshot import EndedOperation, OperationLook
 from appliance.protocol.json_dataclasses import JsonValueError
 from tests.fakes.profiles import applied
 
@@ -88,3 +89,70 @@ def test_a_view_without_a_supervisor_knows_nobody() -> None:
     """While the supervisor does not answer nothing is known to serve."""
     assert NOT_CONNECTED.profiles == {}
     assert not NOT_CONNECTED.connected
+
+
+def test_a_document_says_what_is_committed_and_owed() -> None:
+    """Committed names, need of memory, requests in flight and marks of watches are taken over."""
+    rows = [
+        {
+            "name": "a",
+            "state": "serving",
+            "note": "slow",
+            "memory": {"need": {"vram": {"bytes": 7}}},
+        },
+        {"name": "b", "state": "stopped"},
+    ]
+    gateway = {"state": "up", "profiles": [{"name": "a", "in_flight": 2, "quiet_s": 4.5}]}
+    watches = [{"name": "nas", "mark": "retired"}]
+    told = document(profiles=rows, committed=["a"], gateway=gateway, watches=watches)
+    view = view_of(told, CATALOGUE, NOW_S, 77.0)
+    assert (view.committed, view.read_s) == (frozenset({"a"}), 77.0)
+    assert view.watch_marks == {"nas": "retired"}
+    a, b = view.profiles["a"], view.profiles["b"]
+    assert (a.state, a.note, a.needs_bytes, a.in_flight, a.quiet_s) == (
+        "serving",
+        "slow",
+        7,
+        2,
+        4.5,
+    )
+    assert (b.state, b.note, b.needs_bytes, b.in_flight, b.quiet_s) == ("stopped", "", *[None] * 3)
+
+
+def test_a_document_says_how_operations_go() -> None:
+    """The operation that runs has its phase and deadline, the last one whether it failed."""
+    running = {
+        "id": 7,
+        "kind": "switch",
+        "target": ["a"],
+        "profiles": ["a", "b"],
+        "phase": "stop",
+        "phase_s": 3.5,
+        "deadline_s": 90,
+        "text": "b: SIGTERM",
+    }
+    last = {
+        "id": 6,
+        "kind": "stop",
+        "target": [],
+        "outcome": "failed",
+        "failed": True,
+        "finished_unix_s": 5.0,
+        "message": "no",
+    }
+    view = view_of(document(operation=running, last_operation=last), CATALOGUE, NOW_S)
+    assert view.running == OperationLook(
+        id=7,
+        kind="switch",
+        target="a",
+        profiles=("a", "b"),
+        phase="stop",
+        phase_s=3.5,
+        deadline_s=90.0,
+    )
+    assert view.ended == EndedOperation(
+        id=6, kind="stop", target="", outcome="failed", failed=True, ended_unix_s=5.0, text="no"
+    )
+    stopping = view_of(document(operation={**running, "kind": "stop"}), CATALOGUE, NOW_S)
+    assert stopping.running is not None
+    assert stopping.running.target == ""

@@ -12,8 +12,8 @@ from appliance.adapters.lane_client import SocketProbeLane
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.measurements import Series
 from appliance.health.clock import SystemHealthClock
+from appliance.health.measuring.quality_monitor import STATE_KEY
 from appliance.health.process import DATABASE, WatchMaker, run
-from appliance.health.quality_monitor import STATE_KEY
 from appliance.planning.quality.expectation import CanaryOutcome, CanaryVerdict
 from appliance.planning.quality.quality_record import QualityRecord, count_verdict, encode_quality
 from appliance.planning.quality.standard_canaries import standard_canaries
@@ -84,6 +84,28 @@ async def test_a_store_of_a_newer_release_is_left_alone(
     assert "nothing is measured: " in status
     assert "newer" in status
     assert path.read_bytes() == before
+
+
+async def test_the_watchdog_looks_and_feeds_systemd(tmp_path: Path, manager: NotifySocket) -> None:
+    """A look at a box on which nothing answers is a whole look, after which systemd's watchdog is fed."""
+    async with running(settings_in(tmp_path)) as task, asyncio.timeout(PATIENCE_S):
+        await asyncio.to_thread(manager.wait_for, "WATCHDOG=1")
+        assert not task.done()
+    assert (tmp_path / "alerts.sqlite").exists()
+
+
+async def test_alerts_of_a_newer_release_are_left_alone(
+    tmp_path: Path, manager: NotifySocket
+) -> None:
+    """The watchdog looks all the same, and the agent says that its alerts are in memory alone."""
+    with sqlite3.connect(tmp_path / "alerts.sqlite") as newer:
+        newer.execute("PRAGMA user_version=999")
+    newer.close()
+    before = (tmp_path / "alerts.sqlite").read_bytes()
+    async with running(settings_in(tmp_path)), asyncio.timeout(PATIENCE_S):
+        await asyncio.to_thread(manager.wait_for, "WATCHDOG=1")
+    assert any("alerts.sqlite was written by a newer" in text for text in manager.messages)
+    assert (tmp_path / "alerts.sqlite").read_bytes() == before
 
 
 async def test_monitors_go_on_where_they_were(tmp_path: Path) -> None:

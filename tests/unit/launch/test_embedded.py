@@ -15,8 +15,8 @@ import pytest
 from appliance.domain.measurements import ProbeKind, ProbeOutcome, TimingSource, decode_tok_s
 from appliance.domain.profile import WarmUp
 from appliance.health.clock import SystemHealthClock
-from appliance.health.evidence import EvidenceReader
-from appliance.health.prober import Prober
+from appliance.health.measuring.evidence import EvidenceReader
+from appliance.health.measuring.prober import Prober
 from appliance.planning.probing.course import ProbeCourse
 from appliance.planning.probing.event_stream import EventStreamParser
 from appliance.planning.probing.measurement import ObservedStream, measure

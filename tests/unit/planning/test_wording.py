@@ -29,6 +29,18 @@ def test_unknown_profile(name: str, known: list[str], text: str) -> None:
     assert no_such_profile(name, known) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "known", "text"),
+    [
+        ("nass", ["aeon"], 'no profile or watch "nass". Did you mean "nas"?'),
+        ("zzz", [], 'no profile or watch "zzz": appliance list --all'),
+    ],
+)
+def test_unknown_watch(name: str, known: list[str], text: str) -> None:
+    """Where watches are meant too, one of them may be the likely one."""
+    assert no_such_profile(name, known, watches=["nas"]) == text
+
+
 def test_nothing_is_close_to_a_stranger() -> None:
     """A suggestion is only made where it is likely."""
     assert closest("qwerty", ["status", "switch"]) is None

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadRequestError
+from appliance.protocol.audit_socket import AUDIT
+from appliance.protocol.check_socket import CHECK
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import (
     EVENT_READERS,
@@ -22,12 +24,16 @@ from appliance.protocol.conversation.codec import (
     parse_request,
 )
 from appliance.protocol.health_socket import HEALTH
+from appliance.protocol.notify_socket import NOTIFY
 from appliance.protocol.record import Record
 from appliance.protocol.status_socket import STATUS
 
 TABLES: Final[Mapping[str, SocketTable[Any, Any]]] = {
+    "audit": AUDIT,
+    "check": CHECK,
     "control": CONTROL,
     "health": HEALTH,
+    "notify": NOTIFY,
     "status": STATUS,
 }
 JSON = st.recursive(
@@ -47,6 +53,7 @@ VALUES: Final[Mapping[str, object]] = {
     "int | None": 8,
     "str": "text",
     "str | None": "text",
+    "tuple[int, ...]": (3, 4),
     "tuple[str, ...]": ("a", "b"),
 }
 """Value of each annotation that is no default."""

@@ -19,6 +19,7 @@ from appliance.protocol.unix_server import (
     serve_unix,
     until_left,
 )
+from tests.waiting import settle
 
 REFUSAL = b"full\n"
 BOUNDS = Bounds(line_bytes=1024, per_user=2, total=4)
@@ -155,3 +156,52 @@ def test_root_takes_every_place_and_gives_it_back() -> None:
     for left in range(15, -1, -1):
         assert quota.leave(ROOT) == left
     assert taken(quota, ANA) == 2
+
+
+async def test_a_server_without_clients_ends(tmp_path: Path) -> None:
+    """The server returns once no client has come for its time, not while one is connected."""
+    path, go = tmp_path / "socket", asyncio.Event()
+
+    async def wait(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        writer.write(b"done\n")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(16)
+        serving = asyncio.create_task(
+            serve_unix(listener.dup(), wait, BOUNDS, refusal=REFUSAL, idle_s=0.05)
+        )
+        await asyncio.sleep(0)
+        asked = asyncio.create_task(ask(path))
+        await asyncio.sleep(0.2)  # real time: four times what it waits for clients
+        assert not serving.done()
+        go.set()
+        assert await asked == b"done\n"
+        async with asyncio.timeout(30):
+            await serving
+        # The socket is still there, and a client waits for whoever serves it next.
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.close()
+        await reader.read()
+
+
+async def test_no_client_is_lost_when_a_server_ends(tmp_path: Path) -> None:
+    """A client that comes in the moment of the end is answered by this server or by the next one."""
+    path = tmp_path / "socket"
+
+    async def serve_again() -> None:
+        while True:
+            async with asyncio.timeout(30):
+                await serve_unix(listener.dup(), echo, BOUNDS, refusal=REFUSAL, idle_s=1e-9)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(16)
+        servers = asyncio.create_task(serve_again())
+        for turn in range(200):
+            await settle(turn % 40)
+            async with asyncio.timeout(30):
+                assert await ask(path) == b"hello\n"
+        servers.cancel()
+        await asyncio.gather(servers, return_exceptions=True)

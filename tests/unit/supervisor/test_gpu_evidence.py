@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 from appliance.adapters.gpus.reader import GpuEvidenceReading
+from appliance.domain.gpu_health import ForeignProcess, GpuHealth, XidEvent
 from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.domain.memory import GpuMemory, GpuState, Holder
 from appliance.protocol.json_dataclasses import from_json
@@ -22,9 +23,22 @@ DESKTOP = Holder(
 )
 LOST = replace(card(1), state=GpuState.LOST)
 READING = GpuEvidenceReading(
-    memory=GpuMemory(devices=(card(0, [DESKTOP, ENGINE]), LOST, card(2)), reason="GPU 1: lost"),
+    memory=GpuMemory(
+        devices=(card(0, [DESKTOP, ENGINE]), LOST, card(2)),
+        state=GpuState.LOST,
+        reason="GPU 1: lost",
+    ),
     evidence=(GpuEvidence(uuid="GPU-0", power_w=250.0), GpuEvidence(uuid="GPU-2")),
     driver="580.95.05",
+    health=(
+        GpuHealth(
+            index=0,
+            uuid="GPU-0",
+            errors=(XidEvent(xid=48, unix_s=5.0),),
+            foreign=(ForeignProcess(pid=9, name="miner", user="bob", held_bytes=None),),
+        ),
+        GpuHealth(index=1, uuid="GPU-1", state=GpuState.LOST),
+    ),
 )
 
 
@@ -71,6 +85,8 @@ async def test_processes_are_told_with_their_profiles() -> None:
         ),
         driver="580.95.05",
         problem="GPU 1: lost",
+        state=GpuState.LOST,
+        health=READING.health,
     )
 
 
@@ -100,6 +116,7 @@ async def test_a_driver_that_hangs_is_told() -> None:
         for _ in range(2):
             found = await told(hasty)
             assert (found.gpus, found.problem) == ((), "the GPUs' driver does not answer")
+            assert found.state is GpuState.HUNG
     finally:
         driver.free.set()
     async with asyncio.timeout(PATIENCE_S):

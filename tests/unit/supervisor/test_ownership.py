@@ -14,6 +14,7 @@ from appliance.domain.profile import Mark
 from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
+from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
@@ -31,11 +32,14 @@ BOX = catalogue(
 
 @asynccontextmanager
 async def supervising(
-    fakes: FakePorts, profiles: FakeProfiles | None = None
+    fakes: FakePorts,
+    profiles: FakeProfiles | None = None,
+    *,
+    settings: SettingsSnapshot | None = None,
 ) -> AsyncIterator[Supervisor]:
     """A running supervisor; ends with the block."""
     supervisor = fakes.supervisor(
-        profiles or FakeProfiles(BOX), settings=make_snapshot(look_every_s=10.0)
+        profiles or FakeProfiles(BOX), settings=settings or make_snapshot(look_every_s=10.0)
     )
     task = asyncio.create_task(supervisor.run())
     await asyncio.sleep(0)
@@ -367,6 +371,34 @@ async def test_what_serves_cannot_be_retired() -> None:
             await supervisor.mark("aeon", Mark.RETIRED, by="test")
         await supervisor.mark("genesis", Mark.RETIRED, by="test")
     assert fakes.store.mark_of == {"genesis": Mark.RETIRED}
+
+
+async def test_live_profiles_are_known_by_their_mark() -> None:
+    """A mark that was set counts before the profile's first one; what is not applied is not live."""
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes) as supervisor:
+        assert await supervisor.live(["aeon", "genesis", "nobody"]) == []
+        await supervisor.mark("genesis", Mark.LIVE, by="test")
+        assert await supervisor.live(["aeon", "genesis", "nobody"]) == ["genesis"]
+
+
+async def test_a_watch_has_a_mark() -> None:
+    """An entry of the settings is marked as a profile is; each mark is a change of the status."""
+    fakes = FakePorts(BOX, "aeon")
+    nas = {"name": "nas", "unit": "nas.service", "mark": "standby"}
+    settings = make_snapshot(look_every_s=10.0, watch=[nas])
+    async with supervising(fakes, settings=settings) as supervisor:
+        await settle(500)
+        assert (await supervisor.state()).watches == {"nas": Mark.STANDBY}
+        before = supervisor.signature()
+        assert supervisor.signature() == before
+        await supervisor.mark("nas", Mark.RETIRED, by="test")
+        assert supervisor.signature() != before
+        with pytest.raises(
+            UnknownProfileError, match=r'profile or watch "nass"\. Did you mean "nas"'
+        ):
+            await supervisor.mark("nass", Mark.LIVE, by="test")
+    assert fakes.store.mark_of == {"nas": Mark.RETIRED}
 
 
 async def test_a_command_is_never_joined() -> None:

@@ -4,7 +4,9 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.domain.operations import Finished, Goal, Kind, Operation, Outcome
+from appliance.domain.profile import Mark
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
+from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
 
@@ -31,6 +33,19 @@ async def test_the_gateways_figures_stand_beside_the_engines() -> None:
     fakes.gateway.away = True
     fakes.systemd.now_s += 5.0
     assert (await status.document())["gateway"]["state"] == "down"
+
+
+async def test_watches_have_the_mark_that_was_set_last() -> None:
+    """The settings give the first mark only."""
+    fakes = FakePorts(BOX, "aeon")
+    watches = [{"name": name, "unit": f"{name}.service"} for name in ("nas", "backup")]
+    supervisor = fakes.supervisor(FakeProfiles(BOX), settings=make_snapshot(watch=watches))
+    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
+    await supervisor.mark("nas", Mark.RETIRED, by="test")
+    assert (await status.document())["watches"] == [
+        {"name": "backup", "mark": "live"},
+        {"name": "nas", "mark": "retired"},
+    ]
 
 
 async def test_damaged_files_are_told_until_they_are_whole() -> None:

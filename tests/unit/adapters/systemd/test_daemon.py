@@ -28,6 +28,19 @@ def test_the_supervisor_sends_a_status_only_when_it_changes(
     ]
 
 
+def test_a_status_can_leave_the_watchdog_alone(
+    manager: NotifySocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The health agent tells its state and feeds the watchdog apart from each other."""
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.path))
+    readiness = Readiness()
+    for status in ("1 profile", "1 profile", "2 profiles"):
+        readiness.tell(status)
+    readiness.feed()
+    manager.wait_for("WATCHDOG=1")
+    assert manager.messages == ["STATUS=1 profile", "STATUS=2 profiles", "WATCHDOG=1"]
+
+
 def test_nothing_is_sent_and_no_socket_is_left_without_a_manager(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.launch.start.patch import missing
+from appliance.protocol.sd_notify import is_patch_failure
 from tests.fakes.notify_socket import NotifySocket
 from tests.programs import (
+    PATIENCE_S,
     control_group,
     engine,
     free_port,
@@ -114,6 +116,19 @@ def test_without_proof_the_engine_is_not_started(tmp_path: Path, script: str, te
     assert result.returncode == 78
     assert text in result.stderr
     assert not trace.exists()
+
+
+def test_the_unit_says_that_it_was_not_patched(manager: NotifySocket) -> None:
+    """The status text of the unit stays after the wrapper has ended: it waits until it was read."""
+    argv = wrapper(["/nonexistent/patch"], engine_argv=["/bin/true"])
+    with started(argv, environment=manager.environment) as process:
+        text = manager.wait_for("STATUS=").removeprefix("STATUS=")
+        assert is_patch_failure(text)
+        assert "/nonexistent/patch" in text
+        manager.wait_for("BARRIER=1")
+        assert process.poll() is None
+        manager.pass_barriers()
+        assert process.wait(PATIENCE_S) == 78
 
 
 def test_with_proof_the_engine_starts(tmp_path: Path) -> None:

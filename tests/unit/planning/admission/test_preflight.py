@@ -9,7 +9,13 @@ from appliance.domain.memory import DeviceMemory, GpuState, Holder, Quality
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Estimate, Mark, Need
-from appliance.planning.admission.findings import BoxFacts, Finding, Level, Presence, ProfileFacts
+from appliance.planning.admission.findings import (
+    BoxFacts,
+    Level,
+    PreflightFinding,
+    Presence,
+    ProfileFacts,
+)
 from appliance.planning.admission.preflight import findings, refusal
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import Source
@@ -58,7 +64,7 @@ def look(
     running: Sequence[str] = (),
     facts: ProfileFacts | None = None,
     peaks: Mapping[str, ObservedPeak] | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[PreflightFinding, ...]:
     units = {profile.name: ObservedUnit(), **dict.fromkeys(running, UP)}
     return findings(
         Kind.SWITCH,
@@ -72,7 +78,7 @@ def look(
     )
 
 
-def told(found: Sequence[Finding]) -> list[tuple[Level, str]]:
+def told(found: Sequence[PreflightFinding]) -> list[tuple[Level, str]]:
     return [(f.level, f.text) for f in found]
 
 

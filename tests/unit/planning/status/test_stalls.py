@@ -22,17 +22,17 @@ def watched(*cpu_s: float | None, every_s: float = 10.0) -> Activity:
 @pytest.mark.parametrize(
     ("cpu_s", "figures", "quiet_s"),
     [
-        ([1.0] * 10, QUIET, 90.0),
-        ([1.0] * 9, QUIET, None),  # not watched for long enough
+        ([1.0] * 4, QUIET, 30.0),
+        ([1.0] * 3, QUIET, None),  # not watched for long enough
         ([1.0] * 20, {"in_flight": 3, "quiet_s": 95.0}, 95.0),
-        ([1.0] * 20, {"in_flight": 3, "quiet_s": 89.0}, None),  # a byte came
+        ([1.0] * 20, {"in_flight": 3, "quiet_s": 29.0}, None),  # a byte came
         ([1.0] * 20, {"in_flight": 3, "quiet_s": None}, None),  # nothing is owed
         ([1.0] * 20, {"in_flight": 0, "quiet_s": 200.0}, None),
         ([1.0] * 20, {}, None),
         ([0.1 * n for n in range(20)], QUIET, 190.0),  # an API process that answers its health
         ([1.0 * n for n in range(20)], QUIET, None),  # a long prefill, a deep queue
         ([*[1.0] * 18, 2.0, 2.0], QUIET, None),  # it goes on
-        ([*[5.0] * 15, *[0.0] * 5], QUIET, None),  # another start
+        ([*[5.0] * 15, *[0.0] * 3], QUIET, None),  # another start
         ([None] * 20, QUIET, None),  # not counted
         ([1.0, *[None] * 18, 1.0], QUIET, None),
     ],
@@ -69,15 +69,15 @@ async def test_a_frozen_engine_is_found_and_forgotten() -> None:
     await looks(20)
     assert watch.stalls() == {}
     fakes.gateway.figures["aeon"] = {"in_flight": 2, "quiet_s": 0.0}
-    await looks(8)
+    await looks(2)
     assert watch.stalls() == {}
     await looks(1)
-    assert watch.stalls() == {"aeon": Stall(in_flight=2, quiet_s=90.0)}
+    assert watch.stalls() == {"aeon": Stall(in_flight=2, quiet_s=30.0)}
     fakes.units.deaf = True
     await looks(1)
     assert watch.stalls() == {}
     fakes.units.deaf = False
-    await looks(11)
+    await looks(5)
     assert "aeon" in watch.stalls()
     fakes.gateway.away = True
     await looks(1)

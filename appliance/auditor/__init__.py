@@ -1,0 +1,5 @@
+"""Auditor: tells the health agent which processes listen, and where (`appliance.protocol.audit_socket`).
+
+It alone may look at the sockets of every process. It runs while it is asked, makes no socket of its own,
+and leaves a minute later.
+"""

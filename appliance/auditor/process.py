@@ -1,0 +1,21 @@
+"""Process of the auditor: answers on audit.sock, and leaves when nobody asks."""
+
+from collections.abc import AsyncGenerator
+
+from appliance.adapters.systemd.activation import serve_activated
+from appliance.auditor.listener_audit import audit_listeners
+from appliance.domain.names import AUDIT_SOCKET_UNIT
+from appliance.protocol.audit_socket import AUDIT, AuditEvent, AuditRequest, encode_listeners
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.unix_server import Peer
+
+
+async def answer(request: AuditRequest, _: Peer) -> AsyncGenerator[AuditEvent, None]:
+    """Yield the listening sockets. Raises `ApplianceError`."""
+    report = audit_listeners(request.pids)
+    yield ResultEvent(details=encode_listeners(report.listeners, truncated=report.truncated))
+
+
+def main() -> int:
+    """Run the auditor; returns its exit status."""
+    return serve_activated(AUDIT_SOCKET_UNIT, AUDIT, answer)

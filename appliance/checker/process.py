@@ -1,0 +1,24 @@
+"""Process of the checker: answers on check.sock, and leaves when nobody asks."""
+
+from collections.abc import AsyncGenerator
+
+from appliance.adapters.systemd.activation import serve_activated
+from appliance.checker.name_lookup import NameLookup
+from appliance.checker.url_check import UrlChecker
+from appliance.domain.names import CHECK_SOCKET_UNIT
+from appliance.protocol.check_socket import CHECK, CheckEvent, CheckRequest
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.unix_server import Peer
+
+_checker = UrlChecker(NameLookup())
+
+
+async def answer(request: CheckRequest, _: Peer) -> AsyncGenerator[CheckEvent, None]:
+    """Yield the outcome of a check. Raises `BadRequestError`."""
+    result = await _checker.check(request.url, request.timeout_s)
+    yield ResultEvent(details=result.fields())
+
+
+def main() -> int:
+    """Run the checker; returns its exit status."""
+    return serve_activated(CHECK_SOCKET_UNIT, CHECK, answer)

@@ -1,0 +1,108 @@
+"""Status document as Markdown, for people and agents that keep or pass on a document.
+
+It is made of what was observed at the moment in its head, so a copy that is kept says how old it is.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from appliance.cli.alert_lines import alert_text, delivery_line, silence_text, subject_name
+from appliance.cli.clock_times import utc_second
+from appliance.cli.status_screens import header
+from appliance.planning.status.document import AlertSection, ProfileRow, StatusDocument
+from appliance.planning.status.speed_row import DECODE, band_text, rate_text, speed_row
+from appliance.planning.wording import joined
+from appliance.protocol.json_values import Json, objects_in, text_in
+
+
+def markdown_lines(document: StatusDocument, *, now: float) -> Iterable[str]:
+    """Return the lines of the document: head, verdict, profiles, watches, alerts."""
+    local = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now))
+    yield f"# {_plain(document['host'])}: {document['verdict']['state']}"
+    yield ""
+    yield f"As observed at {utc_second(now)} ({local}) by `appliance status --markdown`; make it anew, as a copy"
+    yield "grows old. Marks change only by `appliance mark`."
+    yield ""
+    yield f"- {_plain(header(document))}"
+    yield f"- serves after a boot: {joined([f'`{n}`' for n in document['committed']])}"
+    yield from (f"- {_plain(sentence)}" for sentence in document["verdict"]["why"])
+    yield from _profiles(document)
+    yield from _watches(document)
+    yield from _alerts(document.get("alerts"), now)
+
+
+def _profiles(document: StatusDocument) -> Iterable[str]:
+    section = document.get("speed")
+    reports = {} if section is None else section["profiles"]
+    rows = [
+        (
+            f"`{row['name']}`",
+            row["mark"] or "unknown",
+            row["state"],
+            row["engine"],
+            f"`{row['endpoint']}`",
+            _speed(row, reports.get(row["name"])),
+            row["note"] or "",
+        )
+        for row in document["profiles"]
+    ]
+    heads = ("Profile", "Mark", "State", "Engine", "Endpoint", "Speed", "Note")
+    yield from _table("Profiles", heads, rows, nothing="No profile is applied.")
+
+
+def _speed(row: ProfileRow, report: Json | None) -> str:
+    """Return the measured rate of decoding beside its baseline; empty: not measured, or not serving."""
+    decode = None if report is None else speed_row(report).of(DECODE)
+    if decode is None or decode.rate is None or row["state"] != "serving":
+        return ""
+    baseline = (
+        "" if decode.baseline is None else f" (baseline {band_text(decode.baseline, decode.band)})"
+    )
+    return f"{rate_text(decode.rate)} tok/s{baseline}"
+
+
+def _watches(document: StatusDocument) -> Iterable[str]:
+    rows = [
+        (f"`{text_in(row, 'name')}`", text_in(row, "mark"))
+        for row in objects_in(document, "watches")
+    ]
+    if rows:
+        yield from _table("Watches", ("Watch", "Mark"), rows)
+
+
+def _alerts(section: AlertSection | None, now: float) -> Iterable[str]:
+    if section is None:
+        yield from ("", "## Alerts", "", "Not known: the health agent does not answer.")
+        return
+    rows = [
+        (
+            text_in(alert, "severity"),
+            f"{subject_name(text_in(alert, 'subject'))} {alert_text(alert, now)}",
+            text_in(alert, "likely"),
+            f"`{command}`" if (command := text_in(alert, "command")) else "",
+        )
+        for alert in section["alerts"]
+    ]
+    heads = ("Severity", "Alert", "Likely", "Do")
+    yield from _table("Alerts", heads, rows, nothing="None.")
+    yield ""
+    yield from (f"- {_plain(silence_text(silence, now))}" for silence in section["silences"])
+    yield f"- {_plain(delivery_line(section))}"
+
+
+def _table(
+    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str = ""
+) -> Iterable[str]:
+    yield from ("", f"## {title}", "")
+    if not rows:
+        yield nothing
+        return
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join('---' for _ in heads)} |"
+    for row in rows:
+        yield f"| {' | '.join(_plain(cell) for cell in row)} |"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line that ends no cell and begins no link."""
+    return " ".join(text.replace("|", "\\|").replace("[", "\\[").replace("<", "\\<").split())

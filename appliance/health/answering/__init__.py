@@ -1,0 +1,1 @@
+"""Answers to operators on health.sock."""

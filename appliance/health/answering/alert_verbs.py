@@ -1,0 +1,234 @@
+"""Verbs of health.sock about alerts: questions, and what operators change.
+
+Changes go through the watchdog, which alone writes the alert book.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final, assert_never
+
+from appliance.adapters.sqlite.alert_store import AlertStore
+from appliance.domain.alerts import Subject
+from appliance.domain.amounts import duration
+from appliance.domain.errors import BadRequestError, PermissionDeniedError
+from appliance.health.answering.subject_directory import SubjectDirectory
+from appliance.health.clock import HealthClock
+from appliance.health.telling.delivery_figures import DeliveryFigures
+from appliance.health.telling.delivery_trial import DeliveryTrial
+from appliance.health.watching.watchdog_loop import Watchdog
+from appliance.planning.alerting.book.alert_book import (
+    PlannedWindow,
+    ack,
+    add_window,
+    remove_window,
+    silence,
+    unsilence,
+)
+from appliance.planning.alerting.book.alert_report import open_alerts, open_states, subject_phrase
+from appliance.planning.alerting.messages.action_tokens import ButtonAction, present_token
+from appliance.planning.wording import short
+from appliance.protocol.alert_events import alert_event
+from appliance.protocol.alert_requests import (
+    SILENCE_S,
+    AckRequest,
+    ActRequest,
+    AddWindowRequest,
+    AlertAction,
+    AlertEvent,
+    AlertQuestion,
+    AlertRequest,
+    AlertsRequest,
+    OutboxRequest,
+    RemoveWindowRequest,
+    SilenceRequest,
+    TestAlertRequest,
+    UnsilenceRequest,
+    WindowsRequest,
+)
+from appliance.protocol.conversation.codec import ResultEvent
+
+_MOST_ROWS: Final = 1000
+"""Newest transitions and rows that are looked through for those of one alert."""
+_MOST_ANSWER_BYTES: Final = 300_000
+"""Size of the alerts in an answer, whose line has at most 1 MiB."""
+_REFUSED: Final = "the button was used, is older than a day, or is none of this box"
+_BUTTON: Final = "a button"
+"""Person that acts, where nobody says more."""
+
+
+class AlertVerbs:
+    """Handler of the requests about alerts.
+
+    Args:
+        watchdog: Has the alert book, and writes it.
+        store: Of transitions, outbox and tokens.
+        figures: Of the delivery.
+        subjects: Names of what alerts are about.
+        clock: Of the box.
+    """
+
+    def __init__(
+        self,
+        watchdog: Watchdog,
+        store: AlertStore,
+        figures: DeliveryFigures,
+        subjects: SubjectDirectory,
+        clock: HealthClock,
+    ) -> None:
+        self._watchdog = watchdog
+        self._store = store
+        self._figures = figures
+        self._subjects = subjects
+        self._clock = clock
+        self._trial = DeliveryTrial(watchdog, store, figures, clock)
+
+    async def answer(self, request: AlertQuestion, by: str) -> ResultEvent:  # noqa: PLR0911 - one a verb
+        """Answer a request of `by`. Raises `ApplianceError`."""
+        match request:
+            case AlertsRequest():
+                return ResultEvent(details={**await self.overview(), "windows": self._windows()})
+            case AlertRequest(alert):
+                return await self._show(alert)
+            case OutboxRequest(most):
+                return await self._outbox(most)
+            case WindowsRequest():
+                return ResultEvent(details={"windows": self._windows()})
+            case TestAlertRequest(target):
+                return await self._trial.run(target, by)
+            case ActRequest(token):
+                return await self._act(token)
+            case _:
+                return await self._carry_out(request, by)
+
+    async def _carry_out(self, action: AlertAction, by: str) -> ResultEvent:
+        match action:
+            case AckRequest(alert):
+                return await self._ack(alert, by)
+            case SilenceRequest(name, for_s, reason):
+                return await self._silence(self._subjects.subject(name), for_s, by, reason)
+            case UnsilenceRequest(name):
+                subject = self._subjects.subject(name)
+                await self._watchdog.change(lambda book, now: unsilence(book, subject, by, now))
+                return _done(f"the silence of {subject_phrase(subject)} is ended")
+            case AddWindowRequest():
+                return await self._add_window(action)
+            case RemoveWindowRequest(name):
+                await self._watchdog.change(lambda book, _now: remove_window(book, name))
+                return _done(f"the window {short(name)} is removed")
+            case _:
+                assert_never(action)
+
+    async def overview(self) -> Mapping[str, object]:
+        """Return what is wrong and whether people are told, from memory."""
+        delivery = asdict(await self._figures.report())
+        book = self._watchdog.book
+        rows = open_alerts(book, self._figures.sent)
+        shown = _as_many_as_fit(map(asdict, rows))
+        return {
+            "alerts": shown,
+            "left_off": len(rows) - len(shown),
+            "silences": [asdict(one) for one in book.silences],
+            "delivery": delivery,
+        }
+
+    async def changes(self, after: int, name: str | None, most: int) -> Sequence[AlertEvent]:
+        """Return the newest transitions after a number, oldest first; `name` None: of everything."""
+        subject = None if name is None else self._subjects.subject(name)
+        found = await self._store.transitions(after, subject=subject, most=most)
+        return [alert_event(transition) for transition in found]
+
+    def _windows(self) -> Sequence[Mapping[str, object]]:
+        return _as_many_as_fit(map(asdict, self._watchdog.book.windows))
+
+    # --- questions -------------------------------------------------------------------
+
+    async def _show(self, alert: str) -> ResultEvent:
+        book = self._watchdog.book
+        rows = open_alerts(book, self._figures.sent)
+        row = next((one for one in rows if one.alert == alert), None)
+        subject = self._subjects.subject_of_alert(alert)
+        found = await self._store.transitions(subject=subject, most=_MOST_ROWS)
+        changes = [alert_event(one).fields() for one in found if one.alert == alert]
+        if row is None and not changes:
+            raise BadRequestError(f'no alert "{short(alert)}" is on record: appliance events')
+        sent = [
+            one for one in await self._store.outbox(_MOST_ROWS) if one.transition.alert == alert
+        ]
+        return ResultEvent(
+            details={
+                "alert": None if row is None else asdict(row),
+                "changes": _as_many_as_fit(changes),
+                "rows": _as_many_as_fit(map(asdict, sent)),
+            }
+        )
+
+    async def _outbox(self, most: int) -> ResultEvent:
+        rows = [asdict(row) for row in reversed(await self._store.outbox(most))]
+        return ResultEvent(
+            details={
+                "rows": _as_many_as_fit(rows),
+                "delivery": asdict(await self._figures.report()),
+            }
+        )
+
+    # --- changes ---------------------------------------------------------------------
+
+    async def _ack(self, alert: str, by: str) -> ResultEvent:
+        await self._watchdog.change(lambda book, now: ack(book, alert, by, now))
+        return _done(f"{short(alert)} is acked: no more reminders, its end is told")
+
+    async def _silence(self, subject: Subject, for_s: float, by: str, reason: str) -> ResultEvent:
+        await self._watchdog.change(
+            lambda book, now: silence(book, subject, for_s, by, reason, now)
+        )
+        until_unix_s = self._clock.unix_s() + for_s
+        text = f"nobody is told of {subject_phrase(subject)} for {duration(for_s)}"
+        return ResultEvent(outcome="done", message=text, details={"until_unix_s": until_unix_s})
+
+    async def _add_window(self, request: AddWindowRequest) -> ResultEvent:
+        window = PlannedWindow(
+            name=request.name,
+            days=request.days,
+            begin=request.begin,
+            minutes=request.minutes,
+            subjects=tuple(self._subjects.window_name(name) for name in request.subjects),
+            reason=request.reason,
+        )
+        await self._watchdog.change(lambda book, _now: add_window(book, window))
+        return _done(f"the window {short(request.name)} is planned")
+
+    async def _act(self, text: str) -> ResultEvent:
+        """Do what a button is for, once; each reason for a refusal has the same sentence."""
+        token = present_token(text)
+        if token is None or not await self._store.use_token(
+            token.digest, token.alert, token.action, self._clock.unix_s()
+        ):
+            raise PermissionDeniedError(_REFUSED)
+        states = open_states(self._watchdog.book)
+        same = (s for s in states if (s.alert, s.episode) == (token.alert, token.episode))
+        state = next(same, None)
+        if state is None:
+            return _done(f"{token.alert} is over")
+        match token.action:
+            case ButtonAction.ACK:
+                return await self._ack(token.alert, _BUTTON)
+            case ButtonAction.SILENCE:
+                return await self._silence(state.subject, SILENCE_S, _BUTTON, "")
+            case never:
+                assert_never(never)
+
+
+def _done(text: str) -> ResultEvent:
+    return ResultEvent(outcome="done", message=text)
+
+
+def _as_many_as_fit(rows: Iterable[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """Return the first rows that fit in an answer."""
+    shown, size_bytes = [], 0
+    for row in rows:
+        size_bytes += len(json.dumps(row))
+        if size_bytes > _MOST_ANSWER_BYTES:
+            break
+        shown.append(row)
+    return shown

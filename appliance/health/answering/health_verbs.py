@@ -1,0 +1,324 @@
+"""Verbs of health.sock: what operators ask the health agent."""
+
+import json
+import logging
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Final
+
+from appliance.adapters.kernel.processes import group_name, user_name
+from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.domain.errors import (
+    BackendError,
+    BadRequestError,
+    PermissionDeniedError,
+    StoreError,
+    UnknownProfileError,
+)
+from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.names import is_engine
+from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
+from appliance.health.answering.alert_verbs import AlertVerbs
+from appliance.health.answering.lease_desk import LeaseDesk
+from appliance.health.clock import HealthClock
+from appliance.planning.speeds import SpeedReport
+from appliance.planning.wording import no_such_profile, short
+from appliance.protocol.alert_requests import AlertEvent
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.conversation.server import serve_conversations
+from appliance.protocol.health_socket import (
+    HEALTH,
+    MOST_ROWS,
+    AcceptBaselineRequest,
+    BaselineRequest,
+    BenchesRequest,
+    HealthEvent,
+    HealthRequest,
+    HistoryRequest,
+    LeasedEvent,
+    LeaseLostEvent,
+    LeaseRequest,
+    LeaseTrafficEvent,
+    MeasuredEvent,
+    MeasurementEventsRequest,
+    MeasurementsRequest,
+    ProbedEvent,
+    ProbeNowRequest,
+    ProbeProgressEvent,
+    ResetBaselineRequest,
+    SpeedsRequest,
+    StoreBenchRequest,
+)
+from appliance.protocol.json_values import Json
+from appliance.protocol.measurement_events import measured_event, probe_event
+from appliance.protocol.unix_server import Peer
+
+_log = logging.getLogger(__name__)
+
+_MOST_HISTORY_EVENTS: Final = 200
+_MOST_BENCH_BYTES: Final = 48 << 10
+_MOST_ANSWER_BYTES: Final = 900_000
+"""Size of the documents in an answer: a line has at most 1 MiB."""
+_FOLLOW_EVERY_S: Final = 1.0
+"""Pause between two looks for new events: of a number in memory, and by an index of the alerts."""
+_NO_ALERTS: Final = "this agent keeps no alerts"
+
+
+class HealthVerbs:
+    """Server of the operators' requests.
+
+    Args:
+        agent: Has the monitors of the profiles.
+        store: Of the measurements.
+        desk: Of leases.
+        clock: Of the box.
+        alerts: Answers what is about alerts; None: no alerts are kept.
+    """
+
+    def __init__(
+        self,
+        agent: HealthAgent,
+        store: MeasurementStore,
+        desk: LeaseDesk,
+        clock: HealthClock,
+        alerts: AlertVerbs | None = None,
+    ) -> None:
+        self._alerts = alerts
+        self._agent = agent
+        self._store = store
+        self._desk = desk
+        self._clock = clock
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer on the socket for ever."""
+        await serve_conversations(HEALTH, listener, read_for_health, self._answer)
+
+    async def _answer(
+        self, request: HealthRequest, peer: Peer
+    ) -> AsyncGenerator[HealthEvent, None]:
+        match request:
+            case SpeedsRequest():
+                yield await self._speeds()
+            case HistoryRequest():
+                yield await self._history(request)
+            case BaselineRequest(name):
+                yield ResultEvent(details=asdict(self._monitor(name).baseline()))
+            case AcceptBaselineRequest(name, by) | ResetBaselineRequest(name, by):
+                yield await self._change(request, name, _who(peer, by))
+            case StoreBenchRequest(name, document):
+                yield await self._store_bench(name, document)
+            case BenchesRequest(most):
+                yield await self._benches(most)
+            case (
+                MeasurementsRequest()
+                | MeasurementEventsRequest()
+                | ProbeNowRequest()
+                | LeaseRequest()
+            ):
+                async with aclosing(self._several(request, peer)) as events:
+                    async for event in events:
+                        yield event
+            case _:
+                if self._alerts is None:
+                    raise BadRequestError(_NO_ALERTS)
+                yield await self._alerts.answer(request, _who(peer, getattr(request, "by", "")))
+
+    async def _several(
+        self,
+        request: MeasurementsRequest | MeasurementEventsRequest | ProbeNowRequest | LeaseRequest,
+        peer: Peer,
+    ) -> AsyncGenerator[HealthEvent, None]:
+        """Answer a request that has several events."""
+        match request:
+            case MeasurementsRequest(name, since_unix_s, most, until_unix_s):
+                probes = await self._store.probes(
+                    name, since_unix_s, most=most, until_unix_s=until_unix_s
+                )
+                if not probes:
+                    self._check_name(name)
+                for probe in probes:
+                    yield probe_event(probe)
+                yield ResultEvent()
+            case MeasurementEventsRequest():
+                async with aclosing(self._events(request)) as events:
+                    async for event in events:
+                        yield event
+            case ProbeNowRequest(name):
+                async with aclosing(self._probe(name)) as events:
+                    async for event in events:
+                        yield event
+            case LeaseRequest():
+                async with aclosing(self._lease(request, peer)) as events:
+                    async for event in events:
+                        yield event
+
+    # --- from memory -----------------------------------------------------------------
+
+    async def _speeds(self) -> ResultEvent:
+        reports = {name: asdict(report) for name, report in self._agent.reports().items()}
+        speeds = {"profiles": reports, "trouble": list(self._agent.troubles())}
+        alerts = {} if self._alerts is None else {"alerts": await self._alerts.overview()}
+        return ResultEvent(details={**speeds, **alerts})
+
+    def _monitor(self, name: str) -> SpeedWatch:
+        monitor = self._agent.monitor(name)
+        if monitor is None:
+            self._check_name(name)
+            raise BadRequestError(f"{name} is not measured: it generates no text")
+        return monitor
+
+    def _check_name(self, name: str) -> None:
+        """Check that a profile is applied. Raises `UnknownProfileError`."""
+        known = self._agent.profiles()
+        if name not in known:
+            raise UnknownProfileError(no_such_profile(short(name), known))
+
+    # --- the baseline ----------------------------------------------------------------
+
+    async def _change(
+        self, request: AcceptBaselineRequest | ResetBaselineRequest, name: str, by: str
+    ) -> ResultEvent:
+        self._monitor(name)
+        if isinstance(request, AcceptBaselineRequest):
+            await self._agent.accept(name, by)
+            done = "accepted"
+        else:
+            await self._agent.reset(name, by)
+            done = "reset"
+        _log.info("the baseline of %s was %s by %s", name, done, by)
+        return ResultEvent(outcome="done", message=f"the baseline of {name} is {done}")
+
+    # --- from the store --------------------------------------------------------------
+
+    async def _history(self, request: HistoryRequest) -> ResultEvent:
+        name, since_unix_s = request.name, request.since_unix_s
+        wanted = tuple(Series) if request.series is None else (Series(request.series),)
+        rows = await self._store.histories(
+            name, wanted, since_unix_s, span_s=request.span_s, most=MOST_ROWS
+        )
+        monitor = self._agent.monitor(name)
+        if monitor is None and not any(rows.values()):
+            self._check_name(name)
+        events = await self._store.events(profile=name, most=_MOST_HISTORY_EVENTS)
+        return ResultEvent(
+            details={
+                "rows": {series.value: found for series, found in rows.items()},
+                "baseline": None if monitor is None else asdict(monitor.baseline()),
+                "events": [asdict(event) for event in events if event.unix_s >= since_unix_s],
+            }
+        )
+
+    async def _events(self, request: MeasurementEventsRequest) -> AsyncGenerator[HealthEvent, None]:
+        """Yield the newest events of both kinds in the order of their times, then those to come."""
+        alerts = None if request.alerts_after is None else self._alerts
+        if request.name is not None and alerts is None:
+            self._check_name(request.name)
+        name, most = request.name, request.most
+        after, alerts_after = request.after, request.alerts_after or 0
+        while True:
+            last = self._store.last_event
+            found: list[MeasuredEvent | AlertEvent] = []
+            if last > after or not request.follow:
+                measured = await self._store.events(after, profile=name, most=most)
+                found += map(measured_event, measured)
+                after = max([after, last, *(event.id for event in measured)])
+            if alerts is not None:
+                changes = await alerts.changes(alerts_after, name, most)
+                found += changes
+                alerts_after = max([alerts_after, *(event.id for event in changes)])
+            for event in sorted(found, key=lambda event: event.unix_s)[-most:]:
+                yield event
+            if not request.follow:
+                yield ResultEvent()
+                return
+            await self._clock.sleep_until(self._clock.monotonic_s() + _FOLLOW_EVERY_S)
+
+    async def _store_bench(self, name: str, document: Json) -> ResultEvent:
+        if len(json.dumps(document)) > _MOST_BENCH_BYTES:
+            raise BadRequestError(f"the document is longer than {_MOST_BENCH_BYTES >> 10} KiB")
+        if not await self._store.add_bench(short(name), self._clock.unix_s(), document):
+            raise StoreError(self._store.trouble or "the document cannot be stored")
+        (bench,) = await self._store.benches(most=1)
+        return ResultEvent(details={"id": bench.id})
+
+    async def _benches(self, most: int) -> ResultEvent:
+        """Return the newest benches, as many as fit in a line."""
+        shown, size_bytes = [], 0
+        for bench in await self._store.benches(most=most):
+            row = asdict(bench)
+            size_bytes += len(json.dumps(row))
+            if size_bytes > _MOST_ANSWER_BYTES:
+                break
+            shown.append(row)
+        return ResultEvent(details={"benches": shown})
+
+    # --- what lasts ------------------------------------------------------------------
+
+    async def _probe(self, name: str | None) -> AsyncGenerator[HealthEvent, None]:
+        if name is not None:
+            self._monitor(name)
+        if not self._agent.view.connected:
+            raise BackendError(AWAY)
+        serving = self._agent.serving()
+        names = serving if name is None else [one for one in serving if one == name]
+        if not names:
+            who = "no measured profile serves" if name is None else f"{name} does not serve"
+            raise BackendError(f"{who}: appliance status")
+        for one in names:
+            monitor = self._monitor(one)
+            async for step in monitor.probe_now():
+                yield ProbeProgressEvent(
+                    step.profile, step.prompt, step.state.value, step.text, step.tok_s
+                )
+            yield _probed(monitor.report())
+        yield ResultEvent()
+
+    async def _lease(self, request: LeaseRequest, peer: Peer) -> AsyncGenerator[HealthEvent, None]:
+        for name in request.names:
+            self._check_name(name)
+        who = user_name(peer.uid)
+        text = f"{short(request.text)}, of {who}" if request.text else f"a bench of {who}"
+        async with self._desk.lease(request.names, exclusive=request.exclusive, text=text) as lease:
+            _log.info("%s has the box: nothing is probed meanwhile", text)
+            yield LeasedEvent(lease.token)
+            async for requests in lease.traffic():
+                yield LeaseTrafficEvent(requests)
+            yield LeaseLostEvent(f"the gateway has ended the lease: {lease.lost or 'no reason'}")
+
+
+def read_for_health(verb: str, args: Json, peer: Peer) -> HealthRequest:
+    """Return a request on health.sock.
+
+    Raises:
+        PermissionDeniedError: an engine asks.
+        BadRequestError: it makes no sense.
+    """
+    if is_engine(peer.uid, group_name(peer.gid)):
+        raise PermissionDeniedError(
+            f"{user_name(peer.uid)} is an engine, and engines may not ask the health agent"
+        )
+    return HEALTH.decode_request(verb, args)
+
+
+def _who(peer: Peer, by: str) -> str:
+    """Return who asks, for the record: the user of the connection first, which cannot lie."""
+    user = user_name(peer.uid)
+    return f"{user} for {short(by)}" if by and by != user else user
+
+
+def _probed(report: SpeedReport) -> ProbedEvent:
+    """Return the event that ends an asked probe, as the monitor took it in."""
+    valid = report.last_outcome is ProbeOutcome.VALID
+    decode, prefill = report.of(Series.DECODE), report.of(Series.PREFILL)
+    rate = decode.rate * decode.tokens_per_step if valid and decode and decode.rate else None
+    return ProbedEvent(
+        report.profile,
+        report.last_outcome.value if report.last_outcome else "",
+        report.trouble,
+        rate,
+        prefill.rate if valid and prefill else None,
+        report.ttft_s if valid else None,
+        decode.change if valid and decode else None,
+    )

@@ -1,0 +1,1 @@
+"""Measurements of the models that serve: probes, canaries, evidence, real traffic."""

@@ -1,0 +1,241 @@
+"""Exchange with an engine about one prompt of a probe: its pieces, the whole prompt, the metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.measurements import ProbeOutcome, Series
+from appliance.domain.profile import Applied
+from appliance.health.clock import HealthClock
+from appliance.health.measuring.engine_notes import EngineNotes
+from appliance.health.measuring.evidence import EvidenceRecording
+from appliance.health.measuring.lane_requests import LaneRequests, ProbeEndedError, StreamedAnswer
+from appliance.planning.probing.course import ProbeCourse, ProbeStep
+from appliance.planning.probing.measurement import Measurement, measure, piece_times
+from appliance.planning.probing.pieces import PieceSize, PieceTimes, piece_end, prefixes
+from appliance.planning.probing.request import probe_request
+from appliance.planning.probing.request_metrics import RequestCounters, finished_between
+from appliance.planning.probing.tasks import PREFILL, piece_tokens_of, prompt_text, series_of
+
+Tell = Callable[[ProbeStep, str], None]
+"""Function that tells a step of the exchange, and a text for people."""
+
+_REREADS: Final = 5
+_REREAD_PAUSE_S: Final = 0.2
+"""An engine may count a request a moment after the end of its response."""
+_SAMPLE_SHARE: Final = 0.4
+"""Part of the usual time of an answer after which the GPUs are read under load."""
+_SAMPLE_AFTER_S: Final = 0.5
+"""Time for the same where the usual time is not known."""
+_PIECE_S: Final = 30.0
+_LEAST_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContact:
+    """Engine of a profile, as an exchange reaches it."""
+
+    applied: Applied
+    requests: LaneRequests
+    notes: EngineNotes
+    clock: HealthClock
+
+    async def send(
+        self,
+        prompt: str,
+        *,
+        output_tokens: int,
+        salt: str,
+        continues: bool,
+        timeout_s: float,
+        first_text: asyncio.Event | None = None,
+    ) -> StreamedAnswer:
+        """Return the answer to a prompt. Raises `ProbeEndedError`."""
+        request = probe_request(
+            self.applied, prompt, output_tokens=output_tokens, salt=salt, continues=continues
+        )
+        if request is None:
+            raise ProbeEndedError(ProbeOutcome.FAILED, "the profile generates no text")
+        path, body = request
+        return await self.requests.stream(path, body, timeout_s=timeout_s, first_text=first_text)
+
+    async def send_piece(
+        self, prompt: str, *, salt: str, before: PieceTimes | None, timeout_s: float = _PIECE_S
+    ) -> PieceTimes:
+        """Return the times of a piece. Raises `ProbeEndedError`.
+
+        Args:
+            prompt: The prompt up to the end of the piece.
+            salt: That of the whole prompt.
+            before: Piece that went before; None: this one is the first.
+            timeout_s: Time for its answer.
+        """
+        answer = await self.send(
+            prompt, output_tokens=1, salt=salt, continues=before is not None, timeout_s=timeout_s
+        )
+        piece = piece_times(answer.stream, ended_s=answer.ended_s)
+        if piece is None:
+            self.notes.in_pieces = False
+            text = "the engine tells no times of a piece of a prompt"
+            raise ProbeEndedError(ProbeOutcome.UNMEASURED, text)
+        self.check(before, piece)
+        return piece
+
+    def check(self, before: PieceTimes | None, piece: PieceTimes) -> None:
+        """Raise `ProbeEndedError` if the engine began the prompt anew after the piece before."""
+        if not self.notes.note_piece(before, piece):
+            text = "the engine began the prompt anew: another request may have come in between"
+            raise ProbeEndedError(ProbeOutcome.YIELDED, text)
+
+
+class PromptExchange:
+    """Exchange about one prompt.
+
+    Args:
+        engine: Engine that is asked.
+        course: Course of the probe.
+        name: Name of the prompt.
+        salt: Letters and digits that no other prompt has.
+        tell: Told about each step.
+    """
+
+    def __init__(
+        self, engine: EngineContact, course: ProbeCourse, name: str, *, salt: str, tell: Tell
+    ) -> None:
+        self._engine = engine
+        self._course = course
+        self._name = name
+        self._salt = salt
+        self._tell = tell
+        self._text = prompt_text(name, salt)
+        self._decodes = series_of(name) is Series.DECODE
+        self._end_s = engine.clock.monotonic_s() + course.limit_s(name)
+        self._began = False
+
+    async def measure(self, recording: EvidenceRecording) -> Measurement:
+        """Return what the exchange has measured, or how it ended."""
+        try:
+            return await self._measure(recording)
+        except ProbeEndedError as end:
+            measured = end.measurement
+            if measured.outcome is ProbeOutcome.BUSY and self._began:
+                return Measurement(
+                    outcome=ProbeOutcome.YIELDED, detail=f"between two requests: {measured.detail}"
+                )
+            return measured
+
+    async def _measure(self, recording: EvidenceRecording) -> Measurement:
+        notes, requests = self._engine.notes, self._engine.requests
+        before = await notes.counters(requests)
+        self._began = before is not None
+        pieces = await self._send_pieces()
+        answer = await self._send_whole(pieces, recording)
+        return measure(
+            answer.stream,
+            ended_s=answer.ended_s,
+            wanted_tokens=self._course.answer_tokens(self._name),
+            before=before,
+            after=await self._counters_after(before),
+            pieces=pieces,
+        )
+
+    async def _send_pieces(self) -> Sequence[PieceTimes]:
+        size = piece_tokens_of(self._name)
+        if self._decodes and self._engine.notes.in_pieces:
+            size = self._engine.notes.size.tokens
+        texts = () if size is None else prefixes(self._text, size)
+        pieces: list[PieceTimes] = []
+        for number, text in enumerate(texts, start=1):
+            self._tell(ProbeStep.READING, f"piece {number} of {len(texts) + 1}")
+            before = pieces[-1] if pieces else None
+            piece = await self._engine.send_piece(
+                text, salt=self._salt, before=before, timeout_s=min(_PIECE_S, self._left_s())
+            )
+            self._began = True
+            pieces.append(piece)
+        return pieces
+
+    async def _send_whole(
+        self, pieces: Sequence[PieceTimes], recording: EvidenceRecording
+    ) -> StreamedAnswer:
+        first_text = asyncio.Event()
+        async with self._followed(first_text, recording):
+            answer = await self._engine.send(
+                self._text,
+                output_tokens=self._course.answer_tokens(self._name),
+                salt=self._salt,
+                continues=bool(pieces),
+                timeout_s=self._left_s(),
+                first_text=first_text,
+            )
+        last = piece_times(answer.stream, ended_s=answer.ended_s) if pieces else None
+        if last is not None:
+            self._engine.check(pieces[-1], last)
+            self._engine.notes.lost = 0
+        return answer
+
+    def _left_s(self) -> float:
+        return max(_LEAST_S, self._end_s - self._engine.clock.monotonic_s())
+
+    @asynccontextmanager
+    async def _followed(
+        self, first_text: asyncio.Event, recording: EvidenceRecording
+    ) -> AsyncIterator[None]:
+        """Tell that the answer begins, and read the GPUs while the engine works on it."""
+        task = asyncio.create_task(self._follow(first_text, recording))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self, first_text: asyncio.Event, recording: EvidenceRecording) -> None:
+        if not self._decodes:
+            await recording.sample()
+            return
+        await first_text.wait()
+        self._tell(ProbeStep.WRITING, f"{self._course.output_tokens} tokens are written")
+        rate = self._course.decode_tok_s
+        usual_s = self._course.output_tokens / rate * _SAMPLE_SHARE if rate else _SAMPLE_AFTER_S
+        clock = self._engine.clock
+        await clock.sleep_until(clock.monotonic_s() + usual_s)
+        await recording.sample()
+
+    async def _counters_after(self, before: RequestCounters | None) -> RequestCounters | None:
+        """Return the counters once they have the request; None: they are not to be had."""
+        if before is None:
+            return None
+        notes, clock = self._engine.notes, self._engine.clock
+        found = None
+        with suppress(ProbeEndedError):  # a request of a client has come: the answer stands
+            for _ in range(_REREADS):
+                found = await notes.counters(self._engine.requests)
+                if found is None or finished_between(before, found):
+                    return found
+                await clock.sleep_until(clock.monotonic_s() + _REREAD_PAUSE_S)
+        if found is not None and found.finished is None:
+            notes.has_metrics = False  # A page without the engine's own counters, all the same.
+        return found
+
+
+async def find_piece_size(engine: EngineContact, salt: str) -> None:
+    """Find the size of pieces for an engine by sending the long prompt in pieces that grow.
+
+    The search ends early where anything else goes on. The larger result of two searches counts: on a
+    busy box a piece may take longer than it does, and never less.
+    """
+    notes, text = engine.notes, prompt_text(PREFILL, salt)
+    size, end = PieceSize(), 0
+    before: PieceTimes | None = None
+    with suppress(ProbeEndedError):
+        while notes.in_pieces and not size.settled:
+            end = piece_end(text, end, size.tokens)
+            if end == len(text):
+                break
+            before = await engine.send_piece(text[:end], salt=salt, before=before)
+            size = size.after(before)
+    if not notes.size.settled or (size.settled and size.tokens > notes.size.tokens):
+        notes.size = size

@@ -1,0 +1,1 @@
+"""Delivery of messages, and what tells when nobody else can."""

@@ -1,0 +1,1 @@
+"""Looks at the box, and the loop that has them judged."""

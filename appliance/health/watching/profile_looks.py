@@ -1,0 +1,135 @@
+"""Looks at the profiles, put together from what was observed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from appliance.adapters.systemd.unit_reader import UnitReading
+from appliance.domain.measurements import BoxGpus
+from appliance.domain.names import unit_of
+from appliance.domain.observed import ActiveState
+from appliance.domain.profile import Applied, Catalogue, Mark
+from appliance.health.box_view import BoxView, ProfileView
+from appliance.health.watching.engine_checks import EngineAnswers
+from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_samples
+from appliance.planning.alerting.watchdog_rules.desired_state import is_desired
+from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, UnitLook
+from appliance.planning.speeds import SpeedReport
+from appliance.planning.status.stalls import Activity, Look, seen
+from appliance.protocol.sd_notify import is_patch_failure
+
+_SERVING = frozenset({ActiveState.ACTIVE, ActiveState.RELOADING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """Observations of one look; None: the source could not be read."""
+
+    view: BoxView
+    is_view_fresh: bool
+    catalogue: Catalogue
+    units: Mapping[str, UnitReading] | None = None
+    """Units by name."""
+    engines: EngineAnswers | None = None
+    gpus: BoxGpus | None = None
+    drift: Mapping[str, tuple[str, ...] | None] | None = None
+    speeds: Mapping[str, SpeedReport] = field(default_factory=dict)
+    quality_lost: frozenset[str] = frozenset()
+    is_watched_since_boot: bool = False
+    """Whether the supervisor runs since the boot (`is_desired`)."""
+
+
+class ProfileLooks:
+    """Maker of the looks; it remembers when each engine used a CPU last."""
+
+    def __init__(self) -> None:
+        self._activities: dict[str, Activity] = {}
+
+    def looks(self, found: Observations, now_s: float) -> Mapping[str, ProfileLook]:
+        """Return every applied profile."""
+        self._activities = {
+            name: seen(
+                self._activities.get(name), Look(at_s=now_s, cpu_s=None if r is None else r.cpu_s)
+            )
+            for name in found.catalogue
+            if (r := _reading(found, name)) is None or r.look.active in _SERVING
+        }
+        return {
+            name: self._look(applied, found) for name, applied in sorted(found.catalogue.items())
+        }
+
+    def _look(self, applied: Applied, found: Observations) -> ProfileLook:
+        name = applied.name
+        reading = _reading(found, name)
+        unit = None if reading is None else reading.look
+        view = found.view.profiles.get(name)
+        told = view if found.is_view_fresh else None
+        serves = unit is not None and unit.active in _SERVING
+        answers = None if found.engines is None else found.engines.engines.get(name)
+        return ProfileLook(
+            name=name,
+            mark=_mark(view),
+            desired=_desired(applied, reading, found),
+            state=None if told is None else told.state or None,
+            note="" if told is None else told.note,
+            unit=unit,
+            answers=answers if serves else None,
+            in_flight=None if told is None else told.in_flight,
+            quiet_s=None if told is None else told.quiet_s,
+            idle_s=self._idle_s(name, reading),
+            is_on_gpu=is_on_its_gpus(applied, found.gpus) if serves else None,
+            held_bytes=held_bytes(name, found.gpus) if applied.gpus else None,
+            needs_bytes=None if view is None else view.needs_bytes,
+            patch_applied=_patch_applied(unit),
+            drift=None if found.drift is None else found.drift.get(name),
+            speed=found.speeds.get(name),
+            quality_lost=name in found.quality_lost,
+            gpus=tuple(s.evidence.uuid for s in used_samples(applied, found.gpus) or ()),
+        )
+
+    def _idle_s(self, name: str, reading: UnitReading | None) -> float | None:
+        """Return the time without CPU; None: it does not run, or its CPU time is not counted."""
+        activity = self._activities.get(name)
+        if reading is None or reading.cpu_s is None or activity is None:
+            return None
+        return activity.last.at_s - activity.active_s
+
+
+def _patch_applied(unit: UnitLook | None) -> bool | None:
+    """Tell whether an engine was patched; None: it has neither started nor failed for its patches.
+
+    No engine starts without proof of its patches (`launch.start.patch`), so one that serves has them.
+    """
+    if unit is None:
+        return None
+    if unit.active in _SERVING:
+        return True
+    is_failed = unit.active is ActiveState.FAILED and is_patch_failure(unit.status_text)
+    return False if is_failed else None
+
+
+def _reading(found: Observations, name: str) -> UnitReading | None:
+    return None if found.units is None else found.units.get(unit_of(name))
+
+
+def _mark(view: ProfileView | None) -> Mark | None:
+    told = None if view is None else view.mark
+    return Mark(told) if told is not None and told in set(Mark) else None
+
+
+def _desired(applied: Applied, reading: UnitReading | None, found: Observations) -> bool | None:
+    if found.view.committed is None:
+        return None
+    units = found.units or {}
+    rivals: list[UnitLook] = [
+        units[unit_of(rival)].look for rival in applied.conflicts if unit_of(rival) in units
+    ]
+    return is_desired(
+        applied.name,
+        is_committed=applied.name in found.view.committed,
+        is_held=found.view.hold,
+        operation=found.view.running,
+        unit=None if reading is None else reading.look,
+        exit_status=0 if reading is None else reading.exit_status,
+        rivals=rivals,
+        is_watched_since_boot=found.is_watched_since_boot,
+    )

@@ -1,0 +1,230 @@
+"""The watchdog's loop: look at the box, judge it, keep what changed, have it sent.
+
+=======  ========================================================================================
+Look     at the box, every 10 s and soon after a change of the supervisor's status; bounded in time
+Judge    the rules find what is wrong, and the alert book what is told of it (planning.alerting)
+Keep     states, transitions and outbox rows, in one transaction of the store
+Send     the sender is woken; it does the rest
+Feed     systemd's watchdog, after a whole turn: a loop that hangs, or whose every look fails, ends
+         with the process, which systemd starts again or gives up with a message
+=======  ========================================================================================
+
+This loop is the one writer of the alert book: what operators change goes through it, between two looks.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final, Protocol
+
+from appliance.domain.alerts import Severity, Transition
+from appliance.domain.targets import TargetStanding
+from appliance.health.clock import HealthClock
+from appliance.planning.alerting.book.alert_book import (
+    AlertBook,
+    AlertCircumstances,
+    AlertPolicy,
+    Evaluation,
+    Instant,
+    evaluate,
+)
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
+from appliance.planning.alerting.watchdog_rules.watchdog import findings
+from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.protocol.json_dataclasses import from_json
+
+_log = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 10.0
+"""Pause between the begins of two looks, by which the counts of the rules are set."""
+_SOONEST_S: Final = 2.0
+"""Pause before a look that a change of the status asks for."""
+FRESH_S: Final = 3 * LOOK_EVERY_S
+"""Age of the last turn up to which the loop counts as alive."""
+
+
+class AlertLedger(Protocol):
+    """Store of the alert book, as far as the loop uses it."""
+
+    async def book(self) -> AlertBook:
+        """Return the book as it was committed last."""
+
+    async def memory(self) -> str | None:
+        """Return the rules' memory of earlier looks; None: none was kept."""
+
+    async def commit(
+        self,
+        evaluation: Evaluation,
+        *,
+        targets: Sequence[str],
+        memory: str | None = None,
+        min_severity: Mapping[str, Severity] = ...,
+        now_unix_s: float,
+    ) -> Sequence[Transition]:
+        """Keep an evaluation in one transaction; returns its transitions with their numbers."""
+
+
+class Watchdog:
+    """The loop.
+
+    Args:
+        look: Function that looks at the box; bounded in time.
+        circumstances: Function that returns what decides who is told, at a look.
+        store: Of the alert book.
+        targets: Function that returns those who are told; empty: nobody is.
+        policy: Settings of the alert book.
+        on_commit: Called with the transitions of a commit, which may have made outbox rows.
+        on_turn: Called after each whole turn.
+        clock: Of the box.
+    """
+
+    def __init__(
+        self,
+        *,
+        look: Callable[[], Awaitable[BoxLook]],
+        circumstances: Callable[[BoxLook], AlertCircumstances],
+        store: AlertLedger,
+        targets: Callable[[], Sequence[TargetStanding]],
+        policy: AlertPolicy,
+        on_commit: Callable[[Sequence[Transition]], None],
+        on_turn: Callable[[], None],
+        clock: HealthClock,
+    ) -> None:
+        self._look = look
+        self._circumstances = circumstances
+        self._store = store
+        self._targets = targets
+        self._policy = policy
+        self._on_commit = on_commit
+        self._on_turn = on_turn
+        self._clock = clock
+        self._writing = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._memory = WatchdogMemory()
+        self._turned_s: float | None = None
+        self._read = asyncio.Event()
+        """Set once the stored book is read, before which nobody may change it."""
+        self.book = AlertBook()
+        """The book as it was evaluated last; for readers."""
+
+    def is_fresh(self) -> bool:
+        """Tell whether the last whole turn is of the last 30 s."""
+        turned_s = self._turned_s
+        return turned_s is not None and self._clock.monotonic_s() - turned_s < FRESH_S
+
+    def look_soon(self) -> None:
+        """Have the box looked at before the next regular look: something may have changed."""
+        self._news.set()
+
+    async def read(self) -> None:
+        """Read the stored book and memory."""
+        self.book = await self._store.book()
+        self._memory = _memory_in(await self._store.memory())
+        self._read.set()
+
+    async def known_book(self) -> AlertBook:
+        """Return the book, once the stored one is read."""
+        await self._read.wait()
+        return self.book
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        await self.read()
+        while True:
+            due_s = self._clock.monotonic_s() + LOOK_EVERY_S
+            await self._turn()
+            await self._until(due_s)
+
+    async def change(
+        self,
+        act: Callable[[AlertBook, Instant], Evaluation],
+        *,
+        only: Collection[str] | None = None,
+    ) -> Sequence[Transition]:
+        """Change the book between two looks; returns the transitions. Raises what `act` raises.
+
+        Args:
+            act: Function of `alert_book`, such as an ack, with its other arguments bound.
+            only: Targets that are told; None: all.
+        """
+        await self._read.wait()
+        async with self._writing:
+            return await self._commit(act(self.book, self._now()), only=only)
+
+    async def _until(self, due_s: float) -> None:
+        """Wait for the next regular look; news have a look of their own before that."""
+        while await self._clock.wait(self._news, due_s):
+            soon_s = self._clock.monotonic_s() + _SOONEST_S
+            await self._clock.sleep_until(min(soon_s, due_s))
+            self._news.clear()
+            if soon_s >= due_s:
+                return
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Look, judge, keep. What one look raises is logged, and systemd's watchdog is not fed."""
+        try:
+            look = await self._look()
+            async with self._writing:
+                found, memory = findings(look, self._memory)
+                evaluation = evaluate(
+                    self.book, found, self._circumstances(look), self._policy, self._now()
+                )
+                self._memory = memory
+                await self._commit(evaluation, json.dumps(asdict(memory)))
+        except Exception:  # noqa: BLE001 - the outer loop of a service
+            _log.exception("a look at the box failed")
+            return
+        self._turned_s = self._clock.monotonic_s()
+        self._on_turn()
+
+    async def _commit(
+        self,
+        evaluation: Evaluation,
+        memory: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+    ) -> Sequence[Transition]:
+        """Keep an evaluation.
+
+        Where the store fails, looks are counted all the same, but a book with changes to be told is not
+        taken over: the next look makes them again.
+        """
+        if not evaluation.transitions and not evaluation.cancelled:
+            self.book = evaluation.book
+        targets = [one for one in self._targets() if only is None or one.name in only]
+        kept = await self._store.commit(
+            evaluation,
+            targets=[target.name for target in targets],
+            memory=memory,
+            min_severity={
+                target.name: Severity(target.min_severity)
+                for target in targets
+                if target.min_severity in set(Severity)
+            },
+            now_unix_s=self._clock.unix_s(),
+        )
+        self.book = evaluation.book
+        if kept or evaluation.cancelled:
+            for one in kept:
+                _log.info("%s %s: %s %s", one.alert, one.subject.text, one.rule, one.kind)
+            self._on_commit(kept)
+        return kept
+
+    def _now(self) -> Instant:
+        return Instant(
+            unix_s=self._clock.unix_s(),
+            monotonic_s=self._clock.monotonic_s(),
+            boot_s=self._clock.boot_s(),
+        )
+
+
+def _memory_in(text: str | None) -> WatchdogMemory:
+    """Return the kept memory; an empty one where there is none, or none that can be read."""
+    try:
+        return WatchdogMemory() if text is None else from_json(WatchdogMemory, json.loads(text))
+    except ValueError as error:
+        _log.warning("the memory of earlier looks cannot be read: %s", error)
+        return WatchdogMemory()

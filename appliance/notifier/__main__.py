@@ -1,0 +1,7 @@
+"""Run the notifier: ``python -m appliance.notifier``, as its unit does."""
+
+import sys
+
+from appliance.notifier.process import main
+
+sys.exit(main())

@@ -1,0 +1,166 @@
+"""Verbs of notify.sock: what the health agent asks the notifier."""
+
+import logging
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict, replace
+from typing import Final, assert_never
+from urllib.parse import urlsplit
+
+from appliance.adapters.apprise_sender import send_by_apprise
+from appliance.adapters.targets_file import standing_of
+from appliance.domain.alerts import Message, SendOutcome, SendResult
+from appliance.domain.errors import BadRequestError
+from appliance.domain.targets import NTFY, Target, Targets, TargetStanding, kind_of
+from appliance.notifier.ntfy_sender import NtfySender
+from appliance.notifier.web_client import WebError, WebRequest, fetch
+from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.conversation.server import FEW, serve_conversations
+from appliance.protocol.json_dataclasses import JsonValueError, from_json
+from appliance.protocol.json_values import Json
+from appliance.protocol.notify_socket import (
+    NOTIFY,
+    CancelScheduledRequest,
+    NotifyEvent,
+    NotifyRequest,
+    PingRequest,
+    ScheduleRequest,
+    SendRequest,
+    TargetsRequest,
+)
+from appliance.protocol.unix_server import Peer
+
+_log = logging.getLogger(__name__)
+
+_NO_TARGET: Final = SendResult(outcome=SendOutcome.REFUSED, text="there is no such target")
+_NOT_NTFY: Final = SendResult(
+    outcome=SendOutcome.REFUSED, text="only ntfy keeps scheduled messages"
+)
+_NO_HEARTBEAT: Final = SendResult(outcome=SendOutcome.REFUSED, text="no heartbeat_url is set")
+
+
+class NotifyVerbs:
+    """Server of the health agent's requests.
+
+    Args:
+        targets: Content of the file of the targets.
+        trouble: Why there are no targets, in a phrase; empty: the file is right.
+    """
+
+    def __init__(self, targets: Targets, trouble: str = "") -> None:
+        self._targets: Mapping[str, Target] = {one.name: one for one in targets.targets}
+        self._ntfy = {
+            one.name: NtfySender(one) for one in targets.targets if kind_of(one.url) == NTFY
+        }
+        self._heartbeat_url = targets.heartbeat_url
+        self._trouble = trouble
+        self._troubles: dict[str, str] = {}
+        """Phrases about the last try of each target that failed."""
+
+    async def serve(self, listener: socket.socket, *, idle_s: float | None = None) -> None:
+        """Answer until nobody has asked for `idle_s`; None: for ever."""
+        await serve_conversations(NOTIFY, listener, _read, self._answer, bounds=FEW, idle_s=idle_s)
+
+    async def _answer(
+        self, request: NotifyRequest, _peer: Peer
+    ) -> AsyncGenerator[NotifyEvent, None]:
+        match request:
+            case TargetsRequest():
+                rows = [asdict(self._standing(one)) for one in self._targets.values()]
+                yield ResultEvent(details={"targets": rows, "trouble": self._trouble})
+                return
+            case SendRequest(target, message):
+                result = await self._send(target, _message(message))
+            case ScheduleRequest(target, message, delay_s):
+                result = await self._schedule(target, _message(message), delay_s)
+            case CancelScheduledRequest(target, sequence_id):
+                ntfy = self._ntfy.get(target)
+                result = self._missing(target) if ntfy is None else await ntfy.cancel(sequence_id)
+            case PingRequest():
+                result = await self._ping()
+            case _:
+                assert_never(request)
+        yield _event(result)
+
+    def _standing(self, target: Target) -> TargetStanding:
+        ntfy = self._ntfy.get(target.name)
+        return replace(
+            standing_of(target),
+            scheduled=False if ntfy is None else ntfy.scheduled,
+            trouble=self._troubles.get(target.name, ""),
+        )
+
+    async def _send(self, name: str, message: Message) -> SendResult:
+        target = self._targets.get(name)
+        if target is None:
+            return self._missing(name)
+        if ntfy := self._ntfy.get(name):
+            result = await ntfy.send(message)
+        else:
+            result = await send_by_apprise(target.url, message)
+        self._note(name, result)
+        return result
+
+    async def _schedule(self, name: str, message: Message, delay_s: float) -> SendResult:
+        ntfy = self._ntfy.get(name)
+        return self._missing(name) if ntfy is None else await ntfy.schedule(message, delay_s)
+
+    def _missing(self, name: str) -> SendResult:
+        """Return the result for a target that does not exist, or cannot do what was asked."""
+        if self._trouble:
+            return SendResult(outcome=SendOutcome.RETRY, text=self._trouble)
+        return _NOT_NTFY if name in self._targets else _NO_TARGET
+
+    async def _ping(self) -> SendResult:
+        """Ask the outside watch, whose answer is nothing but its status."""
+        if not self._heartbeat_url:
+            return self._missing("") if self._trouble else _NO_HEARTBEAT
+        parts = urlsplit(self._heartbeat_url)
+        is_encrypted = parts.scheme == "https"
+        request = WebRequest(
+            method="GET",
+            host=parts.hostname or "",
+            port=parts.port or (443 if is_encrypted else 80),
+            is_encrypted=is_encrypted,
+            path=f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}",
+        )
+        try:
+            answer = await fetch(request)
+        except WebError as error:
+            return SendResult(outcome=SendOutcome.RETRY, text=str(error))
+        if answer.status in range(200, 300):
+            return SendResult(outcome=SendOutcome.SENT)
+        return SendResult(
+            outcome=SendOutcome.RETRY,
+            text=f"the outside watch answers {answer.status}",
+            retry_after_s=answer.retry_after_s,
+        )
+
+    def _note(self, name: str, result: SendResult) -> None:
+        is_sent = result.outcome is SendOutcome.SENT
+        self._troubles[name] = "" if is_sent else result.text
+        _log.log(
+            logging.DEBUG if is_sent else logging.WARNING,
+            "%s: %s%s",
+            name,
+            result.outcome,
+            f": {result.text}" if result.text else "",
+        )
+
+
+def _read(verb: str, args: Json, _peer: Peer) -> NotifyRequest:
+    return NOTIFY.decode_request(verb, args)
+
+
+def _message(document: Json) -> Message:
+    try:
+        return from_json(Message, document)
+    except JsonValueError as error:
+        raise BadRequestError(f"message: {error}") from error
+
+
+def _event(result: SendResult) -> ResultEvent:
+    return ResultEvent(
+        outcome=result.outcome,
+        details={"text": result.text, "retry_after_s": result.retry_after_s},
+    )

@@ -1,0 +1,1 @@
+"""Messages to people: words, tokens of their buttons."""

@@ -1,0 +1,1 @@
+"""Outbox: order, retries and joining of what targets are told."""

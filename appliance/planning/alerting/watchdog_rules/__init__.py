@@ -1,0 +1,1 @@
+"""Rules of the watchdog, which judge a look of the box."""

@@ -1,0 +1,164 @@
+"""Assembly of the watchdog: who is told, what asks for a look, and what a look sees without a box."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.adapters.target_names import target_names_text
+from appliance.domain.measurements import TrafficSums
+from appliance.domain.targets import TargetStanding
+from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
+from appliance.health.alert_service import AlertService, ServiceSources, notable, policy_of
+from appliance.health.box_view import BoxView, ProfileView
+from appliance.health.clock import SystemHealthClock
+from appliance.planning.alerting.book.alert_book import AlertPolicy
+from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
+from appliance.settings_alerts import AlertSettings
+from tests.fakes.health_monitors import FakeCompactingStore
+from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
+from tests.fakes.settings import make_snapshot
+
+PHONE = TargetStanding(name="phone", kind="ntfy")
+ROW = ProfileView(
+    name="a",
+    applied=None,
+    serving=True,
+    started_unix_s=1.0,
+    main_pid=7,
+    mark="live",
+    held=False,
+    state="serving",
+)
+VIEW = BoxView(connected=True, profiles={"a": ROW})
+SWITCH = OperationLook(
+    id=1, kind="switch", target="a", profiles=("a",), phase="stop", phase_s=1.0, deadline_s=9.0
+)
+
+
+async def no_watches(_names: Sequence[str]) -> Mapping[str, tuple[SpeedWatch, QualityWatch]]:
+    return {}
+
+
+async def no_gpus() -> None:
+    return None
+
+
+def service(directory: Path, **alerts: Any) -> AlertService:
+    """Return a service of a box on which nothing runs."""
+    clock = SystemHealthClock()
+    agent = HealthAgent(
+        catalogue=dict,
+        make_watches=no_watches,
+        store=FakeCompactingStore(),
+        is_leased=lambda: False,
+        clock=clock,
+        on_alive=lambda _text: None,
+    )
+    sources = ServiceSources(
+        agent=agent,
+        lane=FakeProbeLane(lambda _request: LaneAnswer()),
+        turn=asyncio.Lock(),
+        ask_gpus=no_gpus,
+        stores=list,
+    )
+    settings = make_snapshot(
+        applied_dir=directory,
+        control_socket=directory / "control.sock",
+        alerts=AlertSettings(**alerts),
+        health={"state_dir": directory},
+    )
+    return AlertService(settings, sources, clock, lambda: None)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_nobody_is_told_where_alerts_are_off(tmp_path: Path, *, enabled: bool) -> None:
+    """The names file says who is told; with `alerts.enabled` false nobody is."""
+    (tmp_path / "targets.json").write_text(target_names_text([PHONE]))
+    parts = service(tmp_path, enabled=enabled)
+    assert parts.target_names() == (["phone"] if enabled else [])
+    await parts.end()
+
+
+async def test_trouble_with_the_targets_is_said(tmp_path: Path) -> None:
+    """A names file that cannot be read is a trouble of the agent."""
+    (tmp_path / "targets.json").write_text("{")
+    parts = service(tmp_path)
+    assert parts.targets() == ()
+    assert "appliance target ls" in parts.troubles()[0]
+    await parts.end()
+
+
+@pytest.mark.parametrize(
+    ("span", "policy"),
+    [
+        ("", AlertPolicy()),
+        ("22:00-07:00", AlertPolicy(quiet_from="22:00", quiet_to="07:00")),
+    ],
+)
+async def test_quiet_hours_are_those_of_the_settings(
+    tmp_path: Path, span: str, policy: AlertPolicy
+) -> None:
+    """An empty span means that there are none."""
+    settings = make_snapshot(
+        control_socket=tmp_path / "control.sock", alerts=AlertSettings(quiet_hours=span)
+    )
+    assert policy_of(settings.alerts) == policy
+
+
+@pytest.mark.parametrize(
+    ("after", "is_news"),
+    [
+        (replace(VIEW, read_s=9.0), False),
+        (replace(VIEW, traffic={"a": TrafficSums(unix_s=9.0)}), False),
+        (replace(VIEW, profiles={"a": replace(ROW, in_flight=3)}), False),
+        (replace(VIEW, profiles={"a": replace(ROW, state="failed")}), True),
+        (replace(VIEW, profiles={"a": replace(ROW, mark="retired")}), True),
+        (replace(VIEW, running=SWITCH), True),
+        (replace(VIEW, connected=False), True),
+        (replace(VIEW, watch_marks={"wiki": "retired"}), True),
+    ],
+)
+def test_states_are_news_and_figures_are_none(after: BoxView, *, is_news: bool) -> None:
+    """A change of a state has a look of its own; traffic alone has none."""
+    assert (notable(after) != notable(VIEW)) is is_news
+
+
+async def test_there_is_no_heartbeat_before_the_first_look(tmp_path: Path) -> None:
+    """Signs of life come from a watchdog that looks, and from no other."""
+    parts = service(tmp_path)
+    await parts.open()
+    await parts.heartbeat.beat()
+    assert "no look at the box" in parts.heartbeat.facts.trouble
+    await parts.end()
+
+
+async def test_a_stop_in_the_status_is_silenced(tmp_path: Path) -> None:
+    """Documents pass the watch over stops on their way to the agent, as does the word of a lost one."""
+    box = service(tmp_path)
+    stop = {
+        "id": 7,
+        "kind": "stop",
+        "profiles": ["a"],
+        "outcome": "done",
+        "finished_unix_s": time.time(),
+    }
+    stopped = {
+        "profiles": [{"name": "a", "state": "stopped", "mark": "live"}],
+        "last_operation": stop,
+    }
+
+    async def documents() -> AsyncIterator[Mapping[str, object] | None]:
+        yield stopped
+        yield None
+
+    await box.open()
+    await box.watchdog.read()
+    passed = [one async for one in box.watched(documents())]
+    assert passed == [stopped, None]
+    assert [one.subject.name for one in box.watchdog.book.silences] == ["a"]
+    await box.end()

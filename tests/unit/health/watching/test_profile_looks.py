@@ -1,0 +1,163 @@
+"""Looks at the profiles."""
+
+from dataclasses import replace
+
+import pytest
+
+from appliance.adapters.systemd.unit_reader import UnitReading
+from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
+from appliance.domain.memory import GpuState
+from appliance.domain.observed import ActiveState
+from appliance.domain.profile import Mark
+from appliance.health.box_view import BoxView, ProfileView
+from appliance.health.watching.engine_checks import EngineAnswers
+from appliance.health.watching.profile_looks import Observations, ProfileLooks
+from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, UnitLook
+from appliance.planning.speeds import SpeedReport
+from appliance.protocol.sd_notify import patch_failure
+from tests.fakes.profiles import applied, catalogue
+
+BOX = catalogue(replace(applied("a", "gpu-0"), conflicts=("b",)), applied("b", "gpu-0"))
+RUNS = UnitLook(
+    unit="appliance-backend-a.service",
+    active=ActiveState.ACTIVE,
+    sub="running",
+    main_pid=7,
+    active_since_unix_s=5.0,
+)
+STOPPED = UnitLook(unit="appliance-backend-b.service")
+TOLD = ProfileView(
+    name="a",
+    applied=BOX["a"],
+    serving=True,
+    started_unix_s=5.0,
+    main_pid=7,
+    mark="live",
+    held=False,
+    state="serving",
+    note="slow",
+    needs_bytes=9,
+    in_flight=2,
+    quiet_s=4.0,
+)
+VIEW = BoxView(connected=True, profiles={"a": TOLD}, committed=frozenset({"a"}))
+FOUND = Observations(
+    view=VIEW,
+    is_view_fresh=True,
+    catalogue=BOX,
+    units={
+        RUNS.unit: UnitReading(look=RUNS, cpu_s=1.0),
+        STOPPED.unit: UnitReading(look=STOPPED),
+    },
+    engines=EngineAnswers(gateway=True, engines={"a": True}),
+    gpus=BoxGpus(
+        taken_s=1.0,
+        gpus=(
+            GpuSample(
+                index=0,
+                evidence=GpuEvidence(uuid="GPU-0"),
+                tenants=(GpuTenant(profile="a", pid=7, name="vllm", held_bytes=8),),
+            ),
+        ),
+        state=GpuState.OK,
+    ),
+    drift={"a": ("+Nice=5",), "b": None},
+    speeds={"a": SpeedReport(profile="a")},
+    quality_lost=frozenset({"a"}),
+)
+
+
+def test_a_profile_is_put_together_from_every_source() -> None:
+    """Marks come from the supervisor, the unit from systemd, the rest from where it is seen."""
+    looks = ProfileLooks().looks(FOUND, 100.0)
+    assert looks["a"] == ProfileLook(
+        name="a",
+        mark=Mark.LIVE,
+        desired=True,
+        state="serving",
+        note="slow",
+        unit=RUNS,
+        answers=True,
+        in_flight=2,
+        quiet_s=4.0,
+        idle_s=0.0,
+        is_on_gpu=True,
+        held_bytes=8,
+        needs_bytes=9,
+        patch_applied=True,
+        drift=("+Nice=5",),
+        speed=SpeedReport(profile="a"),
+        quality_lost=True,
+        gpus=("GPU-0",),
+    )
+    b = looks["b"]
+    assert (b.mark, b.desired, b.unit, b.answers, b.is_on_gpu, b.idle_s) == (
+        *(None, False, STOPPED),
+        *[None] * 3,
+    )
+
+
+def test_an_old_status_keeps_the_mark_and_nothing_else() -> None:
+    """While the supervisor is away its figures are unknown, its decisions stay, units are seen."""
+    look = ProfileLooks().looks(replace(FOUND, is_view_fresh=False), 100.0)["a"]
+    assert (look.mark, look.desired, look.unit, look.needs_bytes) == (Mark.LIVE, True, RUNS, 9)
+    assert (look.state, look.note, look.in_flight, look.quiet_s) == (None, "", None, None)
+
+
+def test_what_cannot_be_seen_is_none() -> None:
+    """Without any source a profile is known by name alone."""
+    empty = Observations(view=BoxView(connected=False), is_view_fresh=False, catalogue=BOX)
+    looks = ProfileLooks().looks(empty, 100.0)
+    assert looks == {name: ProfileLook(name=name) for name in ("a", "b")}
+
+
+def test_a_rival_that_runs_takes_the_place_of_a_profile() -> None:
+    """Another model in its way is no fault of the committed one."""
+    rival = replace(STOPPED, active=ActiveState.ACTIVATING)
+    units = {
+        RUNS.unit: UnitReading(look=replace(RUNS, active=ActiveState.INACTIVE, main_pid=0)),
+        STOPPED.unit: UnitReading(look=rival),
+    }
+    assert ProfileLooks().looks(replace(FOUND, units=units), 100.0)["a"].desired is False
+
+
+def test_time_without_cpu_is_counted_from_the_last_work() -> None:
+    """An engine whose processes use no CPU between looks is idle since it last did."""
+    profiles = ProfileLooks()
+    idle = []
+    for at_s, cpu_s in (
+        (0.0, 1.0),
+        (10.0, 6.0),
+        (20.0, 6.1),
+        (30.0, 6.2),
+        (40.0, None),
+        (50.0, 7.0),
+    ):
+        units = {RUNS.unit: UnitReading(look=RUNS, cpu_s=cpu_s)}
+        idle.append(profiles.looks(replace(FOUND, units=units), at_s)["a"].idle_s)
+    assert idle == [0.0, 0.0, 10.0, 20.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("active", "text", "expected"),
+    [
+        (ActiveState.ACTIVE, "serving on :9000", True),
+        (ActiveState.FAILED, patch_failure("not reported as applied: P4"), False),
+        (ActiveState.FAILED, "loading", None),
+        (ActiveState.ACTIVATING, "applying patches", None),
+        (ActiveState.INACTIVE, patch_failure("an old text"), None),
+    ],
+)
+def test_an_engine_that_serves_is_patched(
+    *, active: ActiveState, text: str, expected: bool | None
+) -> None:
+    """No engine starts without proof of its patches; the wrapper says when there is none."""
+    unit = replace(RUNS, active=active, status_text=text)
+    found = replace(FOUND, units={RUNS.unit: UnitReading(look=unit)})
+    assert ProfileLooks().looks(found, 1.0)["a"].patch_applied is expected
+
+
+def test_a_mark_of_a_newer_supervisor_is_unknown() -> None:
+    """A mark that this release does not know is none."""
+    view = replace(VIEW, profiles={"a": replace(TOLD, mark="loud")})
+    assert ProfileLooks().looks(replace(FOUND, view=view), 1.0)["a"].mark is None

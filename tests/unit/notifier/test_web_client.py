@@ -1,0 +1,144 @@
+"""HTTP client of the notifier: deadlines, bounds, and errors that show nothing."""
+
+import asyncio
+import socket
+import time
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+
+from appliance.notifier.web_client import WebError, WebRequest, fetch, retry_after
+from tests.fakes.engine_server import EngineServer, Talk
+from tests.fakes.ntfy_server import NtfyServer
+
+
+def request(server: NtfyServer | EngineServer, path: str = "/hook/SECRET") -> WebRequest:
+    port = server.port if isinstance(server, EngineServer) else int(server.address.split(":")[1])
+    headers = {"Authorization": "SECRET"}
+    return WebRequest(
+        method="POST",
+        host="127.0.0.1",
+        port=port,
+        is_encrypted=False,
+        path=path,
+        headers=headers,
+        body=b"x",
+    )
+
+
+async def test_an_answer_is_read(server: NtfyServer) -> None:
+    """Status and body come back, and the request came whole."""
+    answer = await fetch(request(server))
+    assert (answer.status, answer.body, answer.retry_after_s) == (200, b"{}", None)
+    assert server.state()["hooks"][0]["body"] == "x"
+    assert "SECRET" not in repr(answer) + repr(request(server))
+
+
+async def test_a_slow_server_meets_a_deadline(server: NtfyServer) -> None:
+    """A request ends at its deadline, however slow the server is."""
+    server.control({"delay_s": 0.5})
+    began = time.monotonic()
+    with pytest.raises(WebError, match="no answer within 0 s"):
+        await fetch(request(server), deadline_s=0.1)
+    assert time.monotonic() - began < 0.5
+
+
+async def test_a_server_that_drips_meets_the_same_deadline() -> None:
+    """A server that sends a byte now and then does not hold a request beyond its deadline."""
+
+    async def drip(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            await talk.say(b"X")
+            await asyncio.sleep(0.01)  # real time: a byte now and then
+
+    async with EngineServer(drip) as engine:
+        with pytest.raises(WebError, match="no answer within"):
+            await fetch(request(engine), deadline_s=1.0)
+
+
+async def test_an_endless_answer_is_cut() -> None:
+    """The client takes 64 KiB of a body, and leaves."""
+
+    async def flood(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await talk.say(b"x" * 65536)
+
+    async with EngineServer(flood) as engine:
+        answer = await fetch(request(engine))
+    assert len(answer.body) == 65536
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"SECRET\r\n\r\n", b"HTTP/1.1 SECRET\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"a" * 70_000],
+)
+async def test_errors_show_nothing_of_the_exchange(said: bytes) -> None:
+    """Errors hold nothing that was sent or received, nor does what they were raised from."""
+
+    async def script(talk: Talk) -> None:
+        await talk.request()
+        await talk.say(said)
+
+    async with EngineServer(script) as engine:
+        with pytest.raises(WebError) as raised:
+            await fetch(request(engine))
+    assert "SECRET" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
+async def test_an_unknown_name_and_a_closed_port_are_told() -> None:
+    """Each way of not reaching a server has its phrase, without the name of the server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = listener.getsockname()[1]
+    cases = [
+        (
+            WebRequest(method="GET", host="127.0.0.1", port=closed, is_encrypted=False, path="/"),
+            "refuses",
+        ),
+        (
+            WebRequest(method="GET", host="a b.invalid", port=80, is_encrypted=False, path="/"),
+            "not",
+        ),
+    ]
+    for one, phrase in cases:
+        with pytest.raises(WebError, match=phrase) as raised:
+            await fetch(one)
+        assert "invalid" not in str(raised.value)
+
+
+async def test_a_server_without_tls_is_told(server: NtfyServer) -> None:
+    """An address with encryption of a server without it is an error of TLS."""
+    plain = request(server)
+    port = plain.port
+    with pytest.raises(WebError, match="no TLS"):
+        await fetch(
+            WebRequest(method="GET", host="127.0.0.1", port=port, is_encrypted=True, path="/")
+        )
+
+
+def test_retry_after_is_seconds_or_a_time() -> None:
+    """Both forms of the header are read, at most a day; others are none."""
+    now = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    unix_s = now.timestamp()
+    late = format_datetime(now.replace(minute=2), usegmt=True)
+    for text, expected in (
+        (None, None),
+        ("", None),
+        ("7", 7.0),
+        ("0", 0.0),
+        ("86401", 86400.0),
+        ("9" * 5000, None),
+        ("-1", None),
+        ("soon", None),
+        (late, 120.0),
+        (format_datetime(now.replace(year=2020), usegmt=True), 0.0),
+        (format_datetime(now.replace(year=2099), usegmt=True), 86400.0),
+        ("Sun, 99 Nov 2026 99:99:99 GMT", None),
+    ):
+        assert retry_after(text, unix_s) == expected, text

@@ -1,0 +1,106 @@
+"""Requests about alerts on health.sock, and transitions as its events."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from appliance.domain.alerts import (
+    BOX,
+    AlertRule,
+    Severity,
+    Subject,
+    SubjectKind,
+    Transition,
+    TransitionKind,
+)
+from appliance.domain.errors import BadRequestError
+from appliance.protocol.alert_events import alert_event, subject_of, transition_in
+from appliance.protocol.alert_requests import (
+    ActRequest,
+    AddWindowRequest,
+    AlertEvent,
+    AlertsRequest,
+    OutboxRequest,
+    RemoveWindowRequest,
+    SilenceRequest,
+    TestAlertRequest,
+    WindowsRequest,
+)
+from appliance.protocol.health_socket import HEALTH, HealthRequest
+from appliance.protocol.json_dataclasses import JsonValueError
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "request_"),
+    [
+        ("alerts", {"action": "list"}, AlertsRequest()),
+        ("alerts", {"action": "silence", "name": "a"}, SilenceRequest("a", 7200.0)),
+        ("alerts", {"action": "test", "target": None}, TestAlertRequest()),
+        ("alerts", {"action": "outbox", "most": 1000}, OutboxRequest(1000)),
+        (
+            "window",
+            {"action": "add", "name": "w", "begin": "02:00", "minutes": 90, "days": ["mon"]},
+            AddWindowRequest("w", "02:00", 90, ("mon",)),
+        ),
+        ("window", {"action": "ls"}, WindowsRequest()),
+        ("window", {"action": "rm", "name": "w"}, RemoveWindowRequest("w")),
+        ("act", {"token": "A1.1.ack.x"}, ActRequest("A1.1.ack.x")),
+    ],
+)
+def test_what_is_left_out_has_its_default(
+    verb: str, args: Mapping[str, object], request_: HealthRequest
+) -> None:
+    """Fields that are null or missing have their default."""
+    assert HEALTH.decode_request(verb, args) == request_
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "words"),
+    [
+        ("alerts", {}, "action is none of list, show"),
+        ("alerts", {"action": "show"}, "alert is missing"),
+        ("alerts", {"action": "silence", "name": "a", "for_s": -1}, "for_s is not a number"),
+        ("alerts", {"action": "outbox", "most": 1001}, "most is no whole number"),
+        ("window", {"action": "add", "name": "w", "begin": "02:00"}, "minutes is no whole number"),
+        ("act", {}, "token is missing"),
+        ("act", {"token": ""}, "token is none"),
+        ("act", {"token": "ä"}, "token is none"),
+        ("act", {"token": "x" * 121}, "token is none"),
+    ],
+)
+def test_each_wrong_field_is_named(verb: str, args: Mapping[str, object], words: str) -> None:
+    """A field of the wrong type or out of its range is refused by its name."""
+    with pytest.raises(BadRequestError, match=words):
+        HEALTH.decode_request(verb, args)
+
+
+@pytest.mark.parametrize("subject", [BOX, Subject(kind=SubjectKind.PROFILE, name="genesis")])
+def test_a_transition_arrives_as_it_was_recorded(subject: Subject) -> None:
+    """Subject, texts and times are the same on the other side."""
+    sent = Transition(
+        id=7,
+        unix_s=1.8e9,
+        kind=TransitionKind.FIRED,
+        alert="A17",
+        subject=subject,
+        rule=AlertRule.SLOW,
+        episode=3,
+        severity=Severity.WARNING,
+        fact="slow: 27 tok/s (was 41)",
+        details=("4 probes", "since Tuesday"),
+        likely="11 of 49 layers on the CPU",
+        command="appliance status genesis",
+        since_unix_s=1.79e9,
+        by="ana",
+        reason="silenced",
+    )
+    event = HEALTH.decode_event(HEALTH.encode_event(alert_event(sent)))
+    assert isinstance(event, AlertEvent)
+    assert transition_in(event) == sent
+
+
+@pytest.mark.parametrize("text", ["", "weather:x", "Box"])
+def test_a_text_that_is_no_subject(text: str) -> None:
+    """A key of another release is refused."""
+    with pytest.raises(JsonValueError, match="is no subject"):
+        subject_of(text)
