@@ -25,8 +25,12 @@ CORE_TESTS := $(addprefix tests/unit/,domain engines planning adapters gateway i
 
 ## coverage: the tests of the core; fails where a branch of it is left to chance or to a real systemd
 coverage: $(VENV)/.complete
-	$(BIN)/coverage run -m pytest $(CORE_TESTS)
+	$(BIN)/coverage erase
+	$(RERUN) $(BIN)/coverage run --append -m pytest -- $(CORE_TESTS)
 	$(BIN)/coverage report
+
+# A file with failures is run once more, alone: see docs/decisions/045-tests-run-again.md.
+RERUN := $(BIN)/python -m tests.rerun
 
 ## test: format, lint, types, import contracts and every test, with those on a real systemd
 test: $(VENV)/.complete
@@ -34,8 +38,8 @@ test: $(VENV)/.complete
 
 # Tests on booted machines mostly wait: three at a time, also beside those of the core, the longest files first.
 others:
-	$(BIN)/python -m pytest $(CORE_TESTS:%=--ignore=%) -m "not engines" --numprocesses=3 --dist=loadfile \
-	  --no-loadscope-reorder
+	$(RERUN) $(BIN)/python -m pytest -m "not engines" -- $(CORE_TESTS:%=--ignore=%) --numprocesses=3 --dist=loadfile \
+	  --no-loadscope-reorder --durations=25
 
 ## structure: modules, lines, names and costs of change, the last line as JSON
 structure: $(VENV)/.complete

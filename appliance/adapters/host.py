@@ -69,11 +69,13 @@ class LinuxHost:
         unit_dir: Path,
         report: Path = Path(run_report.FILE),
         margin_bytes: int | None = None,
+        journal_timeout_s: float = _JOURNAL_TIMEOUT_S,
     ) -> None:
         self._gate_dir = gate_dir
         self._unit_dir = unit_dir
         self._run_report = report
         self._margin_bytes = MARGIN_BYTES if margin_bytes is None else margin_bytes
+        self._journal_timeout_s = journal_timeout_s
         self._models = ModelChecks()
 
     async def facts(self, applied: Applied) -> ProfileFacts:
@@ -135,9 +137,12 @@ class LinuxHost:
         # Newest first: with --since alone systemd 252 counts the lines from the oldest.
         argv = ("journalctl", *match, "-r", "-n", str(lines), "-o", "cat", "-q", "--no-pager")
         try:
-            async with asyncio.timeout(_JOURNAL_TIMEOUT_S):
+            async with asyncio.timeout(self._journal_timeout_s):
                 output = await _output_of(argv, _MAX_LOG_BYTES)
-        except (OSError, TimeoutError) as error:
+        except TimeoutError:
+            _log.warning("cannot read the log of %s: journalctl takes too long", name)
+            return ()
+        except OSError as error:
             _log.warning("cannot read the log of %s: %s", name, error)
             return ()
         return tuple(reversed(output.decode(errors="replace").splitlines()[:lines]))
@@ -151,14 +156,17 @@ async def _output_of(argv: Sequence[str], limit_bytes: int) -> bytes:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
+    assert process.stdout is not None  # noqa: S101
     output = bytearray()
     try:
-        assert process.stdout is not None  # noqa: S101
         while len(output) < limit_bytes and (more := await process.stdout.read(_READ_BYTES)):
             output += more
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        # A pipe that is not read to its end is never closed.
+        while await process.stdout.read(_READ_BYTES):
+            pass
         await process.wait()
     return bytes(output[:limit_bytes])
 

@@ -37,7 +37,7 @@ class TargetNamesFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = CachedFile(path, _MOST_BYTES)
         self._targets: Sequence[TargetStanding] = ()
         self.trouble = ""
@@ -51,7 +51,7 @@ class TargetNamesFile:
         except FileNotFoundError:
             self._targets, self.trouble = (), ""
         except (OSError, ValueError) as error:
-            trouble = f"{self._path} cannot be read ({error}): appliance target ls"
+            trouble = f"{self.path} cannot be read ({error}): appliance target ls"
             if trouble != self.trouble:
                 _log.error("%s", trouble)
             self.trouble = trouble

@@ -125,7 +125,7 @@ class AlertService:
         self.heartbeat = Heartbeat(
             notifier=self.notifier,
             targets=lambda: [one.name for one in self.targets() if one.kind == NTFY],
-            changes=lambda: stamp(settings.target_names),
+            changes=lambda: stamp(self._names.path),
             trouble=self._no_beat,
             words=self._words,
             silent_after_s=alerts.box_silent_after,
@@ -135,6 +135,8 @@ class AlertService:
         )
         self._network = OwnNetwork(lambda: self.heartbeat.facts.unreached_unix_s)
         self._outbox_trouble = ""
+        self._is_offline = False
+        self._targets_change: object = None
         self._feed = feed
         self._looked = asyncio.Event()
         self._units = SystemUnitReader(settings.unit_dir, pace.monotonic_s)
@@ -151,7 +153,7 @@ class AlertService:
         )
         self.watchdog = Watchdog(
             look=self._observer(settings).look,
-            circumstances=self._circumstances,
+            circumstances=self.circumstances,
             store=self.store,
             targets=self.targets,
             policy=policy_of(alerts),
@@ -255,8 +257,9 @@ class AlertService:
         return replace(view, read_s=self._trial.monotonic_s() - age_s)
 
     async def _watch_outbox(self) -> None:
-        """Note whether messages go, for the heartbeat."""
+        """Note whether messages go, for the heartbeat, and follow changes of the targets."""
         while True:
+            await self.follow_targets()
             oldest_s = (await self.store.counts()).oldest_due_unix_s
             taken = [await self.store.last_sent(name) for name in self.target_names()]
             last_s = max((at_s for at_s in taken if at_s is not None), default=0.0)
@@ -264,6 +267,15 @@ class AlertService:
             stuck = waits and last_s < (oldest_s or 0.0)
             self._outbox_trouble = f"no message has gone for {_STUCK_S:.0f} s" if stuck else ""
             await self._clock.sleep_until(self._clock.monotonic_s() + _WATCH_OUTBOX_S)
+
+    async def follow_targets(self) -> None:
+        """After a change of the targets: try again at once, and drop what waits for removed ones."""
+        change = (names := self.target_names(), stamp(self._names.path))
+        if change == self._targets_change or self._names.trouble:
+            return
+        self._targets_change = change
+        await self.sender.forget(names)
+        self.sender.retry_now()
 
     async def _ask_url(self, url: str, timeout_s: float) -> UrlAnswer | None:
         result = await self._checker.check(url, timeout_s)
@@ -276,11 +288,14 @@ class AlertService:
         except JsonValueError:
             return None
 
-    def _circumstances(self, look: BoxLook) -> AlertCircumstances:
+    def circumstances(self, look: BoxLook) -> AlertCircumstances:
+        """Return what explains alerts at a look; messages are tried at once when our network is back."""
         found = circumstances(look)
-        return replace(
-            found, internet_down_since=self._network.down_since(look, found.remote_watches)
-        )
+        down_since = self._network.down_since(look, found.remote_watches)
+        if self._is_offline and down_since is None:
+            self.sender.retry_now()
+        self._is_offline = down_since is not None
+        return replace(found, internet_down_since=down_since)
 
     def _on_turn(self) -> None:
         self._feed()

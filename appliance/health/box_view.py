@@ -41,6 +41,8 @@ class ProfileView:
     """Requests that the gateway has at its engine; None: the gateway did not answer, as for the next."""
     quiet_s: float | None = None
     """Time in which its engine has owed bytes and sent none; None: it owes none."""
+    answer_bytes: int | None = None
+    """Bytes that its engine has sent in answers since the gateway's start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ class _Traffic:
     name: str
     in_flight: int = 0
     quiet_s: float | None = None
+    bytes: int | None = None
     decoded_tokens: int = 0
     decode_s: float = 0.0
     prompt_tokens: int = 0
@@ -172,6 +175,7 @@ def view_of(
                 needs_bytes=_needs_bytes(row.memory),
                 in_flight=flows[row.name].in_flight if row.name in flows else None,
                 quiet_s=flows[row.name].quiet_s if row.name in flows else None,
+                answer_bytes=flows[row.name].bytes if row.name in flows else None,
             )
             for row in read.profiles
         },

@@ -69,6 +69,7 @@ async def _fetch(
     """Return the answer to a request on a connection that is not open yet. Raises `WebError`."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[WebAnswer] = loop.create_future()
+    is_over = threading.Event()
 
     def settle(answer: WebAnswer | None, trouble: str) -> None:
         if answered.done():
@@ -81,7 +82,7 @@ async def _fetch(
     def run() -> None:
         answer, trouble = None, ""
         try:
-            answer = _exchange(connection, request)
+            answer = _exchange(connection, request, is_over)
         except Exception as error:  # noqa: BLE001 - whatever it is, the text must not be its own
             trouble = _phrase(error)
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -94,6 +95,7 @@ async def _fetch(
     except TimeoutError:
         raise WebError(f"no answer within {deadline_s:.0f} s") from None
     finally:
+        is_over.set()
         _abort(connection)
 
 
@@ -111,8 +113,13 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _exchange(connection: http.client.HTTPConnection, request: WebRequest) -> WebAnswer:
+def _exchange(
+    connection: http.client.HTTPConnection, request: WebRequest, is_over: threading.Event
+) -> WebAnswer:
     try:
+        connection.connect()
+        if is_over.is_set():  # it is tried again, and would be there twice
+            raise TimeoutError
         connection.request(request.method, request.path, request.body, dict(request.headers))
         response = connection.getresponse()
         return WebAnswer(

@@ -156,6 +156,11 @@ def test_a_frozen_engine_is_told_though_it_says_that_all_is_well(fleet: Fleet) -
         fleet.box.run("curl -sf http://127.0.0.1:9001/health")
         fleet.box.run("kill", "-CONT", worker)
         waiting.process.wait(30)
+    until(
+        fleet,
+        lambda: entries(fleet, "no-progress")[0]["shown"]["priority"] == 3,
+        PATIENCE_S,
+    )
 
 
 def test_a_standby_model_that_is_down_is_told_to_nobody(fleet: Fleet) -> None:

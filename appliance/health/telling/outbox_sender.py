@@ -8,7 +8,7 @@ process that is killed between the two sends it again, and loses none. What is s
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -34,6 +34,7 @@ _LOOK_AGAIN_S: Final = 60.0
 _MOST_ROWS: Final = 500
 """Rows of a plan."""
 _MOST_SUMMARISED: Final = 100_000
+_REMOVED: Final = "the target was removed"
 
 
 class OutboxStore(Protocol):
@@ -125,6 +126,18 @@ class OutboxSender:
         for queue in self._queues.values():
             queue.lift()
         self.wake()
+
+    async def forget(self, known: Collection[str]) -> None:
+        """Cancel what waits for targets that were removed.
+
+        Args:
+            known: Names of the targets that there are.
+        """
+        now = self._clock.unix_s()
+        for target in await self._store.waiting_targets():
+            if target not in known:
+                rows = await self._store.queued(target, most=_MOST_SUMMARISED)
+                await self._store.drop({row.id: _REMOVED for row in rows}, now_unix_s=now)
 
     @property
     def trouble(self) -> str | None:

@@ -65,6 +65,14 @@ def used_samples(applied: Applied, found: BoxGpus | None) -> tuple[GpuSample, ..
     return used if len(used) == len(applied.gpus) else None
 
 
+def used_uuids(applied: Applied, found: BoxGpus | None) -> tuple[str, ...]:
+    """Return the identities of the GPUs that a profile uses, lost ones too; empty: none is known."""
+    if found is None or not applied.gpus:
+        return ()
+    is_any = applied.gpus == "all"
+    return tuple(h.uuid for h in found.health if h.uuid and (is_any or h.index in applied.gpus))
+
+
 def held_bytes(name: str, found: BoxGpus | None) -> int | None:
     """Return the memory of GPUs that a profile's processes hold; None: not known."""
     if found is None or not found.gpus:

@@ -10,7 +10,7 @@ from appliance.domain.observed import ActiveState
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.watching.engine_checks import EngineAnswers
-from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_samples
+from appliance.health.watching.gpu_looks import held_bytes, is_on_its_gpus, used_uuids
 from appliance.planning.alerting.watchdog_rules.desired_state import is_desired
 from appliance.planning.alerting.watchdog_rules.snapshot import ProfileLook, UnitLook
 from appliance.planning.speeds import SpeedReport
@@ -38,11 +38,27 @@ class Observations:
     """Whether the supervisor runs since the boot (`is_desired`)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Answers of an engine, as the looks have seen them so far."""
+
+    sent_bytes: int | None
+    """Bytes since the gateway's start, at the last look that was told them."""
+    at_s: float | None = None
+    """Time of the look that found more than the look before."""
+
+
 class ProfileLooks:
-    """Maker of the looks; it remembers when each engine used a CPU last."""
+    """Maker of the looks.
+
+    It remembers of each engine when it used a CPU last, what it had answered, and which GPUs it used.
+    """
 
     def __init__(self) -> None:
         self._activities: dict[str, Activity] = {}
+        self._uuids: dict[str, tuple[str, ...]] = {}
+        """GPUs by profile: a driver that fails tells none, and its profiles are down for that."""
+        self._answers: dict[str, _Answers] = {}
 
     def looks(self, found: Observations, now_s: float) -> Mapping[str, ProfileLook]:
         """Return every applied profile."""
@@ -53,11 +69,21 @@ class ProfileLooks:
             for name in found.catalogue
             if (r := _reading(found, name)) is None or r.look.active in _SERVING
         }
+        self._uuids = {
+            name: used_uuids(applied, found.gpus) or self._uuids.get(name, ())
+            for name, applied in found.catalogue.items()
+            if applied.gpus
+        }
+        self._answers = {
+            name: _after(self._answers.get(name), view.answer_bytes, now_s)
+            for name, view in found.view.profiles.items()
+        }
         return {
-            name: self._look(applied, found) for name, applied in sorted(found.catalogue.items())
+            name: self._look(applied, found, now_s)
+            for name, applied in sorted(found.catalogue.items())
         }
 
-    def _look(self, applied: Applied, found: Observations) -> ProfileLook:
+    def _look(self, applied: Applied, found: Observations, now_s: float) -> ProfileLook:
         name = applied.name
         reading = _reading(found, name)
         unit = None if reading is None else reading.look
@@ -75,6 +101,7 @@ class ProfileLooks:
             answers=answers if serves else None,
             in_flight=None if told is None else told.in_flight,
             quiet_s=None if told is None else told.quiet_s,
+            answered_s=self._answered_s(name, now_s),
             idle_s=self._idle_s(name, reading),
             is_on_gpu=is_on_its_gpus(applied, found.gpus) if serves else None,
             held_bytes=held_bytes(name, found.gpus) if applied.gpus else None,
@@ -83,8 +110,12 @@ class ProfileLooks:
             drift=None if found.drift is None else found.drift.get(name),
             speed=found.speeds.get(name),
             quality_lost=name in found.quality_lost,
-            gpus=tuple(s.evidence.uuid for s in used_samples(applied, found.gpus) or ()),
+            gpus=self._uuids.get(name, ()),
         )
+
+    def _answered_s(self, name: str, now_s: float) -> float | None:
+        answers = self._answers.get(name)
+        return None if answers is None or answers.at_s is None else now_s - answers.at_s
 
     def _idle_s(self, name: str, reading: UnitReading | None) -> float | None:
         """Return the time without CPU; None: it does not run, or its CPU time is not counted."""
@@ -92,6 +123,14 @@ class ProfileLooks:
         if reading is None or reading.cpu_s is None or activity is None:
             return None
         return activity.last.at_s - activity.active_s
+
+
+def _after(before: _Answers | None, sent_bytes: int | None, now_s: float) -> _Answers:
+    """Add what a look was told; fewer bytes than before are those of another gateway."""
+    if before is None or sent_bytes is None:
+        return before or _Answers(sent_bytes)
+    is_more = before.sent_bytes is not None and sent_bytes > before.sent_bytes
+    return _Answers(sent_bytes, now_s if is_more else before.at_s)
 
 
 def _patch_applied(unit: UnitLook | None) -> bool | None:

@@ -49,6 +49,16 @@ def test_log_without_end_is_read_in_part(
     assert len(shown) == (1 << 20) // 8
 
 
+def test_a_journalctl_that_hangs_is_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A journalctl is killed after its time, with output unread, and leaves nothing open."""
+    journalctl(tmp_path, monkeypatch, "yes 0123456 | head -c 300000; exec sleep 60")
+    host = LinuxHost(gate_dir=tmp_path, unit_dir=tmp_path, journal_timeout_s=0.5)
+    assert tail(host, 1 << 20) == []
+    assert "journalctl takes too long" in caplog.text
+
+
 def test_no_journalctl_is_no_log(
     host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

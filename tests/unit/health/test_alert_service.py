@@ -16,8 +16,9 @@ from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources, notable, policy_of
 from appliance.health.box_view import BoxView, ProfileView
 from appliance.health.clock import SystemHealthClock
+from appliance.health.telling.heartbeat import HeartbeatFacts
 from appliance.planning.alerting.book.alert_book import AlertPolicy
-from appliance.planning.alerting.watchdog_rules.snapshot import OperationLook
+from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook, OperationLook
 from appliance.settings_alerts import AlertSettings
 from tests.fakes.health_monitors import FakeCompactingStore
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
@@ -161,4 +162,51 @@ async def test_a_stop_in_the_status_is_silenced(tmp_path: Path) -> None:
     passed = [one async for one in box.watched(documents())]
     assert passed == [stopped, None]
     assert [one.subject.name for one in box.watchdog.book.silences] == ["a"]
+    await box.end()
+
+
+class RecordingSender:
+    """Sender that notes what it was told."""
+
+    trouble = None
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def retry_now(self) -> None:
+        self.told.append("now")
+
+    async def forget(self, known: Sequence[str]) -> None:
+        self.told.append(list(known))
+
+
+async def test_a_change_of_the_targets_is_followed(tmp_path: Path) -> None:
+    """Waiting messages are tried at once, or dropped with their target; a damaged file changes nothing."""
+    box = service(tmp_path)
+    names = tmp_path / "targets.json"
+    names.write_text(target_names_text([PHONE]))
+    sender = RecordingSender()
+    box.sender = sender  # type: ignore[assignment]
+    await box.follow_targets()
+    await box.follow_targets()
+    assert sender.told == [["phone"], "now"]
+    names.write_text("{")
+    await box.follow_targets()
+    assert len(sender.told) == 2
+    names.unlink()
+    await box.follow_targets()
+    assert sender.told[2:] == [[], "now"]
+    await box.end()
+
+
+async def test_messages_go_at_once_when_the_network_is_back(tmp_path: Path) -> None:
+    """Waits of up to 15 minutes, which an outage of ours has grown, end with it."""
+    box = service(tmp_path)
+    sender = RecordingSender()
+    box.sender = sender  # type: ignore[assignment]
+    look = BoxLook(unix_s=100.0, monotonic_s=100.0, supervisor_answers=True)
+    for unreached_unix_s in (None, 50.0, 50.0, None, None):
+        box.heartbeat.facts = HeartbeatFacts(unreached_unix_s=unreached_unix_s)
+        assert box.circumstances(look).internet_down_since == unreached_unix_s
+    assert sender.told == ["now"]
     await box.end()

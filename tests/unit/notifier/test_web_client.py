@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -11,6 +13,20 @@ import pytest
 from appliance.notifier.web_client import WebError, WebRequest, fetch, retry_after
 from tests.fakes.engine_server import EngineServer, Talk
 from tests.fakes.ntfy_server import NtfyServer
+
+
+def join_requests() -> None:
+    """Wait for the threads of requests, which end after their answers were given up."""
+    for thread in threading.enumerate():
+        if thread.name == "web request":
+            thread.join(5)
+
+
+@pytest.fixture(autouse=True)
+def requests_ended(no_child_or_socket_left: None) -> Iterator[None]:  # noqa: ARG001
+    """Have the threads close their sockets before it is looked for open ones."""
+    yield
+    join_requests()
 
 
 def request(server: NtfyServer | EngineServer, path: str = "/hook/SECRET") -> WebRequest:
@@ -57,6 +73,23 @@ async def test_a_server_that_drips_meets_the_same_deadline() -> None:
     async with EngineServer(drip) as engine:
         with pytest.raises(WebError, match="no answer within"):
             await fetch(request(engine), deadline_s=1.0)
+
+
+async def test_a_connection_that_comes_too_late_carries_no_request() -> None:
+    """A message that was given up, and is tried again, does not arrive all the same."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        port = server.getsockname()[1]
+        late = WebRequest(method="POST", host="127.0.0.1", port=port, is_encrypted=False, path="/")
+        with socket.create_connection(("127.0.0.1", port)):  # the queue of the server is full
+            with pytest.raises(WebError, match="no answer within"):
+                await fetch(late, deadline_s=0.2)
+            server.accept()[0].close()
+            server.settimeout(5)
+            connection, _ = await asyncio.to_thread(server.accept)  # the kernel tries again
+            with connection:
+                connection.settimeout(5)
+                assert await asyncio.to_thread(connection.recv, 100) == b""
+        join_requests()
 
 
 async def test_an_endless_answer_is_cut() -> None:

@@ -90,10 +90,13 @@ def _stall(profile: ProfileLook, gpus: Sequence[GpuLook], memory: WatchdogMemory
 
 
 def _is_alive(profile: ProfileLook) -> bool:
-    """Tell whether bytes or CPU time are recent."""
-    owes = (profile.in_flight or 0) > 0 and profile.quiet_s is not None
-    sends = owes and (profile.quiet_s or 0.0) < STALLED_AFTER_S
-    return sends or (profile.idle_s is not None and profile.idle_s < STALLED_AFTER_S)
+    """Tell whether bytes or CPU time are recent.
+
+    An engine that thawed may answer what it owed between two looks, and use little CPU for that.
+    """
+    owes = (profile.in_flight or 0) > 0
+    signs = (profile.quiet_s if owes else None, profile.idle_s, profile.answered_s)
+    return any(sign_s is not None and sign_s < STALLED_AFTER_S for sign_s in signs)
 
 
 def _works(gpu: GpuLook, memory: WatchdogMemory) -> bool:

@@ -67,6 +67,8 @@ class ProfileLook:
     """Requests that the gateway has at the engine."""
     quiet_s: float | None = None
     """Time in which the engine has owed bytes to the gateway and sent none; None: it owes none."""
+    answered_s: float | None = None
+    """Time since a look found that the engine had sent bytes to the gateway; None: no look did."""
     idle_s: float | None = None
     """Time in which its processes have used no CPU to speak of."""
     is_on_gpu: bool | None = None

@@ -148,6 +148,18 @@ async def test_a_network_that_is_back_ends_all_pauses() -> None:
         assert len(world.notifier.took) == 1
 
 
+async def test_what_waits_for_a_removed_target_is_cancelled() -> None:
+    """Rows of targets that there are go on waiting."""
+    world = OutboxWorld()
+    world.notifier.answer = lambda _target, _message: retry()
+    async with world.running() as sender:
+        await world.tell(targets=("phone", "old"))
+        await advance(1)
+        await sender.forget(["phone"])
+        assert await world.store.waiting_targets() == ["phone"]
+        assert world.states() == [OutboxState.QUEUED, OutboxState.CANCELLED]
+
+
 async def test_targets_do_not_wait_for_one_another() -> None:
     """A target that takes a minute for each message delays no other."""
     world = OutboxWorld()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.adapters.systemd.unit_reader import UnitReading
+from appliance.domain.gpu_health import GpuHealth
 from appliance.domain.measurements import BoxGpus, GpuEvidence, GpuSample, GpuTenant
 from appliance.domain.memory import GpuState
 from appliance.domain.observed import ActiveState
@@ -60,6 +61,7 @@ FOUND = Observations(
             ),
         ),
         state=GpuState.OK,
+        health=(GpuHealth(index=0, uuid="GPU-0"),),
     ),
     drift={"a": ("+Nice=5",), "b": None},
     speeds={"a": SpeedReport(profile="a")},
@@ -104,6 +106,37 @@ def test_an_old_status_keeps_the_mark_and_nothing_else() -> None:
     assert (look.state, look.note, look.in_flight, look.quiet_s) == (None, "", None, None)
 
 
+@pytest.mark.parametrize(
+    "after",
+    [
+        BoxGpus(
+            taken_s=2.0,
+            gpus=(GpuSample(index=1, evidence=GpuEvidence(uuid="GPU-1")),),
+            state=GpuState.LOST,
+            health=(
+                GpuHealth(index=0, uuid="GPU-0", state=GpuState.LOST),
+                GpuHealth(index=1, uuid="GPU-1"),
+            ),
+        ),
+        BoxGpus(taken_s=2.0, state=GpuState.MISMATCH),
+        None,
+    ],
+)
+def test_a_profile_keeps_the_gpus_that_fail_under_it(after: BoxGpus | None) -> None:
+    """A GPU that is lost, or a driver that tells none, explains why the profile is down."""
+    profiles = ProfileLooks()
+    profiles.looks(FOUND, 100.0)
+    assert profiles.looks(replace(FOUND, gpus=after), 110.0)["a"].gpus == ("GPU-0",)
+
+
+def test_a_profile_without_gpus_lies_on_none() -> None:
+    """Nor does one that used some before its profile changed."""
+    profiles = ProfileLooks()
+    profiles.looks(FOUND, 100.0)
+    on_cpu = {**BOX, "a": replace(BOX["a"], gpus=())}
+    assert profiles.looks(replace(FOUND, catalogue=on_cpu), 110.0)["a"].gpus == ()
+
+
 def test_what_cannot_be_seen_is_none() -> None:
     """Without any source a profile is known by name alone."""
     empty = Observations(view=BoxView(connected=False), is_view_fresh=False, catalogue=BOX)
@@ -136,6 +169,30 @@ def test_time_without_cpu_is_counted_from_the_last_work() -> None:
         units = {RUNS.unit: UnitReading(look=RUNS, cpu_s=cpu_s)}
         idle.append(profiles.looks(replace(FOUND, units=units), at_s)["a"].idle_s)
     assert idle == [0.0, 0.0, 10.0, 20.0, None, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([10, 10, 10], None),
+        ([10, 10, 11], 0.0),
+        ([10, 11, 11], 10.0),
+        ([10, 11, None], 10.0),
+        ([None, 10, 11], 0.0),
+        ([10, 5, 5], None),  # another gateway
+        ([10, 5, 6], 0.0),
+    ],
+)
+def test_answers_are_noticed_from_look_to_look(
+    told: list[int | None], expected: float | None
+) -> None:
+    """Bytes that came between two looks count as of the second."""
+    profiles = ProfileLooks()
+    found = []
+    for at, answer_bytes in enumerate(told):
+        view = replace(VIEW, profiles={"a": replace(TOLD, answer_bytes=answer_bytes)})
+        found.append(profiles.looks(replace(FOUND, view=view), 10.0 * at)["a"].answered_s)
+    assert found[-1] == expected
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ def owing(gpu: GpuLook | None = IDLE_GPU, **figures: Any) -> BoxLook:
         ({"in_flight": 0, "quiet_s": None, "idle_s": 30.0}, UNKNOWN),
         ({"in_flight": 0, "quiet_s": None, "idle_s": 9000.0}, UNKNOWN),  # an idle engine
         ({"in_flight": 0, "quiet_s": 1.0, "idle_s": 9000.0}, UNKNOWN),
+        # it thawed: what it owed came between two looks, for little CPU
+        ({"in_flight": 0, "quiet_s": None, "idle_s": 9000.0, "answered_s": 10.0}, GOOD),
+        ({"in_flight": 0, "quiet_s": None, "idle_s": 9000.0, "answered_s": 30.0}, UNKNOWN),
+        (FROZEN | {"answered_s": 31.0}, BAD),
     ],
 )
 def test_no_byte_and_no_work_is_no_progress(figures: dict[str, Any], sign: Sign) -> None:
