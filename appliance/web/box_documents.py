@@ -1,0 +1,31 @@
+"""Documents of the box, as the web process has them from the daemons' sockets.
+
+API, metrics and page are made from one value of this kind, so that they show the same truth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+"""JSON object, as decoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxDocuments:
+    """Documents of one moment. None: its daemon does not answer, and never did since this process began."""
+
+    unix_s: float
+    """Time of this value."""
+    status: Document | None = None
+    """Status document of the supervisor (docs/reference/status-document.md), the last one there was."""
+    status_age_s: float | None = None
+    """Time since the supervisor sent it; a daemon that has gone leaves an old document behind."""
+    speeds: Document | None = None
+    """Answer of the health agent to `speeds` (docs/reference/agent-sockets.md): profiles, trouble, alerts."""
+    speeds_age_s: float | None = None
+    """Time since the health agent sent it."""
+    gpus: Document | None = None
+    """Answer of the supervisor to `gpus`: clocks, power, heat, energy, health, who holds memory."""
+    gpus_age_s: float | None = None
+    """Time since the supervisor sent it."""
