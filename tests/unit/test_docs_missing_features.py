@@ -20,8 +20,8 @@ WRITTEN = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.
 PAGES = sorted(WRITTEN - GENERATED - DECISIONS)
 
 FEATURES = {
-    "dashboard": ("appliance/web",),
-    "HTTP API for the status": ("appliance/web", "units/appliance-web.*"),
+    "dashboard": ("appliance/web/page",),
+    "HTTP API for the status": ("units/appliance-web.*",),
 }
 """Paths that come with a feature: none may exist while a sentence calls the feature missing."""
 
