@@ -12,7 +12,14 @@ from time import perf_counter
 from typing import Final
 
 from appliance.domain.gateway import Key
-from appliance.gateway.counters import WINDOW_S, Counters, bucket_of, new_buckets
+from appliance.gateway.counters import (
+    BOUNDS_S,
+    WINDOW_S,
+    Counters,
+    add_whole,
+    bucket_of,
+    new_buckets,
+)
 from appliance.gateway.http.usage_parser import (
     is_stream,
     parse_output_tokens,
@@ -24,6 +31,8 @@ from appliance.gateway.relay.protocols import REROUTED
 MOST: Final = 256
 """Most profiles, and most keys, that are counted apart; beyond, the one used longest ago is
 dropped."""
+_SUCCESS: Final = 200
+_REDIRECTION: Final = 300
 _SERVER_ERROR: Final = 500
 _AT_ONCE: Final = 32
 """Number of requests that are counted together; each keeps some kilobytes of its response until
@@ -39,6 +48,7 @@ class MeteredRequest:
     __slots__ = (
         "_first_s",
         "_gaps",
+        "_gaps_from_s",
         "_last_s",
         "_merged_s",
         "_meter",
@@ -67,6 +77,8 @@ class MeteredRequest:
         self._first_s = self._last_s = self._merged_s = 0.0
         self._size = self._retried = 0
         self._gaps: array[int] | None = None
+        self._gaps_from_s = 0.0
+        """Time of the chunk before the first of `_gaps`."""
         self._status = _UNDER_WAY
         self._tail = b""
 
@@ -95,6 +107,7 @@ class MeteredRequest:
             self._first_s = self._merged_s = now_s
             return
         self._gaps = new_buckets()
+        self._gaps_from_s = self._last_s
         self._gaps[bucket_of(now_s - self._last_s)] += 1
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:
@@ -117,6 +130,8 @@ class MeteredRequest:
         if streamed:
             speed = speed or self._speed(tokens)
             self._merge_gaps(mine)
+        if self._first_s and _SUCCESS <= status < _REDIRECTION:
+            add_whole(mine, self._last_s - self.began_s)
         for counters in mine:
             # A rerouted request that was not sent is observed again, for another profile.
             if status != REROUTED or sent_s:
@@ -132,13 +147,11 @@ class MeteredRequest:
                 counters.wait.add(sent_s - self.began_s)
             if streamed:
                 counters.ttft.add(self._first_s - (sent_s or self.began_s))
+                counters.first_token.add(self._first_s - self.began_s)
             if prompt is not None:
-                counters.prompt_tokens += prompt[0]
-                counters.cached_tokens += prompt[1]
+                counters.add_prompt(*prompt)
             if tokens:
-                counters.output_tokens += tokens
-                if speed is not None:
-                    counters.add_decoded(tokens, speed)
+                counters.add_output(tokens, speed)
 
     def _speed(self, tokens: int | None) -> float | None:
         """Return the speed of the tokens after the first, which came with the first chunk."""
@@ -149,6 +162,7 @@ class MeteredRequest:
         if self._gaps is not None:
             for counters in mine:
                 counters.gap.merge(self._gaps)
+                counters.gap_s += self._last_s - self._gaps_from_s
 
     def report(self, mine: Iterable[Counters], now_s: float) -> None:
         """Add to counters what a request under way has brought, and since when bytes are owed."""
@@ -160,6 +174,7 @@ class MeteredRequest:
         if self._gaps is not None and now_s - self._merged_s > _LONG_S:
             self._merge_gaps(mine)
             self._gaps, self._merged_s = new_buckets(), now_s
+            self._gaps_from_s = self._last_s
 
 
 class Meter:
@@ -208,13 +223,20 @@ class Meter:
         )
 
     def document(self) -> Mapping[str, object]:
-        """Return all counters for JSON. Requests without a key are in none of the keys'."""
+        """Return all counters for JSON. Requests without a key are in none of the keys'.
+
+        Profiles have histograms; their upper bounds are told once, under ``bounds_s``.
+        """
         now_s = self.clock()
         self._count(now_s)
         self._report_open(now_s)
         return {
-            "profiles": {n: c.document(now_s) for n, c in sorted(self._profiles.items())},
+            "profiles": {
+                name: {**counters.document(now_s), "histograms": counters.histograms()}
+                for name, counters in sorted(self._profiles.items())
+            },
             "keys": {n: c.document(now_s) for n, c in sorted(self._keys.items())},
+            "bounds_s": BOUNDS_S,
         }
 
     def _count(self, now_s: float) -> None:

@@ -36,18 +36,16 @@ def parse_output_tokens(tail: bytes) -> int | None:
     return _parse_first(tail, _TOKENS)
 
 
-def parse_prompt_tokens(tail: bytes) -> tuple[int, int] | None:
-    """Return the prompt tokens, and how many of them the engine's prefix cache held.
-
-    None: the response does not report both.
-    """
-    cached = _parse_count(tail, _CACHED)
-    if cached is not None:
-        prompt = _parse_first(tail, _PROMPT)
-    else:
-        evaluated, cached = _parse_count(tail, _EVALUATED), _parse_count(tail, _REUSED)
-        prompt = None if evaluated is None or cached is None else evaluated + cached
-    return None if prompt is None or cached is None or cached > prompt else (prompt, cached)
+def parse_prompt_tokens(tail: bytes) -> tuple[int, int | None] | None:
+    """Return the prompt tokens, and how many of them the engine's prefix cache held; None: not reported."""
+    prompt, cached = _parse_first(tail, _PROMPT), _parse_count(tail, _CACHED)
+    # Each search that finds nothing reads the whole tail: only as many as are needed.
+    if cached is None and (evaluated := _parse_count(tail, _EVALUATED)) is not None:
+        cached = _parse_count(tail, _REUSED)
+        prompt = prompt if cached is None else evaluated + cached
+    if prompt is None:
+        return None
+    return prompt, cached if cached is not None and cached <= prompt else None
 
 
 def parse_tok_s(tail: bytes) -> float | None:

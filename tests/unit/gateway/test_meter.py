@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.gateway import Key
-from appliance.gateway.counters import BUCKETS, Histogram, bucket_of, middle_of
+from appliance.gateway.counters import (
+    BOUNDS_S,
+    BUCKETS,
+    CumulativeHistogram,
+    Histogram,
+    bucket_of,
+    middle_of,
+)
 from appliance.gateway.http.usage_parser import (
     is_stream,
     parse_output_tokens,
@@ -100,17 +108,17 @@ def test_what_a_tail_says(
         (b'"usage":{"prompt_tokens":9},"timings":{"cache_n":236,"prompt_n":4}', (240, 236)),
         (b'"timings":{"cache_n":236}', None),
         (b'"timings":{"prompt_n":4}', None),
-        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":null}', None),
-        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":51}}', None),
+        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":null}', (50, None)),
+        (b'"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":51}}', (50, None)),
         (b'"usage":{"prompt_tokens_details":{"cached_tokens":51}}', None),
         (b'"text":"\\"cached_tokens\\": 3, \\"prompt_tokens\\": 3"', None),
         (b"", None),
     ],
 )
 def test_prompt_tokens_count_with_the_cached_ones_among_them(
-    tail: bytes, expected: tuple[int, int] | None
+    tail: bytes, expected: tuple[int, int | None] | None
 ) -> None:
-    """Both numbers, by the names of OpenAI's API or of llama.cpp, or none."""
+    """Prompt tokens, and the cached ones if they can be, by the names of OpenAI's API or of llama.cpp."""
     assert parse_prompt_tokens(tail) == expected
 
 
@@ -131,6 +139,103 @@ def test_tokens_and_their_time_are_summed() -> None:
     assert (aeon["decoded_tokens"], aeon["output_tokens"]) == (27, 41)
     assert aeon["decode_s"] == pytest.approx(2 * 8 / 41.5 + 11 / (10 / 2.0), abs=0.001)
     assert (aeon["prompt_tokens"], aeon["cached_tokens"]) == (50, 40)
+    assert aeon["input_tokens"] == 50 + 5 + 1 + 1
+
+
+def counted(found: Mapping[str, Any], name: str) -> Mapping[float | None, int]:
+    """Return the counts of a histogram that are not 0, by upper bound; None: beyond every bound."""
+    counts = found["histograms"][name]["counts"]
+    return {
+        bound: count for bound, count in zip((*BOUNDS_S[name], None), counts, strict=True) if count
+    }
+
+
+def test_histograms_hold_all_times_since_the_start() -> None:
+    """The wait of a held request belongs to its first token, and no window forgets a time."""
+    clock = Clock()
+    meter = Meter(clock)
+    for held_s in (0.0, 250.0, 900.0):
+        request = meter.begin("aeon", ANA)
+        clock.now_s += held_s
+        request.sent()
+        clock.now_s += 0.2
+        request.chunk(10)
+        for _ in range(4):
+            clock.now_s += 0.035
+            request.chunk(10)
+        request.end(200, PLAIN)
+        meter.document()
+    aeon = row(meter, "profiles", "aeon")
+    assert counted(aeon, "time_to_first_token") == {0.25: 1, 300.0: 1, None: 1}
+    assert counted(aeon, "e2e_request_latency") == {0.5: 1, 480.0: 1, 960.0: 1}
+    assert counted(aeon, "inter_token_latency") == {0.04: 12}
+    sums = {name: found["sum_s"] for name, found in aeon["histograms"].items()}
+    assert sums == {
+        "time_to_first_token": pytest.approx(1150.6),
+        "e2e_request_latency": pytest.approx(1151.02),
+        "inter_token_latency": pytest.approx(0.42),
+    }
+    assert "histograms" not in row(meter, "keys", "ana")
+    assert meter.document()["bounds_s"] == BOUNDS_S
+
+
+def test_only_answers_are_in_the_histogram_of_requests() -> None:
+    """A refusal, a fault of the engine and a client that left tell nothing of the time of answers."""
+    meter = Meter()
+    for status in (0, 400, 404, 500, 503, 307):
+        request = meter.begin_sent("aeon", None)
+        request.chunk(10)
+        request.end(status, b"{}")
+    meter.begin_sent("aeon", None).end(200, CHAT)  # without a byte of a body
+    aeon = row(meter, "profiles", "aeon")
+    assert (counted(aeon, "e2e_request_latency"), counted(aeon, "time_to_first_token")) == ({}, {})
+
+
+def test_a_long_stream_is_in_its_histogram_once() -> None:
+    """Gaps that were counted while a stream lasted are not counted at its end again."""
+    clock = Clock()
+    meter = Meter(clock)
+    request = meter.begin_sent("aeon", None)
+    for number in range(40):
+        clock.now_s += 1.0
+        request.chunk(10)
+        if number % 7 == 0:
+            meter.document()
+    request.end(200, PLAIN)
+    aeon = row(meter, "profiles", "aeon")
+    assert counted(aeon, "inter_token_latency") == {2.5: 39}
+    assert aeon["histograms"]["inter_token_latency"]["sum_s"] == pytest.approx(39.0)
+
+
+@given(st.lists(st.floats(1e-6, 20.0), max_size=50), st.integers(0, 3))
+def test_a_gap_is_counted_under_its_bound_or_the_next(times: list[float], turns: int) -> None:
+    """Windows lose none; a time within a tenth below a bound may stand under the next bound."""
+    bounds_s = BOUNDS_S["inter_token_latency"]
+    least, most = CumulativeHistogram(bounds_s), CumulativeHistogram(bounds_s)
+    histogram = Histogram()
+    for number, seconds in enumerate(times):
+        histogram.add(seconds)
+        least.add(seconds)
+        most.add(seconds * 1.1)
+        if number % 3 < turns:
+            histogram.rotate()
+    found = list(accumulate(histogram.counts(bounds_s)))
+    lower, upper = (list(accumulate(told(one))) for one in (most, least))
+    assert found[-1] == len(times)
+    assert all(a <= b <= c for a, b, c in zip(lower, found, upper, strict=True))
+
+
+def told(histogram: CumulativeHistogram) -> list[int]:
+    counts: Any = histogram.document()["counts"]
+    return list(counts)
+
+
+def test_a_bound_belongs_to_its_bucket() -> None:
+    """An upper bound is inclusive, as Prometheus has it."""
+    histogram = CumulativeHistogram((0.1, 1.0))
+    for seconds in (0.0, 0.1, 0.10001, 1.0, 1.1):
+        histogram.add(seconds)
+    assert told(histogram) == [2, 2, 1]
 
 
 @given(st.binary())
