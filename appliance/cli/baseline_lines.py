@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from appliance.cli.clock_times import local_minute
 from appliance.planning.status.speed_row import band_text, change_text, rate_text
+from appliance.presentation.clock_times import local_minute
 from appliance.protocol.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from appliance.cli.alert_lines import subject_name
-from appliance.cli.clock_times import local_minute
+from appliance.presentation.alert_texts import subject_name
+from appliance.presentation.clock_times import local_minute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Final
 
 from appliance.cli.baseline_lines import UNITS, level_text
-from appliance.cli.clock_times import LATEST_UNIX_S
 from appliance.cli.event_lines import event_line
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age
 from appliance.planning.history import RateSummary
 from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
 from appliance.planning.status.speed_row import change_text, rate_text, sparkline
+from appliance.presentation.clock_times import LATEST_UNIX_S
 from appliance.protocol.health_socket import MeasuredEvent
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
 from appliance.protocol.record import Record

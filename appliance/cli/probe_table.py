@@ -6,10 +6,10 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.clock_times import utc_second
 from appliance.cli.health_questions import talk
 from appliance.cli.terminal import Terminal
 from appliance.domain.measurements import Probe, RawTimings, Series, rate_of
+from appliance.presentation.clock_times import utc_second
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.health_socket import MOST_PROBES, MeasurementsRequest, StoredProbeEvent
 from appliance.protocol.measurement_events import probe_in

@@ -11,6 +11,7 @@ import time
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import duration
 from appliance.planning.wording import joined
+from appliance.presentation.box_texts import PHASE_LABELS
 from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
 TYPE_CHECKING = False
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
 FRAME_S: Final = 0.1
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ASCII_SPINNER: Final = "|/-\\"
-_LABELS: Final = {
-    "hold": "holding requests",
-    "drain": "draining",
-    "stop": "stopping",
-    "release": "waiting for memory",
-    "run": "running",
-    "start": "starting",
-    "load": "loading",
-    "commit": "committing",
-}
 _LABEL_WIDTH: Final = 24
 _TEXT_WIDTH: Final = 40
 _GLYPHS: Final = {
@@ -74,7 +65,7 @@ def heading(accepted: AcceptedEvent) -> str:
 
 def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
     """Return `` ✓ stopping aeon       SIGTERM, clean      1.8 s``."""
-    label = _LABELS.get(event.phase, event.phase)
+    label = PHASE_LABELS.get(event.phase, event.phase)
     if event.rolling_back:
         label = f"back: {label}"
     text = event.text.partition("\n")[0]

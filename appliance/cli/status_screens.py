@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import time
-
-from appliance.cli.alert_lines import delivery_line, other_alert_lines, profile_alert_lines
+from appliance.cli.alert_lines import other_alert_lines, profile_alert_lines
 from appliance.cli.speed_lines import speed_lines
 from appliance.cli.terminal import Style, Terminal
-from appliance.domain.amounts import age, duration, size, size_of_total
+from appliance.domain.amounts import size_of_total
 from appliance.planning.status.speed_row import speed_row
-from appliance.planning.wording import joined
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.presentation.alert_texts import delivery_line
+from appliance.presentation.box_texts import (
+    SHORT,
+    STATE_GLYPHS,
+    by_interest,
+    gateway_lines,
+    header,
+    holder_shares,
+    mark_text,
+    operation_lines,
+    port_text,
+    run_lines,
+    since_text,
+    traffic_text,
+    unread_lines,
+    watch_lines,
+)
+from appliance.protocol.json_values import Json, number_in, objects_in, text_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,15 +38,6 @@ if TYPE_CHECKING:
         StatusDocument,
     )
 
-_GLYPHS: Final = {
-    "serving": "●",
-    "loading": "◐",
-    "stopping": "◐",
-    "restarting": "◐",
-    "failed": "✗",
-    "refused": "✗",
-    "stopped": "○",
-}
 _STYLES: Final = {
     "serving": Style.GREEN,
     "loading": Style.YELLOW,
@@ -48,29 +53,19 @@ _VERDICT_STYLES: Final = {
     "nothing": Style.RED,
 }
 _INDENT: Final = "    "
-_SHORT: Final = frozenset({"stopped"})
-"""States that one line describes."""
-_GIB: Final = 1 << 30
-_MOST_HOLDERS: Final = 4
-"""Number of holders shown by name; a desktop has a dozen small ones."""
-_WORTH_SAYING_BYTES: Final = 512 << 20
-"""Memory below which none is shown: a driver's memory for contexts and displays belongs to no
-process."""
-_OLD_S: Final = 30.0
-"""Age from which figures are marked as old."""
 
 
 def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> None:
     """Print the whole screen of `appliance status`."""
     terminal.line(header(document))
     terminal.line()
-    rows = _by_interest(document["profiles"])
+    rows = by_interest(document["profiles"])
     widths = _widths(rows)
     vram = _vram_lines(document)
     for row in rows:
         _show_profile(row, terminal, widths, now=now)
         _show_speed(row, document.get("speed"), terminal, now=now)
-        if row["state"] not in _SHORT and (said := _traffic(document, row["name"])):
+        if row["state"] not in SHORT and (said := traffic_text(document, row["name"])):
             terminal.line(f"{_INDENT}{said}")
         for line in vram.pop(row["name"], ()):
             terminal.line(f"{_INDENT}{line}")
@@ -78,12 +73,12 @@ def show_status(document: StatusDocument, terminal: Terminal, *, now: float) -> 
             terminal.line(f"{_INDENT}{line}")
     closing = [
         *vram.pop("", ()),
-        *_run(document, now),
-        *_operations(document),
-        *_unread(document),
-        *_no_gateway(document),
+        *run_lines(document, now),
+        *operation_lines(document),
+        *unread_lines(document),
+        *gateway_lines(document),
         *_no_speed(rows, document.get("speed")),
-        *_watches(document),
+        *watch_lines(document),
         *other_alert_lines(
             document.get("alerts"), {row["name"] for row in rows}, terminal, now=now
         ),
@@ -121,50 +116,6 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
         terminal.line(f"{_columns(row, terminal, widths)}  {committed:9}  {row['description']}")
 
 
-def header(document: StatusDocument) -> str:
-    """Return host, hardware and supervisor in one line."""
-    parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
-    section = document.get("alerts")
-    if section is not None:
-        parts.append(f"alerts {len(section['alerts']) + section['left_off']}")
-    return " · ".join(parts)
-
-
-def _supervisor(document: StatusDocument) -> str:
-    supervisor = document["supervisor"]
-    if supervisor["state"] == "down":
-        return f"appliance {document['version']}, supervisor down"
-    uptime = supervisor["uptime_s"]
-    since = "" if uptime is None else f" {age(uptime)}"
-    return f"supervisor {document['version']} up{since}"
-
-
-def _memory(memory: Json) -> Iterable[str]:
-    for gpu in objects_in(memory, "gpus"):
-        total, free = number_in(gpu, "total_bytes"), number_in(gpu, "free_bytes")
-        name = text_in(gpu, "name") or "GPU"
-        if total and free is not None:
-            yield f"{name} {size_of_total(total - free, total)}"
-        elif total:
-            yield f"{name} {size(total)}"
-    total, free = number_in(memory, "ram_total_bytes"), number_in(memory, "ram_available_bytes")
-    if total and free is not None:
-        yield f"RAM {size_of_total(total - free, total)}"
-
-
-def _by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
-    """Return rows that run, then committed ones, then the others by name; retired ones last."""
-    return sorted(
-        rows,
-        key=lambda r: (
-            r["state"] in _SHORT and r["mark"] == "retired",
-            r["state"] in _SHORT,
-            not r["committed"],
-            r["name"],
-        ),
-    )
-
-
 def _widths(rows: Iterable[ProfileRow]) -> tuple[int, int]:
     listed = list(rows)
     return (
@@ -176,32 +127,23 @@ def _widths(rows: Iterable[ProfileRow]) -> tuple[int, int]:
 def _columns(row: ProfileRow, terminal: Terminal, widths: tuple[int, int]) -> str:
     state = row["state"]
     retired = row["mark"] == "retired" and state == "stopped"
-    glyph = terminal.paint("⊘" if retired else _GLYPHS[state], _STYLES[state])
+    glyph = terminal.paint("⊘" if retired else STATE_GLYPHS[state], _STYLES[state])
     name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
     mark = f"  {_mark(row):{widths[1]}}" if widths[1] else ""
     shown = terminal.paint(f"{state:10}", _STYLES[state])
-    return f"{glyph} {name}{mark}  {shown}  {row['engine']} {_port(row)}"
+    return f"{glyph} {name}{mark}  {shown}  {row['engine']} {port_text(row)}"
 
 
 def _mark(row: ProfileRow) -> str:
-    return _marked(row["mark"] or "")
-
-
-def _marked(mark: str) -> str:
-    return "LIVE" if mark == "live" else mark
-
-
-def _port(row: ProfileRow) -> str:
-    endpoint = row["endpoint"]
-    return endpoint.removeprefix("127.0.0.1") if endpoint.startswith("127.") else endpoint
+    return mark_text(row["mark"] or "")
 
 
 def _show_profile(
     row: ProfileRow, terminal: Terminal, widths: tuple[int, int], *, now: float
 ) -> None:
-    since = _since(row["uptime_s"], now) if row["state"] == "serving" else ""
+    since = since_text(row["uptime_s"], now) if row["state"] == "serving" else ""
     terminal.line(f"{_columns(row, terminal, widths)}  {since}")
-    if row["state"] not in _SHORT and row["status_text"]:
+    if row["state"] not in SHORT and row["status_text"]:
         terminal.line(f"{_INDENT}{row['status_text']}")
     if row["note"]:
         terminal.line(f"{_INDENT}{terminal.paint(row['note'], Style.YELLOW)}")
@@ -215,15 +157,6 @@ def _show_speed(
     if report is not None and row["state"] == "serving":
         for line in speed_lines(speed_row(report), terminal, now=now):
             terminal.line(f"{_INDENT}{line}")
-
-
-def _watches(document: StatusDocument) -> Iterable[str]:
-    """Return the line on watches that are not retired."""
-    rows = objects_in(document, "watches")  # absent in the document of an older supervisor
-    marks = [(text_in(row, "name"), text_in(row, "mark")) for row in rows]
-    shown = [f"{name} {_marked(mark)}" for name, mark in marks if mark != "retired"]
-    if shown:
-        yield f"watched {' · '.join(shown)}"
 
 
 def _delivery(document: StatusDocument) -> Iterable[str]:
@@ -242,74 +175,16 @@ def _no_speed(rows: Iterable[ProfileRow], speed: SpeedSection | None) -> Iterabl
         yield from (sentence for sentence in speed["trouble"] if sentence not in told)
 
 
-def _since(uptime_s: float | None, now: float) -> str:
-    if uptime_s is None:
-        return ""
-    began = time.localtime(now - uptime_s)
-    return f"since {time.strftime('%a %H:%M', began)} ({age(uptime_s)})"
-
-
-def _operations(document: StatusDocument) -> Iterable[str]:
-    running, last = document["operation"], document["last_operation"]
-    if running is not None:
-        elapsed = duration(number_in(running, "elapsed_s") or 0.0)
-        back = "rolling back, " if running.get("rolling_back") else ""
-        said = text_in(running, "text")
-        yield (
-            f"{_what(running)}: {back}{text_in(running, 'phase') or 'starting'}, {elapsed}"
-            f"{f' ({said})' if said else ''}"
-        )
-    elif last is not None:
-        age_s = number_in(last, "age_s")
-        when = f" {age(age_s)} ago" if age_s is not None else ""
-        took = number_in(last, "ms")
-        spent = f" in {duration(took / 1000)}" if took is not None else ""
-        yield f"last: {_what(last)}{when}: {_outcome(last)}{spent}"
-
-
-def _run(document: StatusDocument, now: float) -> Iterable[str]:
-    run = document.get("run")  # The field is absent in the document of an older supervisor.
-    if run is not None:
-        state = "" if run["state"] == "running" else f" ({run['state']})"
-        since = _since(run["uptime_s"], now)
-        yield f"run: {run['text']}{state} {since}".rstrip()
-
-
-def _outcome(last: Json) -> str:
-    outcome = text_in(last, "outcome")
-    return outcome if outcome == "done" else f"{outcome} ({text_in(last, 'message')})"
-
-
-def _what(operation: Json) -> str:
-    kind = text_in(operation, "kind")
-    names = joined(texts_in(operation, "target"), nothing="")
-    return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
-
-
 def _why(document: StatusDocument, terminal: Terminal) -> Iterable[str]:
     verdict = document["verdict"]
     for sentence in verdict["why"]:
         yield terminal.paint(sentence, _VERDICT_STYLES[verdict["state"]])
 
 
-def _unread(document: StatusDocument) -> Iterable[str]:
-    """Return a line on GPUs that the supervisor could not read, or not recently."""
-    memory = document["memory"] or {}
-    if document["supervisor"]["state"] != "up":
-        return
-    error = text_in(memory, "gpu_error")
-    # A driver that hangs is part of the verdict.
-    if error and text_in(memory, "gpu_state") != "hung":
-        yield f"GPUs cannot be read: {error}"
-    age_s = number_in(memory, "sampled_age_s")
-    if objects_in(memory, "gpus") and age_s is not None and age_s > _OLD_S:
-        yield f"GPUs as they were {age(age_s)} ago"
-
-
 def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
     """Return the holders of each GPU, by the profile under which they are shown; else by ""."""
     gpus = objects_in(document["memory"] or {}, "gpus")
-    shown = {row["name"] for row in document["profiles"] if row["state"] not in _SHORT}
+    shown = {row["name"] for row in document["profiles"] if row["state"] not in SHORT}
     lines: dict[str, list[str]] = {}
     for gpu in gpus:
         holders = objects_in(gpu, "holders")
@@ -325,70 +200,4 @@ def _vram_lines(document: StatusDocument) -> dict[str, list[str]]:
 def _vram(gpu: Json, holders: Sequence[Json]) -> str:
     used, total = number_in(gpu, "used_bytes"), number_in(gpu, "total_bytes")
     amount = size_of_total(used, total) if used is not None and total else "?"
-    return f"{amount}  {' · '.join(_shares(holders, gpu))}"
-
-
-def _shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
-    """Return GiB by holder, the largest first: a profile once, foreign processes with their pid."""
-    held: dict[str, float | None] = {}
-    for holder in holders:
-        comm = text_in(holder, "comm") or "a process that is gone"
-        label = text_in(holder, "profile") or f"{comm}({number_in(holder, 'pid') or 0:.0f})"
-        more = number_in(holder, "held_bytes")
-        before = held.get(label, 0.0)
-        held[label] = None if more is None or before is None else before + more
-    ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
-    for label, amount in ranked[:_MOST_HOLDERS]:
-        yield label if amount is None else f"{label} {amount / _GIB:.1f}"
-    if rest := ranked[_MOST_HOLDERS:]:
-        yield f"{len(rest)} more {sum(amount or 0 for _, amount in rest) / _GIB:.1f}"
-    unattributed = number_in(gpu, "unattributed_bytes") or 0
-    if unattributed >= _WORTH_SAYING_BYTES:
-        yield f"unattributed {unattributed / _GIB:.1f}"
-
-
-def _traffic(document: StatusDocument, name: str) -> str:
-    """Return the line of profile `name`; empty: no traffic."""
-    rows = objects_in(_gateway_row(document), "profiles")
-    row = next((r for r in rows if text_in(r, "name") == name), {})
-    parts = [_request_part(row), *_speed_parts(row), *_engine_parts(object_in(row, "engine"))]
-    said = " · ".join(part for part in parts if part)
-    return f"traffic {said}" if said else ""
-
-
-def _no_gateway(document: StatusDocument) -> Iterable[str]:
-    """Return the line that the gateway is down: backends still answer on their own ports."""
-    if (
-        document["supervisor"]["state"] == "up"
-        and text_in(_gateway_row(document), "state") == "down"
-    ):
-        yield "no gateway: sudo systemctl start appliance-gateway.socket"
-
-
-def _gateway_row(document: Json | StatusDocument) -> Json:
-    """Return the gateway's row; empty in the document of an older supervisor."""
-    return object_in(document, "gateway")
-
-
-def _request_part(row: Json) -> str:
-    total, under_way, waiting, errors = (
-        int(number_in(row, key) or 0) for key in ("requests", "in_flight", "queued", "errors")
-    )
-    if not total:
-        return ""
-    now = f"{under_way} in flight" + (f", {waiting} waiting" if waiting else "")
-    return f"{now}, {total} so far" + (f", {errors} failed" if errors else "")
-
-
-def _speed_parts(row: Json) -> Iterable[str]:
-    if speed := number_in(row, "tok_s"):
-        yield f"{speed:.1f} tok/s"
-    if first := number_in(object_in(row, "ttft_ms"), "p50"):
-        yield f"TTFT {first / 1000:.2f} s"
-
-
-def _engine_parts(engine: Json) -> Iterable[str]:
-    if queued := number_in(engine, "queued"):
-        yield f"{queued:.0f} queued in the engine"
-    if cache := number_in(engine, "kv_cache"):
-        yield f"KV cache {cache * 100:.0f} %"
+    return f"{amount}  {' · '.join(holder_shares(holders, gpu))}"

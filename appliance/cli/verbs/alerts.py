@@ -4,8 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from appliance.cli.alert_lines import (
-    STYLES,
+from appliance.cli.alert_lines import STYLES
+from appliance.cli.arguments import Arguments
+from appliance.cli.event_lines import alert_event_line
+from appliance.cli.failures import CliError
+from appliance.cli.health_questions import result_of
+from appliance.cli.terminal import Streams, Terminal
+from appliance.presentation.alert_texts import (
     alert_text,
     delivery_line,
     moment,
@@ -13,11 +18,6 @@ from appliance.cli.alert_lines import (
     subject_name,
     window_text,
 )
-from appliance.cli.arguments import Arguments
-from appliance.cli.event_lines import alert_event_line
-from appliance.cli.failures import CliError
-from appliance.cli.health_questions import result_of
-from appliance.cli.terminal import Streams, Terminal
 from appliance.protocol.alert_requests import (
     SILENCE_S,
     AckRequest,

@@ -4,13 +4,13 @@ import time
 from typing import Final
 
 from appliance.cli.arguments import Arguments
-from appliance.cli.clock_times import utc_second
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import details_of, measured_profile
 from appliance.cli.history_screen import History, history_in, show_history
 from appliance.cli.terminal import Streams, Terminal
 from appliance.planning.history import RateSummary
 from appliance.planning.history_calendar import span_of, unit_for
+from appliance.presentation.clock_times import utc_second
 from appliance.protocol.control import Exit
 from appliance.protocol.health_socket import HistoryRequest
 

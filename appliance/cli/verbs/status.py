@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from appliance.cli.alert_lines import alerts_of
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of, read_status, row_of
 from appliance.cli.failures import CliError
@@ -13,6 +12,7 @@ from appliance.cli.speed_question import SpeedQuestion
 from appliance.cli.status_screens import show_one, show_status
 from appliance.cli.terminal import Streams, Terminal
 from appliance.planning.status.profile_verdict import profile_exit
+from appliance.presentation.alert_texts import alerts_of
 from appliance.protocol.control import Exit
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ def _once(places: Places, arguments: Arguments, streams: Streams, *, indent: int
     if arguments.json:
         out.document(document, indent=indent)
     elif arguments.markdown:
-        from appliance.cli.status_markdown import markdown_lines  # noqa: PLC0415 - few statuses
+        from appliance.presentation.status_markdown import markdown_lines  # noqa: PLC0415 - few statuses
 
         for line in markdown_lines(document, now=time.time()):
             out.line(line)

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from appliance.cli.alert_lines import window_text
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams
+from appliance.presentation.alert_texts import window_text
 from appliance.protocol.alert_requests import AddWindowRequest, RemoveWindowRequest, WindowsRequest
 from appliance.protocol.control import Exit
 from appliance.protocol.json_values import objects_in

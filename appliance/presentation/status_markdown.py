@@ -6,12 +6,12 @@ It is made of what was observed at the moment in its head, so a copy that is kep
 import time
 from collections.abc import Iterable, Sequence
 
-from appliance.cli.alert_lines import alert_text, delivery_line, silence_text, subject_name
-from appliance.cli.clock_times import utc_second
-from appliance.cli.status_screens import header
 from appliance.planning.status.document import AlertSection, ProfileRow, StatusDocument
 from appliance.planning.status.speed_row import DECODE, band_text, rate_text, speed_row
 from appliance.planning.wording import joined
+from appliance.presentation.alert_texts import alert_text, delivery_line, silence_text, subject_name
+from appliance.presentation.box_texts import header
+from appliance.presentation.clock_times import utc_second
 from appliance.protocol.json_values import Json, objects_in, text_in
 
 

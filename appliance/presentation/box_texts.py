@@ -1,0 +1,233 @@
+"""Texts about the box and its profiles: head, operations, traffic, holders of memory."""
+
+from __future__ import annotations
+
+import time
+
+from appliance.domain.amounts import age, duration, size, size_of_total
+from appliance.planning.wording import joined
+from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Final
+
+    from appliance.planning.status.document import ProfileRow, StatusDocument
+
+STATE_GLYPHS: Final = {
+    "serving": "●",
+    "loading": "◐",
+    "stopping": "◐",
+    "restarting": "◐",
+    "failed": "✗",
+    "refused": "✗",
+    "stopped": "○",
+}
+PHASE_LABELS: Final = {
+    "hold": "holding requests",
+    "drain": "draining",
+    "stop": "stopping",
+    "release": "waiting for memory",
+    "run": "running",
+    "start": "starting",
+    "load": "loading",
+    "commit": "committing",
+}
+"""Words for phases whose name does not say what happens."""
+SHORT: Final = frozenset({"stopped"})
+"""States that one line describes."""
+_GIB: Final = 1 << 30
+_MOST_HOLDERS: Final = 4
+"""Number of holders shown by name; a desktop has a dozen small ones."""
+_WORTH_SAYING_BYTES: Final = 512 << 20
+"""Memory below which none is shown: a driver's memory for contexts and displays belongs to no
+process."""
+_OLD_S: Final = 30.0
+"""Age from which figures are marked as old."""
+
+
+def header(document: StatusDocument) -> str:
+    """Return host, hardware and supervisor in one line."""
+    parts = [document["host"], *_memory(document["memory"] or {}), _supervisor(document)]
+    section = document.get("alerts")
+    if section is not None:
+        parts.append(f"alerts {len(section['alerts']) + section['left_off']}")
+    return " · ".join(parts)
+
+
+def _supervisor(document: StatusDocument) -> str:
+    supervisor = document["supervisor"]
+    if supervisor["state"] == "down":
+        return f"appliance {document['version']}, supervisor down"
+    uptime = supervisor["uptime_s"]
+    since = "" if uptime is None else f" {age(uptime)}"
+    return f"supervisor {document['version']} up{since}"
+
+
+def _memory(memory: Json) -> Iterable[str]:
+    for gpu in objects_in(memory, "gpus"):
+        total, free = number_in(gpu, "total_bytes"), number_in(gpu, "free_bytes")
+        name = text_in(gpu, "name") or "GPU"
+        if total and free is not None:
+            yield f"{name} {size_of_total(total - free, total)}"
+        elif total:
+            yield f"{name} {size(total)}"
+    total, free = number_in(memory, "ram_total_bytes"), number_in(memory, "ram_available_bytes")
+    if total and free is not None:
+        yield f"RAM {size_of_total(total - free, total)}"
+
+
+def by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
+    """Return rows that run, then committed ones, then the others by name; retired ones last."""
+    return sorted(
+        rows,
+        key=lambda r: (
+            r["state"] in SHORT and r["mark"] == "retired",
+            r["state"] in SHORT,
+            not r["committed"],
+            r["name"],
+        ),
+    )
+
+
+def mark_text(mark: str) -> str:
+    return "LIVE" if mark == "live" else mark
+
+
+def port_text(row: ProfileRow) -> str:
+    endpoint = row["endpoint"]
+    return endpoint.removeprefix("127.0.0.1") if endpoint.startswith("127.") else endpoint
+
+
+def since_text(uptime_s: float | None, now: float) -> str:
+    if uptime_s is None:
+        return ""
+    began = time.localtime(now - uptime_s)
+    return f"since {time.strftime('%a %H:%M', began)} ({age(uptime_s)})"
+
+
+def watch_lines(document: StatusDocument) -> Iterable[str]:
+    """Return the line on watches that are not retired."""
+    rows = objects_in(document, "watches")  # absent in the document of an older supervisor
+    marks = [(text_in(row, "name"), text_in(row, "mark")) for row in rows]
+    shown = [f"{name} {mark_text(mark)}" for name, mark in marks if mark != "retired"]
+    if shown:
+        yield f"watched {' · '.join(shown)}"
+
+
+def operation_lines(document: StatusDocument) -> Iterable[str]:
+    running, last = document["operation"], document["last_operation"]
+    if running is not None:
+        elapsed = duration(number_in(running, "elapsed_s") or 0.0)
+        back = "rolling back, " if running.get("rolling_back") else ""
+        said = text_in(running, "text")
+        yield (
+            f"{operation_text(running)}: {back}{text_in(running, 'phase') or 'starting'}, {elapsed}"
+            f"{f' ({said})' if said else ''}"
+        )
+    elif last is not None:
+        age_s = number_in(last, "age_s")
+        when = f" {age(age_s)} ago" if age_s is not None else ""
+        took = number_in(last, "ms")
+        spent = f" in {duration(took / 1000)}" if took is not None else ""
+        yield f"last: {operation_text(last)}{when}: {_outcome(last)}{spent}"
+
+
+def run_lines(document: StatusDocument, now: float) -> Iterable[str]:
+    run = document.get("run")  # The field is absent in the document of an older supervisor.
+    if run is not None:
+        state = "" if run["state"] == "running" else f" ({run['state']})"
+        since = since_text(run["uptime_s"], now)
+        yield f"run: {run['text']}{state} {since}".rstrip()
+
+
+def _outcome(last: Json) -> str:
+    outcome = text_in(last, "outcome")
+    return outcome if outcome == "done" else f"{outcome} ({text_in(last, 'message')})"
+
+
+def operation_text(operation: Json) -> str:
+    kind = text_in(operation, "kind")
+    names = joined(texts_in(operation, "target"), nothing="")
+    return f"switch to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
+
+
+def unread_lines(document: StatusDocument) -> Iterable[str]:
+    """Return a line on GPUs that the supervisor could not read, or not recently."""
+    memory = document["memory"] or {}
+    if document["supervisor"]["state"] != "up":
+        return
+    error = text_in(memory, "gpu_error")
+    # A driver that hangs is part of the verdict.
+    if error and text_in(memory, "gpu_state") != "hung":
+        yield f"GPUs cannot be read: {error}"
+    age_s = number_in(memory, "sampled_age_s")
+    if objects_in(memory, "gpus") and age_s is not None and age_s > _OLD_S:
+        yield f"GPUs as they were {age(age_s)} ago"
+
+
+def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
+    """Return GiB by holder, the largest first: a profile once, foreign processes with their pid."""
+    held: dict[str, float | None] = {}
+    for holder in holders:
+        comm = text_in(holder, "comm") or "a process that is gone"
+        label = text_in(holder, "profile") or f"{comm}({number_in(holder, 'pid') or 0:.0f})"
+        more = number_in(holder, "held_bytes")
+        before = held.get(label, 0.0)
+        held[label] = None if more is None or before is None else before + more
+    ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
+    for label, amount in ranked[:_MOST_HOLDERS]:
+        yield label if amount is None else f"{label} {amount / _GIB:.1f}"
+    if rest := ranked[_MOST_HOLDERS:]:
+        yield f"{len(rest)} more {sum(amount or 0 for _, amount in rest) / _GIB:.1f}"
+    unattributed = number_in(gpu, "unattributed_bytes") or 0
+    if unattributed >= _WORTH_SAYING_BYTES:
+        yield f"unattributed {unattributed / _GIB:.1f}"
+
+
+def gateway_lines(document: StatusDocument) -> Iterable[str]:
+    """Return the line that the gateway is down: backends still answer on their own ports."""
+    if (
+        document["supervisor"]["state"] == "up"
+        and text_in(_gateway_row(document), "state") == "down"
+    ):
+        yield "no gateway: sudo systemctl start appliance-gateway.socket"
+
+
+def _gateway_row(document: Json | StatusDocument) -> Json:
+    """Return the gateway's row; empty in the document of an older supervisor."""
+    return object_in(document, "gateway")
+
+
+def traffic_text(document: StatusDocument, name: str) -> str:
+    """Return the line of profile `name`; empty: no traffic."""
+    rows = objects_in(_gateway_row(document), "profiles")
+    row = next((r for r in rows if text_in(r, "name") == name), {})
+    parts = [_request_part(row), *_speed_parts(row), *_engine_parts(object_in(row, "engine"))]
+    said = " · ".join(part for part in parts if part)
+    return f"traffic {said}" if said else ""
+
+
+def _request_part(row: Json) -> str:
+    total, under_way, waiting, errors = (
+        int(number_in(row, key) or 0) for key in ("requests", "in_flight", "queued", "errors")
+    )
+    if not total:
+        return ""
+    now = f"{under_way} in flight" + (f", {waiting} waiting" if waiting else "")
+    return f"{now}, {total} so far" + (f", {errors} failed" if errors else "")
+
+
+def _speed_parts(row: Json) -> Iterable[str]:
+    if speed := number_in(row, "tok_s"):
+        yield f"{speed:.1f} tok/s"
+    if first := number_in(object_in(row, "ttft_ms"), "p50"):
+        yield f"TTFT {first / 1000:.2f} s"
+
+
+def _engine_parts(engine: Json) -> Iterable[str]:
+    if queued := number_in(engine, "queued"):
+        yield f"{queued:.0f} queued in the engine"
+    if cache := number_in(engine, "kv_cache"):
+        yield f"KV cache {cache * 100:.0f} %"

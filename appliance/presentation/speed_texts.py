@@ -1,0 +1,68 @@
+"""Texts about the measured speed of a profile."""
+
+from __future__ import annotations
+
+import time
+
+from appliance.domain.amounts import age
+from appliance.planning.status.speed_row import (
+    DECODE,
+    SeriesRow,
+    SpeedRow,
+    band_text,
+    change_text,
+    rate_text,
+    sparkline,
+)
+
+
+def loss_text(series: SeriesRow, now: float) -> str:
+    """Return the sentence about a loss: how much, since when, and why."""
+    change = "slower" if series.change is None else change_text(series.change)
+    since = "" if series.since_unix_s is None else f" since {_moment(series.since_unix_s, now)}"
+    recovers = ", recovering" if series.phase == "recovering" else ""
+    return f"▼ {series.series} {change}{since}{recovers}: {series.cause or 'cause unknown'}"
+
+
+def _moment(unix_s: float, now: float) -> str:
+    return f"{time.strftime('%a %H:%M', time.localtime(unix_s))} ({age(now - unix_s)})"
+
+
+def figures_text(row: SpeedRow, now: float) -> str:
+    """Return the line with rate, baseline, last rates, time to the first token and age."""
+    decode = row.of(DECODE)
+    if decode is None or decode.rate is None:
+        return f"speed   not measured yet{_next(row, now)}"
+    parts = [f"{rate_text(decode.rate)} tok/s", baseline_text(decode)]
+    if decode.rates:
+        parts.append(sparkline(decode.rates, decode.baseline))
+    if row.ttft_s is not None:
+        parts.append(f"TTFT {row.ttft_s:.2f} s")
+    parts.append(probe_age_text(row, now))
+    return f"speed   {'  '.join(part for part in parts if part)}"
+
+
+def baseline_text(series: SeriesRow) -> str:
+    """Return the baseline with its band: ``baseline 41.0 ±1.2``."""
+    if series.baseline is None:
+        return "no baseline yet"
+    return f"baseline {band_text(series.baseline, series.band)}"
+
+
+def _next(row: SpeedRow, now: float) -> str:
+    if row.waiting:
+        return f": {row.waiting}"
+    if row.next_probe_unix_s is None:
+        return ""
+    return f": next probe in {age(row.next_probe_unix_s - now)}"
+
+
+def probe_age_text(row: SpeedRow, now: float) -> str:
+    """Return the age of the last valid probe, and the outcome of a later one."""
+    valid, last = row.last_valid_unix_s, row.last_probe_unix_s
+    if valid is None:
+        return ""
+    if last is None or last <= valid or not row.last_outcome:
+        return f"(probe {age(now - valid)} ago)"
+    outcome = row.last_outcome.replace("-", " ")
+    return f"(valid probe {age(now - valid)} ago, the last {age(now - last)} ago: {outcome})"
