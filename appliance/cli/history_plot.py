@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from appliance.cli.baseline_lines import UNITS
 from appliance.cli.failures import CliError
-from appliance.cli.history_screen import History
 from appliance.cli.plot import new_chart, write_chart
 from appliance.planning.history import RateSummary
+from appliance.presentation.speed_history import History
 from appliance.protocol.control import Exit
 from appliance.protocol.json_values import number_in
 

@@ -8,13 +8,11 @@ from appliance.cli.baseline_lines import UNITS, level_text
 from appliance.cli.event_lines import event_line
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age
-from appliance.planning.history import RateSummary
 from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
 from appliance.planning.status.speed_row import change_text, rate_text, sparkline
-from appliance.presentation.clock_times import LATEST_UNIX_S
+from appliance.presentation.speed_history import History
 from appliance.protocol.health_socket import MeasuredEvent
-from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in
-from appliance.protocol.record import Record
+from appliance.protocol.json_values import Json, number_in
 
 _LABELS: Final[Mapping[Unit, str]] = {
     "hour": "%a %d %b %H:00",
@@ -29,30 +27,6 @@ _CELLS: Final[Mapping[Unit, str]] = {
     "month": "days",
 }
 _LABEL_WIDTH: Final = 16
-
-
-class History(Record):
-    """History of a profile, as the agent answers it."""
-
-    name: str
-    since_unix_s: float
-    rows: Mapping[str, Sequence[RateSummary]]
-    """By series."""
-    baselines: Mapping[str, Json]
-    """Baseline of each series (`appliance.planning.speeds.SeriesBaseline`)."""
-    events: Sequence[MeasuredEvent]
-
-
-def history_in(name: str, since_unix_s: float, details: Json) -> History:
-    """Return the history in an answer; rows that are none are left out."""
-    rows, baseline = object_in(details, "rows"), object_in(details, "baseline")
-    return History(
-        name=name,
-        since_unix_s=since_unix_s,
-        rows={series: list(_rows(rows, series)) for series in rows},
-        baselines={text_in(one, "series"): one for one in objects_in(baseline, "series")},
-        events=[_event(one) for one in objects_in(details, "events")],
-    )
 
 
 def show_history(history: History, unit: Unit, terminal: Terminal, *, now: float) -> None:
@@ -118,31 +92,6 @@ def _with_events(
 def _baseline_text(baseline: Json) -> str:
     text = level_text(baseline)
     return f"baseline {text}" if number_in(baseline, "baseline") is not None else text
-
-
-def _rows(rows: Json, series: str) -> Iterable[RateSummary]:
-    found = rows.get(series)
-    for row in found if isinstance(found, list) else ():
-        match row:
-            case [
-                int() | float() as unix_s,
-                int() as probes,
-                int() | float() as low,
-                int() | float() as median,
-                int() | float() as high,
-            ] if 0 <= unix_s <= LATEST_UNIX_S:
-                yield RateSummary(unix_s, probes, low, median, high)
-
-
-def _event(document: Json) -> MeasuredEvent:
-    return MeasuredEvent(
-        id=int(number_in(document, "id") or 0),
-        unix_s=min(max(number_in(document, "unix_s") or 0.0, 0.0), LATEST_UNIX_S),
-        profile=text_in(document, "profile"),
-        kind=text_in(document, "kind"),
-        series=text_in(document, "series") or None,
-        text=text_in(document, "text"),
-    )
 
 
 def _local(unix_s: float) -> datetime:

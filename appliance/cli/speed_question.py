@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 
 from appliance.domain.errors import ApplianceError, PermissionDeniedError
+from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.protocol.conversation.client import Conversation
 from appliance.protocol.conversation.codec import RequestRefusedError, ResultEvent
 from appliance.protocol.health_socket import HEALTH, SpeedsRequest
-from appliance.protocol.json_values import Json, object_in, objects_in, texts_in, whole_in
+from appliance.protocol.json_values import Json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,14 +52,9 @@ class SpeedQuestion:
         """Return the speeds, or why they are not known, within the time that is left."""
         details = None if self._conversation is None else self._details(self._conversation)
         if details is None:
-            return {"note": self._note, "trouble": [], "profiles": {}}
-        self.alerts = _alerts(object_in(details, "alerts"))
-        profiles = object_in(details, "profiles")
-        return {
-            "note": None,
-            "trouble": texts_in(details, "trouble"),
-            "profiles": {name: object_in(profiles, name) for name in profiles},
-        }
+            return without_speeds(self._note)
+        self.alerts = alert_section(details)
+        return speed_section(details)
 
     def _details(self, conversation: Conversation[HealthEvent]) -> Json | None:
         """Return the details of the result; None: none came in time."""
@@ -75,15 +71,3 @@ class SpeedQuestion:
 
     def _left_s(self) -> float:
         return self._until_s - time.monotonic()
-
-
-def _alerts(found: Json) -> AlertSection | None:
-    """Return the section of an answer; None: the agent is of a release without alerts."""
-    if not found:
-        return None
-    return {
-        "alerts": objects_in(found, "alerts"),
-        "left_off": whole_in(found, "left_off") or 0,
-        "silences": objects_in(found, "silences"),
-        "delivery": object_in(found, "delivery"),
-    }
