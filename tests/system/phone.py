@@ -44,8 +44,9 @@ class Phone:
         return [one for one in found if all(word in one["sequence_id"] for word in words)]
 
     def titles(self) -> Sequence[str]:
-        """Return the titles of everything that was delivered."""
-        return [one["title"] for one in self.state().get("delivered", [])]
+        """Return the titles of all messages that were delivered."""
+        delivered = self.state().get("delivered", [])
+        return [one["title"] for one in delivered if one["event"] == "message"]
 
     def until(self, is_so: Callable[[], bool], within_s: float) -> float:
         """Wait; return the seconds that it took. Raises `RigError` with what the phone has."""
