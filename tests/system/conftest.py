@@ -1,14 +1,14 @@
 """Fixtures that the system tests share: the rig, an installed image, boxes on it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import pretend
 from tests.system.fleet import Fleet
-from tests.system.rig import Box, Image, missing, sweep
+from tests.system.rig import Box, Image, missing, shared_directory, sweep
 from tests.system.rig.appliance import fetch_wheels, install, sources
 
 HERE = Path(__file__).parent
@@ -35,11 +35,27 @@ def rig() -> type[Box]:
 
 
 @pytest.fixture(scope="session")
-def image(rig: type[Box]) -> Iterator[Image]:
-    """A machine on which scripts/install.sh has installed the appliance, without network."""
-    built = Image.build(rig(read_only=sources(fetch_wheels())), install)
+def shared(rig: type[Box]) -> Iterator[Path | None]:  # noqa: ARG001 - only where there are boxes
+    """Directory of all workers of this run, which build each image once; None: there are no workers."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        yield None
+        return
+    with shared_directory(run) as directory:
+        yield directory
+
+
+def _built(box: Box, prepare: Callable[[Box], None], archive: Path | None) -> Iterator[Image]:
+    built = Image.once(box, prepare, archive) if archive else Image.build(box, prepare)
     yield built
     built.close()
+
+
+@pytest.fixture(scope="session")
+def image(rig: type[Box], shared: Path | None) -> Iterator[Image]:
+    """A machine on which scripts/install.sh has installed the appliance, without network."""
+    box = rig(read_only=sources(fetch_wheels()))
+    yield from _built(box, install, shared and shared / "installed.tar")
 
 
 @pytest.fixture
@@ -54,11 +70,9 @@ def _with_gpus(box: Box) -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu_image(rig: type[Box], image: Image) -> Iterator[Image]:
+def gpu_image(rig: type[Box], image: Image, shared: Path | None) -> Iterator[Image]:
     """A machine with the appliance and a pretend driver of two GPUs of 16 GiB."""
-    built = Image.build(rig(image), _with_gpus)
-    yield built
-    built.close()
+    yield from _built(rig(image), _with_gpus, shared and shared / "gpus.tar")
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.system.rig import Box, Image, RigError, sweep, work_dir
+from tests.system.rig import Box, Image, RigError, shared_directory, sweep, work_dir
 from tests.system.rig.appliance import CHECKOUT
 from tests.system.rig.cgroups import HIERARCHIES
 
@@ -155,6 +156,44 @@ def test_image_is_shared_and_not_changed_by_its_boxes(rig: type[Box]) -> None:
             assert second.run("cat /etc/made").stdout == "one"
     finally:
         image.close()
+
+
+def test_processes_share_an_image(rig: type[Box], tmp_path: Path) -> None:
+    """The second has what the first wrote, hid and deleted, and its owners and modes."""
+
+    def prepare(box: Box) -> None:
+        box.run(
+            "echo -n one >/etc/made; chown 1234:4321 /etc/made; chmod 640 /etc/made;"
+            " ln -s made /etc/link; rm /usr/bin/factor; rm -r /etc/skel; mkdir /etc/skel"
+        )
+
+    def fail(_box: Box) -> None:
+        raise AssertionError("built twice")
+
+    archive = tmp_path / "made.tar"
+    first = Image.once(rig(), prepare, archive)
+    second = Image.once(rig(), fail, archive)
+    first.close()
+    try:
+        with rig(second) as box:
+            assert (
+                box.run("stat -c '%u:%g %a' /etc/made; cat /etc/link").stdout
+                == "1234:4321 640\none"
+            )
+            assert box.run("ls /usr/bin/factor", check=False).returncode
+            assert box.run("ls -A /etc/skel").stdout == ""
+    finally:
+        second.close()
+
+
+def test_the_last_process_removes_what_is_shared(rig: type[Box]) -> None:  # noqa: ARG001
+    """As long as one uses the directory, it is there."""
+    run = uuid.uuid4().hex
+    with shared_directory(run) as first:
+        with shared_directory(run) as second:
+            assert first == second
+        assert first.exists()
+    assert not first.exists()
 
 
 def test_nothing_is_left_behind(rig: type[Box]) -> None:

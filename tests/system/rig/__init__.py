@@ -15,7 +15,17 @@ The demo uses this package too, so it needs nothing but the standard library.
 from tests.system.rig.box import Box
 from tests.system.rig.disk import CrashDisk
 from tests.system.rig.host import RigError, missing, sweep, work_dir
-from tests.system.rig.image import Image
+from tests.system.rig.image import Image, shared_directory
 from tests.system.rig.stream import Stream
 
-__all__ = ["Box", "CrashDisk", "Image", "RigError", "Stream", "missing", "sweep", "work_dir"]
+__all__ = [
+    "Box",
+    "CrashDisk",
+    "Image",
+    "RigError",
+    "Stream",
+    "missing",
+    "shared_directory",
+    "sweep",
+    "work_dir",
+]

@@ -56,10 +56,10 @@ def sweep() -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def mark_owned(directory: Path) -> None:
-    """Say that this process answers for `directory`."""
-    new = directory / "owner.new"
-    new.write_text(_identity(os.getpid()) or "")
+def mark_owned(directory: Path, pid: int | None = None) -> None:
+    """Say that a process, or this one, answers for `directory`."""
+    new = directory / f"owner.{os.getpid()}"
+    new.write_text(_identity(pid or os.getpid()) or "")
     # At once: whoever sweeps meanwhile takes an empty file for that of a process that has died.
     new.rename(directory / "owner")
 
