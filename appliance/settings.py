@@ -44,6 +44,7 @@ from appliance.domain.names import SUPERVISOR_USER
 from appliance.domain.value_types import TypeName, shown
 from appliance.settings_alerts import AlertSettings, WatchSettings
 from appliance.settings_gateway import GatewaySettings, split_list
+from appliance.settings_web import WebSettings
 
 ENVIRONMENT_PREFIX: Final = "APPLIANCE_"
 FILE_VARIABLE: Final = "APPLIANCE_SETTINGS"
@@ -201,7 +202,7 @@ class Settings(BaseSettings):
         "old `vllm.service`",
     )
     status_port: Port = Field(
-        default=8011, description="port of the status API; no profile may use it"
+        default=8011, description="port of the status API and its page; no profile may use it"
     )
     look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,
@@ -229,6 +230,11 @@ class Settings(BaseSettings):
     alerts: AlertSettings = Field(
         default=AlertSettings(),
         description="when people are told what is wrong; in force as `[health]`",
+    )
+    web: WebSettings = Field(
+        default=WebSettings(),
+        description="host names and limits of API, metrics and page; in force after "
+        "`systemctl stop appliance-web`",
     )
     watch: Watches = Field(
         default=[],
@@ -265,6 +271,11 @@ class Settings(BaseSettings):
     def health_socket(self) -> Path:
         """Return the socket of the health agent for operators."""
         return self._beside_control_socket(paths.HEALTH_SOCKET)
+
+    @property
+    def view_socket(self) -> Path:
+        """Return the socket of the health agent for processes that only look."""
+        return self._beside_control_socket(paths.VIEW_SOCKET)
 
     @property
     def notify_socket(self) -> Path:

@@ -22,6 +22,7 @@ def printed(settings: Settings) -> str:
         "jobs_socket": settings.jobs_socket,
         "status_socket": settings.status_socket,
         "lane_socket": settings.lane_socket,
+        "view_socket": settings.view_socket,
         "notify_socket": settings.notify_socket,
         "audit_socket": settings.audit_socket,
         "check_socket": settings.check_socket,

@@ -71,6 +71,16 @@ class AlertsSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebSnapshot:
+    """Settings ``[web]``; times are seconds."""
+
+    enabled: bool
+    listen: tuple[str, ...]
+    names: tuple[str, ...]
+    idle: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSnapshot:
     """Entry of ``[[watch]]``; exactly one of `url` and `unit` is given."""
 
@@ -83,7 +93,7 @@ class WatchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsSnapshot:
-    """Settings that the supervisor and the health agent use, as `appliance.settings` explains them.
+    """Settings that the supervisor, the health agent and the web process use, as `appliance.settings` explains them.
 
     Paths are text.
     """
@@ -99,11 +109,13 @@ class SettingsSnapshot:
     memory: MemorySnapshot
     health: HealthSnapshot
     alerts: AlertsSnapshot
+    web: WebSnapshot
     watch: tuple[WatchSnapshot, ...]
     gateway_socket: str
     jobs_socket: str
     status_socket: str
     lane_socket: str
+    view_socket: str
     notify_socket: str
     audit_socket: str
     check_socket: str

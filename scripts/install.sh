@@ -37,9 +37,10 @@ readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
   appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service
-  appliance-auditor.socket appliance-checker.socket appliance-notifier.socket)
+  appliance-auditor.socket appliance-checker.socket appliance-notifier.socket appliance-view.socket
+  appliance-web.socket)
 readonly service_users=(appliance appliance-gateway appliance-health appliance-auditor appliance-checker
-  appliance-notifier appliance-backend)
+  appliance-notifier appliance-web appliance-backend)
 readonly health=appliance-health.service
 readonly gateway=appliance-gateway.service
 readonly gateway_drop_ins=(/etc/systemd/system/appliance-gateway.{socket,service}.d/50-applied.conf)
@@ -288,15 +289,15 @@ enable_units() { # those that this release has
 # start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier}.service \
-    appliance-{supervisor,request,status,jobs,gateway,lane,health,auditor,checker,notifier}.socket 2>/dev/null || true
+  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier,web}.service \
+    appliance-{supervisor,request,status,jobs,gateway,lane,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
-  for unit in appliance-{request,status,jobs,lane,auditor,checker,notifier}.socket; do
+  for unit in appliance-{request,status,jobs,lane,view,auditor,checker,notifier,web}.socket; do
     [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
   done
   # Their sockets start them again, from this release.
-  systemctl stop appliance-{jobs,auditor,checker,notifier}.service 2>/dev/null || true
+  systemctl stop appliance-{jobs,auditor,checker,notifier,web}.service 2>/dev/null || true
   reapply
   start_gateway
   systemctl restart appliance-supervisor.service || {
@@ -393,7 +394,7 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
-    /var/cache/appliance-{supervisor,health} /run/appliance \
+    /var/cache/appliance-{supervisor,health,web} /run/appliance \
     /run/appliance-{backend,claimed,gate,gateway,leases,run,supervisor}
   [[ -z ${1:-} ]] || purge
   if booted; then

@@ -21,6 +21,7 @@ from appliance.protocol import (
     health_socket,
     notify_socket,
     status_socket,
+    view_socket,
 )
 from appliance.protocol.conversation.codec import SocketTable
 from appliance.protocol.record import Record
@@ -65,6 +66,13 @@ TABLES: Final = (
         health_socket.HEALTH,
         has_events=True,
         more=(alert_requests,),
+    ),
+    GeneratedTable(
+        "agent-sockets.md",
+        view_socket,
+        view_socket.VIEW,
+        has_events=False,
+        more=(health_socket, alert_requests),
     ),
     GeneratedTable("agent-sockets.md", audit_socket, audit_socket.AUDIT, has_events=False),
     GeneratedTable("agent-sockets.md", check_socket, check_socket.CHECK, has_events=False),

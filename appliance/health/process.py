@@ -20,7 +20,7 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError
-from appliance.domain.names import HEALTH_SOCKET_UNIT
+from appliance.domain.names import HEALTH_SOCKET_UNIT, VIEW_SOCKET_UNIT
 from appliance.domain.paths import CANARIES_DIR
 from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
 from appliance.health.alert_service import AlertService, ServiceSources
@@ -35,8 +35,10 @@ from appliance.planning.probing.schedule import Cadence
 from appliance.planning.quality.canary_schedule import CanaryCadence
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ResultEvent
+from appliance.protocol.conversation.server import FEW
 from appliance.protocol.status_socket import STATUS, GpuEvidenceRequest
 from appliance.protocol.status_stream import StatusFollower
+from appliance.protocol.view_socket import VIEW
 from appliance.settings_snapshot import HealthSnapshot, SettingsSnapshot
 
 _log = logging.getLogger(__name__)
@@ -87,8 +89,11 @@ async def run(settings: SettingsSnapshot) -> None:
             documents = StatusFollower.on(status_socket).documents()
             tasks.create_task(agent.run(alerts.watched(documents)))
             alerts.start(tasks)
-            if (listener := _listener()) is not None:
+            listeners = named_sockets()
+            if (listener := _listener(listeners, HEALTH_SOCKET_UNIT)) is not None:
                 tasks.create_task(verbs.serve(listener))
+            if (listener := _listener(listeners, VIEW_SOCKET_UNIT)) is not None:
+                tasks.create_task(verbs.serve(listener, VIEW, FEW))
             readiness.ready()
             tasks.create_task(until_told(readiness))
     except* ToldToEndError:
@@ -179,13 +184,11 @@ class WatchMaker:
         return answer.details if isinstance(answer, ResultEvent) else None
 
 
-def _listener() -> socket.socket | None:
-    listener = named_sockets().get(HEALTH_SOCKET_UNIT)
+def _listener(listeners: Mapping[str, socket.socket], unit: str) -> socket.socket | None:
+    listener = listeners.get(unit)
     if listener is None:
         _log.warning(
-            "%s passed no socket, so nobody gets an answer: systemctl start %s",
-            HEALTH_SOCKET_UNIT,
-            HEALTH_SOCKET_UNIT,
+            "%s passed no socket, so nobody gets an answer there: systemctl start %s", unit, unit
         )
     return listener
 

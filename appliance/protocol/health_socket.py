@@ -27,8 +27,10 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
+    from appliance.protocol.conversation.codec import FieldReader
     from appliance.protocol.json_values import Json
 
 MOST_ROWS: Final = 2000
@@ -299,6 +301,17 @@ def _leased_names(args: Json, field: str) -> tuple[str, ...]:
     return names
 
 
+HEALTH_READERS: Final[Mapping[str, FieldReader]] = {
+    "most": lambda args, field: read_whole(args, field, 1, MOST_PROBES),
+    "names": _leased_names,
+    "series": _series,
+    "since_unix_s": _unix_s,
+    "span_s": _span_s,
+    "until_unix_s": _unix_s,
+    **ALERT_READERS,
+}
+"""Readers of fields of requests to the health agent, on each of its sockets."""
+
 HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
     name="health socket",
     server="health agent",
@@ -328,15 +341,7 @@ HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
         "traffic": LeaseTrafficEvent,
         "lease-lost": LeaseLostEvent,
     },
-    readers={
-        "most": lambda args, field: read_whole(args, field, 1, MOST_PROBES),
-        "names": _leased_names,
-        "series": _series,
-        "since_unix_s": _unix_s,
-        "span_s": _span_s,
-        "until_unix_s": _unix_s,
-        **ALERT_READERS,
-    },
+    readers=HEALTH_READERS,
     closing=(LeaseLostEvent,),
     until_left=(MeasurementEventsRequest, ProbeNowRequest, LeaseRequest),
 )

@@ -5,7 +5,7 @@ API, metrics and page are made from one value of this kind, so that they show th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 Document = Mapping[str, Any]
 """JSON object, as decoded."""
@@ -29,3 +29,11 @@ class BoxDocuments:
     """Answer of the supervisor to `gpus`: clocks, power, heat, energy, health, who holds memory."""
     gpus_age_s: float | None = None
     """Time since the supervisor sent it."""
+
+
+class BoxSource(Protocol):
+    """Source of the box's documents for API, metrics and page."""
+
+    async def look(self) -> BoxDocuments:
+        """Return the documents of now, none older than about two seconds while its daemon answers."""
+        ...

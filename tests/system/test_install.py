@@ -16,7 +16,10 @@ PREFIX = "/opt/appliance"
 
 SERVICE_USERS = (
     "appliance",
-    *(f"appliance-{name}" for name in ("gateway", "health", "notifier", "auditor", "checker")),
+    *(
+        f"appliance-{name}"
+        for name in ("gateway", "health", "notifier", "auditor", "checker", "web")
+    ),
     "appliance-backend",
 )
 LEFT = (

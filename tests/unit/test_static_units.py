@@ -18,6 +18,10 @@ from appliance.domain.names import (
     NOTIFY_SOCKET_UNIT,
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
+    VIEW_SOCKET_UNIT,
+    WEB_SOCKET_UNIT,
+    WEB_UNIT,
+    WEB_USER,
 )
 from appliance.domain.targets import Targets
 from appliance.health.telling.agent_failure import AGAIN_IN
@@ -67,6 +71,9 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-status.socket",
         "appliance-supervisor.service",
         "appliance-supervisor.socket",
+        "appliance-view.socket",
+        "appliance-web.service",
+        "appliance-web.socket",
         "appliance.slice",
         "appliance.sysusers.conf",
         "appliance.tmpfiles.conf",
@@ -156,6 +163,8 @@ def test_who_starts_at_boot() -> None:
         "appliance-status.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
+        "appliance-view.socket": ["sockets.target"],
+        "appliance-web.socket": ["sockets.target"],
     }
 
 
@@ -346,9 +355,10 @@ def test_the_health_agent_has_no_right_to_anything() -> None:
 
 def test_the_health_agent_needs_nobody_and_comes_back_for_ever() -> None:
     """The agent waits for neither supervisor nor gateway, and its socket goes with it when it is stopped."""
-    assert values(HEALTH, "Wants", "Unit") == [HEALTH_SOCKET_UNIT]
+    assert values(HEALTH, "Wants", "Unit") == [f"{HEALTH_SOCKET_UNIT} {VIEW_SOCKET_UNIT}"]
     assert values(HEALTH, "After", "Unit")[0].split() == [
         HEALTH_SOCKET_UNIT,
+        VIEW_SOCKET_UNIT,
         "dbus.service",
         NOTIFY_SOCKET_UNIT,
         NOTIFIER_UNIT,
@@ -374,6 +384,34 @@ def test_an_agent_that_systemd_gives_up_is_told_of_and_tried_again() -> None:
     for key in ("User", "StateDirectory", "PrivateNetwork", "RestrictAddressFamilies"):
         assert values(failed, key, "Service") == values(HEALTH, key, "Service")
     assert values(failed, "TimeoutStartSec", "Service") == ["20min"]
+
+
+def test_what_the_agent_lets_others_read_goes_with_it() -> None:
+    """The socket for processes that only look is the status group's, and is the agent's second one."""
+    assert values(VIEW_SOCKET_UNIT, "ListenStream", "Socket") == [paths.VIEW_SOCKET]
+    assert values(VIEW_SOCKET_UNIT, "Service", "Socket") == [HEALTH]
+    assert values(VIEW_SOCKET_UNIT, "PartOf", "Unit") == [HEALTH]
+    assert values(VIEW_SOCKET_UNIT, "SocketMode", "Socket") == ["0660"]
+    assert values(VIEW_SOCKET_UNIT, "SocketGroup", "Socket") == ["appliance-status"]
+
+
+def test_the_status_api_is_reached_on_this_machine_and_reaches_nobody() -> None:
+    """The socket is systemd's, on loopback; the process has no network of its own and no rights but to look."""
+    assert values(WEB_SOCKET_UNIT, "ListenStream", "Socket") == ["127.0.0.1:8011"]
+    assert values(WEB_SOCKET_UNIT, "TriggerLimitIntervalSec", "Socket") == ["0"]
+    assert values(WEB_UNIT, "User", "Service") == [WEB_USER]
+    assert values(WEB_UNIT, "SupplementaryGroups", "Service") == ["appliance-status"]
+    assert values(WEB_UNIT, "PrivateNetwork", "Service") == ["yes"]
+    assert values(WEB_UNIT, "RestrictAddressFamilies", "Service") == ["AF_UNIX"]
+    assert values(WEB_UNIT, "CapabilityBoundingSet", "Service") == [""]
+    assert values(WEB_UNIT, "Restart", "Service") == ["on-failure"]
+    assert values(WEB_UNIT, "WantedBy", "Install") == []
+
+
+@needs_systemd_analyze
+def test_the_status_api_is_confined_as_the_health_agent_is(installed: Path) -> None:
+    """The process that strangers' pages may try to reach has nothing that the agent lacks."""
+    assert exposure(installed / WEB_UNIT) <= exposure(installed / HEALTH)
 
 
 AUDITOR = "appliance-auditor.service"
@@ -458,7 +496,7 @@ def test_users_and_directories_are_made(tmp_path: Path) -> None:
     names = {line.split(":")[0] for line in (tmp_path / "etc/group").read_text().splitlines()}
     own = {"appliance", "appliance-gateway", "appliance-health", "appliance-backend"}
     own |= {"appliance-auditor", "appliance-checker", "appliance-operators", "appliance-status"}
-    own |= {"appliance-notifier"}
+    own |= {"appliance-notifier", "appliance-web"}
     assert own | {"render", "video"} <= names
     if not can_chown(tmp_path):
         pytest.skip("not root: that the directories get their owners is not shown")

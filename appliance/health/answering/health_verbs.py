@@ -1,4 +1,4 @@
-"""Verbs of health.sock: what operators ask the health agent."""
+"""Verbs of health.sock and view.sock: what operators, and processes that only look, ask the health agent."""
 
 import json
 import logging
@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
 from appliance.adapters.kernel.processes import group_name, user_name
@@ -26,8 +27,8 @@ from appliance.health.clock import HealthClock
 from appliance.planning.speeds import SpeedReport
 from appliance.planning.wording import no_such_profile, short
 from appliance.protocol.alert_requests import AlertEvent
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.conversation.server import serve_conversations
+from appliance.protocol.conversation.codec import ResultEvent, SocketTable
+from appliance.protocol.conversation.server import CROWD, serve_conversations
 from appliance.protocol.health_socket import (
     HEALTH,
     MOST_ROWS,
@@ -53,7 +54,7 @@ from appliance.protocol.health_socket import (
 )
 from appliance.protocol.json_values import Json
 from appliance.protocol.measurement_events import measured_event, probe_event
-from appliance.protocol.unix_server import Peer
+from appliance.protocol.unix_server import Bounds, Peer
 
 _log = logging.getLogger(__name__)
 
@@ -91,9 +92,16 @@ class HealthVerbs:
         self._desk = desk
         self._clock = clock
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Answer on the socket for ever."""
-        await serve_conversations(HEALTH, listener, read_for_health, self._answer)
+    async def serve(
+        self,
+        listener: socket.socket,
+        table: SocketTable[HealthRequest, HealthEvent] = HEALTH,
+        bounds: Bounds = CROWD,
+    ) -> None:
+        """Answer on one socket for ever, what its table offers."""
+        await serve_conversations(
+            table, listener, partial(read_for_health, table), self._answer, bounds=bounds
+        )
 
     async def _answer(
         self, request: HealthRequest, peer: Peer
@@ -288,8 +296,10 @@ class HealthVerbs:
             yield LeaseLostEvent(f"the gateway has ended the lease: {lease.lost or 'no reason'}")
 
 
-def read_for_health(verb: str, args: Json, peer: Peer) -> HealthRequest:
-    """Return a request on health.sock.
+def read_for_health(
+    table: SocketTable[HealthRequest, HealthEvent], verb: str, args: Json, peer: Peer
+) -> HealthRequest:
+    """Return a request on a socket of the health agent.
 
     Raises:
         PermissionDeniedError: an engine asks.
@@ -299,7 +309,7 @@ def read_for_health(verb: str, args: Json, peer: Peer) -> HealthRequest:
         raise PermissionDeniedError(
             f"{user_name(peer.uid)} is an engine, and engines may not ask the health agent"
         )
-    return HEALTH.decode_request(verb, args)
+    return table.decode_request(verb, args)
 
 
 def _who(peer: Peer, by: str) -> str:

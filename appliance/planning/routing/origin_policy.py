@@ -44,7 +44,7 @@ class OriginPolicy:
             origin: Header ``Origin``; None: absent.
             site: Header ``Sec-Fetch-Site``; None: absent.
         """
-        if host is not None and not self._is_this_machine(_host_name(_normalize(host))):
+        if host is not None and not self._is_this_machine(host_name(_normalize(host))):
             return HOST_REFUSED
         if origin is not None:
             return None if self._is_allowed(_normalize(origin)) else ORIGIN_REFUSED
@@ -62,14 +62,14 @@ class OriginPolicy:
         if not found:
             return False  # "null": a page in a sandbox, or one that hides its origin
         # Other schemes belong to programs installed on this machine.
-        return scheme not in _WEB or _is_loopback_name(_host_name(rest))
+        return scheme not in _WEB or _is_loopback_name(host_name(rest))
 
 
 def _normalize(value: bytes) -> str:
     return value.decode("latin-1").strip(" \t").lower()
 
 
-def _host_name(authority: str) -> str:
+def host_name(authority: str) -> str:
     """Return the name or address of a host, without the port."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0]

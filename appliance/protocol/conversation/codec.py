@@ -233,7 +233,7 @@ class SocketTable(Generic[RequestT, EventT]):
         actions = [action for known, action in self._forms if known == verb]
         action = "" if actions == [""] else args.get("action")
         if not isinstance(action, str) or action not in actions:
-            words = f"{', '.join(actions[:-1])} and {actions[-1]}"
+            words = " and ".join(filter(None, (", ".join(actions[:-1]), actions[-1])))
             raise BadRequestError(f"action is none of {words}")
         return self.filled(self._forms[verb, action], args)
 

@@ -14,7 +14,7 @@ import pytest
 
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.alerts import TransitionKind
-from appliance.domain.errors import BusyError, PermissionDeniedError
+from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
 from appliance.domain.measurements import EventKind, MeasurementEvent, Series
 from appliance.domain.profile import WarmUp
 from appliance.health.agent import AWAY, HealthAgent
@@ -53,6 +53,7 @@ from appliance.protocol.health_socket import (
 from appliance.protocol.json_dataclasses import from_json
 from appliance.protocol.measurement_events import probe_in
 from appliance.protocol.unix_server import Peer
+from appliance.protocol.view_socket import VIEW
 from tests.fakes.alert_samples import transition
 from tests.fakes.health_monitors import RATE, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
@@ -355,15 +356,18 @@ async def test_benches_are_kept(tmp_path: Path) -> None:
 def test_an_engine_may_not_ask() -> None:
     """A process of a model is refused, whatever group it has got into."""
     with pytest.raises(PermissionDeniedError, match="engines may not ask the health agent"):
-        read_for_health("speeds", {}, Peer(1, 61_200, 0))
-    assert read_for_health("speeds", {}, Peer(1, 0, 0)) == SpeedsRequest()
+        read_for_health(HEALTH, "speeds", {}, Peer(1, 61_200, 0))
+    assert read_for_health(HEALTH, "speeds", {}, Peer(1, 0, 0)) == SpeedsRequest()
 
 
 def test_every_series_may_be_asked_for() -> None:
     """A request names a series of the domain."""
     for series in Series:
         request = read_for_health(
-            "history", {"name": "a", "since_unix_s": 0, "series": series.value}, Peer(1, 0, 0)
+            HEALTH,
+            "history",
+            {"name": "a", "since_unix_s": 0, "series": series.value},
+            Peer(1, 0, 0),
         )
         assert request == HistoryRequest("a", 0.0, series.value)
 
@@ -417,3 +421,32 @@ async def test_an_agent_without_alerts_says_so(tmp_path: Path) -> None:
             "bad-request",
             "this agent keeps no alerts",
         )
+
+
+CHANGING = {"accept", "reset", "probe", "lease", "store-bench"}
+
+
+def test_the_view_socket_offers_no_change() -> None:
+    """A verb that changes something is refused there, and so is each such action of a verb that is offered."""
+    visitor = Peer(1, 990, 990)
+    assert read_for_health(VIEW, "speeds", {}, visitor) == SpeedsRequest()
+    for verb in CHANGING:
+        with pytest.raises(BadRequestError, match="does not know this verb"):
+            VIEW.verb_of({"verb": verb})
+    assert {verb for verb, _, _ in HEALTH.requests} - {*VIEW.verbs} == CHANGING
+    offered = {(verb, action) for verb, action, _ in VIEW.requests if action}
+    assert offered == {
+        ("alerts", "list"),
+        ("alerts", "show"),
+        ("alerts", "outbox"),
+        ("window", "ls"),
+    }
+    for action in ("ack", "silence", "unsilence", "test"):
+        with pytest.raises(BadRequestError, match="action is none of"):
+            read_for_health(VIEW, "alerts", {"action": action, "alert": "A1", "name": "a"}, visitor)
+
+
+def test_an_engine_may_not_look_either() -> None:
+    """The view socket refuses it as the other one does."""
+    with pytest.raises(PermissionDeniedError):
+        read_for_health(VIEW, "speeds", {}, Peer(1, 61_200, 0))

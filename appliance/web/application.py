@@ -1,0 +1,102 @@
+"""Application of the web process: API, metrics and page behind one guard.
+
+A part is a router; `make_application` has the list of them. Parts get the box as a `BoxSource`, and raise
+`ProblemError` or any `ApplianceError` for what goes wrong.
+"""
+
+import logging
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import Response
+
+from appliance import __version__
+from appliance.domain.errors import ApplianceError
+from appliance.planning.routing.same_origin import SameOriginPolicy
+from appliance.planning.wording import short
+from appliance.web.api.resources import api_router
+from appliance.web.box_documents import BoxSource
+from appliance.web.metrics.metrics_routes import metrics_router
+from appliance.web.page.page_routes import page_router
+from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
+from appliance.web.request_guard import RequestGuard
+
+_log = logging.getLogger(__name__)
+
+OPENAPI_PATH: Final = "/api/v1/openapi.json"
+_DESCRIPTION: Final = (
+    "State of the box, for people and programs on it. Reading needs no credential on this machine; errors are"
+    " problem+json (RFC 9457) with a `hint`."
+)
+
+
+def make_application(box: BoxSource, policy: SameOriginPolicy, *, enabled: bool = True) -> FastAPI:
+    """Return the application.
+
+    Args:
+        box: Where the documents come from.
+        policy: Of hosts and origins.
+        enabled: Whether requests are answered; False: each is refused.
+    """
+    application = FastAPI(
+        title="Status API of the appliance",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url=OPENAPI_PATH,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
+    )
+    for router in (api_router(box), metrics_router(box), page_router(box)):
+        application.include_router(router)
+    application.add_exception_handler(ProblemError, _answer_problem)
+    application.add_exception_handler(ApplianceError, _answer_appliance_error)
+    application.add_exception_handler(HTTPException, _answer_http_exception)
+    application.add_exception_handler(RequestValidationError, _answer_invalid)
+    application.add_exception_handler(Exception, _answer_failure)
+    return application
+
+
+async def _answer_problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)  # noqa: S101 - the handler of this class
+    return problem_response(error.problem, error.headers)
+
+
+async def _answer_appliance_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApplianceError)  # noqa: S101 - as above
+    return problem_response(problem_of_error(error))
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            text, hint = "there is nothing at this path", f"GET {OPENAPI_PATH}"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            text, hint = f"this path does not take {short(request.method)}", f"GET {OPENAPI_PATH}"
+        case _:
+            text, hint = "the request cannot be answered", ""
+    return problem_response(problem_of(error.status_code, text, hint), error.headers)
+
+
+async def _answer_invalid(_request: Request, error: Exception) -> Response:
+    """Answer values that the OpenAPI document does not allow; their text is not repeated."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    places = [
+        f"{'.'.join(short(str(part)) for part in one['loc'])}: {short(one['msg'])}"
+        for one in error.errors()
+    ]
+    return problem_response(problem_of(422, "; ".join(places[:8]), f"GET {OPENAPI_PATH}"))
+
+
+async def _answer_failure(request: Request, error: Exception) -> Response:
+    """Answer a fault of our own, which the journal has in full."""
+    _log.error("%s %s failed", request.method, short(request.url.path), exc_info=error)
+    return problem_response(
+        problem_of(500, "this is a fault of the appliance", "journalctl -u appliance-web")
+    )

@@ -1,0 +1,141 @@
+"""HTTP server of the web process: uvicorn, with bounds on connections and on the time of a request head.
+
+=========================  ==========================================================
+a connection               is closed
+=========================  ==========================================================
+without a request head     after `HEAD_S`, from its begin or the last response
+with a head above 16 KiB   at once, with 400
+beyond `MOST_CONNECTIONS`  at once, with 503
+=========================  ==========================================================
+
+A response that its client does not read is the route's to end: see `appliance.web.request_guard`.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import h11
+from starlette.types import ASGIApp
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
+
+HEAD_S: Final = 10.0
+MOST_CONNECTIONS: Final = 256
+_MOST_HEAD_BYTES: Final = 16 << 10
+_ENDING_S: Final = 2.0
+"""Time for responses under way when the process ends."""
+_LOOK_EVERY_S: Final = 1.0
+_MALFORMED: Final = problem_of(400, "the request is not HTTP/1.1, or its head is too long")
+_FULL: Final = problem_of(503, "too many connections are open", "close some, or try again")
+
+
+class BoundedProtocol(H11Protocol):
+    """Connection of one client."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin a connection, or refuse it."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._refuse(_FULL)
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Take in what came; a head that is there ends the wait for one."""
+        super().handle_events()
+        if self._is_answering:
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._expect_head()
+        super().on_response_complete()
+
+    def send_400_response(self, _msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._refuse(_MALFORMED)
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _expect_head(self) -> None:
+        self._stop_timer()
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self, problem: ProblemDocument) -> None:
+        body = problem_body(problem)
+        if self.conn.our_state is h11.IDLE:
+            head = (
+                f"HTTP/1.1 {problem.status} {problem.title}\r\ncontent-type: {PROBLEM_TYPE}\r\n"
+                f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\n"
+                "cache-control: no-store\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+class WebServer(Server):
+    """Server on the sockets that systemd passed; ends when it is told to, or when nobody asks.
+
+    Args:
+        application: Answers requests.
+    """
+
+    def __init__(self, application: ASGIApp) -> None:
+        super().__init__(
+            Config(
+                application,
+                http=BoundedProtocol,
+                ws="none",
+                lifespan="off",
+                loop="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+                timeout_keep_alive=int(HEAD_S),
+                timeout_graceful_shutdown=int(_ENDING_S),
+            )
+        )
+
+    async def serve_until_idle(self, listeners: list[socket.socket], idle_s: float) -> None:
+        """Answer until no connection was open for `idle_s`."""
+        idle = asyncio.create_task(self._end_when_idle(idle_s))
+        try:
+            await self.serve(sockets=listeners)
+        finally:
+            idle.cancel()
+
+    async def _end_when_idle(self, idle_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        seen, since_s = -1, loop.time()
+        while loop.time() - since_s < idle_s:
+            if self.server_state.connections or self.server_state.total_requests != seen:
+                seen, since_s = self.server_state.total_requests, loop.time()
+            await asyncio.sleep(_LOOK_EVERY_S)
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the daemon, which ends this server by cancelling it."""
+        yield

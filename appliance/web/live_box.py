@@ -1,0 +1,113 @@
+"""Box as the daemons describe it now: each is asked at most once a second, whoever looks.
+
+======================  ==============================================================
+the last answer is      a look
+======================  ==============================================================
+younger than `FRESH_S`  has it
+older                   waits for a new one; looks meanwhile wait for the same one
+a failure               has the last answer with its age, and asks again after `FRESH_S`
+======================  ==============================================================
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from appliance.domain.errors import ApplianceError
+from appliance.protocol.conversation.async_client import details_of
+from appliance.protocol.health_socket import SpeedsRequest
+from appliance.protocol.json_values import Json, object_in
+from appliance.protocol.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
+from appliance.protocol.view_socket import VIEW
+from appliance.web.box_documents import BoxDocuments
+
+_log = logging.getLogger(__name__)
+
+FRESH_S: Final = 1.0
+WITHIN_S: Final = 3.0
+"""Time for a daemon's answer; one that hangs makes a look so much longer."""
+
+
+class LastAnswer:
+    """Last answer of a daemon to one question.
+
+    Args:
+        ask: Asks. Raises `ApplianceError`.
+        fresh_s: Age up to which an answer is not asked for again.
+        now_s: Monotonic clock.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[Json]],
+        *,
+        fresh_s: float = FRESH_S,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask
+        self._fresh_s = fresh_s
+        self._now_s = now_s
+        self._turn = asyncio.Lock()
+        self._asked_s = float("-inf")
+        self._answered_s = float("-inf")
+        self._answer: Json | None = None
+
+    async def get(self) -> tuple[Json | None, float | None]:
+        """Return the answer and its age; None: there never was one."""
+        async with self._turn:
+            if self._now_s() - self._asked_s >= self._fresh_s:
+                await self._renew()
+        if self._answer is None:
+            return None, None
+        return self._answer, max(0.0, self._now_s() - self._answered_s)
+
+    async def _renew(self) -> None:
+        asked_s = self._now_s()
+        try:
+            self._answer = await self._ask()
+            self._answered_s = asked_s
+        except ApplianceError as error:
+            _log.debug("%s", error)
+        finally:
+            self._asked_s = self._now_s()
+
+
+class LiveBox:
+    """Box as supervisor and health agent describe it.
+
+    Args:
+        status_socket: The supervisor's.
+        view_socket: The health agent's.
+    """
+
+    def __init__(self, status_socket: Path, view_socket: Path) -> None:
+        self._status = LastAnswer(lambda: _status(status_socket))
+        self._gpus = LastAnswer(
+            lambda: details_of(STATUS, status_socket, GpuEvidenceRequest(), within_s=WITHIN_S)
+        )
+        self._speeds = LastAnswer(
+            lambda: details_of(VIEW, view_socket, SpeedsRequest(), within_s=WITHIN_S)
+        )
+
+    async def look(self) -> BoxDocuments:
+        """Return the documents of now."""
+        (status, status_age_s), (gpus, gpus_age_s), (speeds, speeds_age_s) = await asyncio.gather(
+            self._status.get(), self._gpus.get(), self._speeds.get()
+        )
+        return BoxDocuments(
+            unix_s=time.time(),
+            status=status,
+            status_age_s=status_age_s,
+            speeds=speeds,
+            speeds_age_s=speeds_age_s,
+            gpus=gpus,
+            gpus_age_s=gpus_age_s,
+        )
+
+
+async def _status(path: Path) -> Json:
+    details = await details_of(STATUS, path, DocumentRequest(), within_s=WITHIN_S)
+    return object_in(details, "status")

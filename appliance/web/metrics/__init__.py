@@ -1,0 +1,1 @@
+"""Metrics of the box in the text format of Prometheus."""

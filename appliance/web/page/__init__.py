@@ -1,0 +1,1 @@
+"""Page of the box for a browser."""

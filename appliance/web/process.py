@@ -1,0 +1,79 @@
+"""Process of the web: answers on the sockets that systemd passes, and leaves when nobody looks."""
+
+import logging
+import socket
+import sys
+from asyncio import FIRST_COMPLETED, create_task, wait
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from appliance.adapters.systemd.daemon import Readiness, inherited_sockets
+from appliance.daemon_main import ToldToEndError, run_daemon, until_told
+from appliance.domain.errors import SettingsError, UnitError
+from appliance.domain.gateway import is_loopback
+from appliance.domain.names import WEB_SOCKET_UNIT
+from appliance.planning.routing.same_origin import SameOriginPolicy
+from appliance.settings_snapshot import SettingsSnapshot
+from appliance.web.application import make_application
+from appliance.web.http_server import WebServer
+from appliance.web.live_box import LiveBox
+
+_log = logging.getLogger(__name__)
+
+_LIBRARIES: Final = ("uvicorn", "fastapi", "asyncio")
+"""Loggers that would tell of every client's mistake."""
+
+
+async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> None:
+    """Answer until idle, SIGTERM or SIGINT. Raises `ApplianceError`."""
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    listeners = inherited_sockets()
+    if not listeners:
+        raise UnitError(f"no socket was passed: systemctl start {WEB_SOCKET_UNIT}")
+    addresses = [*settings.web.listen, *map(_address, listeners)]
+    check_addresses(addresses)
+    policy = SameOriginPolicy.of([*names_of(settings), *addresses])
+    box = LiveBox(Path(settings.status_socket), Path(settings.view_socket))
+    server = WebServer(make_application(box, policy, enabled=settings.web.enabled))
+    readiness = Readiness()
+    idle_s = settings.web.idle if idle_s is None else idle_s
+    served = create_task(server.serve_until_idle(listeners, idle_s))
+    told = create_task(until_told(readiness))
+    readiness.ready()
+    await wait({served, told}, return_when=FIRST_COMPLETED)
+    server.should_exit = True
+    await served
+    told.cancel()
+    await wait({told})
+    if not told.cancelled() and not isinstance(told.exception(), ToldToEndError):
+        told.result()
+
+
+def names_of(settings: SettingsSnapshot) -> list[str]:
+    """Return the host names by which this machine may be asked, besides its addresses."""
+    button = urlsplit(settings.alerts.button_url).hostname
+    own = socket.gethostname().lower()
+    return [own, *settings.web.names, *([button] if button else [])]
+
+
+def check_addresses(addresses: Iterable[str]) -> None:
+    """Check that only this machine reaches the process. Raises `SettingsError`."""
+    beyond = next((one for one in addresses if not is_loopback(one)), None)
+    if beyond is not None:
+        raise SettingsError(
+            f"web.listen: {beyond} is reached from other machines, and there is no operator's token"
+        )
+
+
+def _address(listener: socket.socket) -> str:
+    return str(listener.getsockname()[0])
+
+
+def main() -> int:
+    """Run the web process; returns its exit status. One argument is the seconds after which it leaves."""
+    idle_s = float(sys.argv[1]) if len(sys.argv) > 1 else None
+    return run_daemon(partial(run, idle_s=idle_s))
