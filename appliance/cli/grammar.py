@@ -212,6 +212,25 @@ def _key(parser: VerbParser) -> None:
     parser.complete_names(profiles)
 
 
+def _token(parser: VerbParser) -> None:
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["add", "ls", "rm"], help="add, ls or rm"
+    )
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="name of the token; for rm also its id"
+    )
+    parser.add_argument(
+        "--user", metavar="USER", help="add: operator for whom it stands (root; default: you)"
+    )
+    parser.add_argument(
+        "--for",
+        dest="valid_s",
+        metavar="TIME",
+        type=_duration,
+        help="add: time after which it is refused, such as 90d (default: never)",
+    )
+
+
 def _names_in(text: str) -> list[str]:
     """Return the names of a list with commas.
 
@@ -490,6 +509,7 @@ VERBS: Final = (
     ),
     VerbGrammar("mark", "operate:run_mark", "set who is told about a profile or a watch", _mark),
     VerbGrammar("key", "key:run", "make, list or remove keys for other machines", _key),
+    VerbGrammar("token", "token:run", "make, list or remove tokens to act as an operator", _token),
     VerbGrammar("apply", "apply:run", "install units for the profiles (root)", _apply),
     VerbGrammar(
         "edit", "edit:run", "edit a profile, check it, show the change, apply it (root)", _edit

@@ -1,12 +1,12 @@
 """Inference keys that the supervisor keeps, checked in constant time."""
 
-import hmac
 import logging
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.credential_file import MOST_CHARACTERS, is_text_of
 from appliance.adapters.files.regular import Stamp, stamp
-from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, digest, read_keys
+from appliance.adapters.key_file import KEY_FILE, KEY_PREFIX, StoredKey, read_keys
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Key
 
@@ -14,11 +14,6 @@ _log = logging.getLogger(__name__)
 
 _BEARER: Final = b"bearer "
 _PREFIX: Final = KEY_PREFIX.encode()
-_MOST_BYTES: Final = 256
-"""Longest key: longer text is not hashed."""
-_NO_DIGEST: Final = digest(b"")
-"""Digest for comparison where no key has the id, so that a wrong id takes as long as a wrong
-secret."""
 
 
 class KeyRing:
@@ -66,8 +61,7 @@ class KeyRing:
     def _find(self, text: bytes) -> StoredKey:
         identity, _, _ = text.removeprefix(_PREFIX).partition(b"_")
         stored = self._keys.get(identity)
-        right = hmac.compare_digest(digest(text), stored.sha256 if stored else _NO_DIGEST)
-        if stored is None or not right:
+        if not is_text_of(stored, text) or stored is None:
             raise PermissionError("the key is not known")
         return stored
 
@@ -79,4 +73,4 @@ def _bearer(authorization: bytes | None) -> bytes | None:
 
 
 def _has_key_form(text: bytes) -> bool:
-    return text.startswith(_PREFIX) and len(text) <= _MOST_BYTES
+    return text.startswith(_PREFIX) and len(text) <= MOST_CHARACTERS

@@ -172,6 +172,37 @@ class RemoveKeyRequest(Record):
     """Name or id of a key."""
 
 
+class AddTokenRequest(Record):
+    """Request to make a token, with which a program acts as an operator.
+
+    Answer: `result` with `token`, the text of the token, this once, and `id`.
+    """
+
+    name: str
+    user: str | None = None
+    """Operator for whom the token stands; None: the user of the connection. Only root may name another."""
+    for_s: float | None = None
+    """Seconds after which the token is refused; None: it does not expire."""
+
+
+class ListTokensRequest(Record):
+    """Request for the list of operators' tokens, without their secrets.
+
+    Answer: `result` with `tokens`: `id`, `name`, `user`, `created_unix_s`, `created_by`, `expires_unix_s` (null: never),
+    `expired` and `used_unix_s` (within ten minutes; null: never) of each.
+    """
+
+
+class RemoveTokenRequest(Record):
+    """Request to remove tokens, which are refused from then on.
+
+    Answer: `result` with `ids`.
+    """
+
+    name: str
+    """Id of any token, or name of the requester's own."""
+
+
 class ReloadRequest(Record):
     """Request to read the applied profiles again.
 
@@ -189,15 +220,10 @@ ChangeRequest = (
     | RunRequest
 )
 KeyRequest = AddKeyRequest | ListKeysRequest | RemoveKeyRequest
-ControlRequest = (
-    ChangeRequest
-    | KeyRequest
-    | StatusRequest
-    | CancelRequest
-    | AttachRequest
-    | MarkRequest
-    | ReloadRequest
-)
+TokenRequest = AddTokenRequest | ListTokensRequest | RemoveTokenRequest
+PlainRequest = KeyRequest | TokenRequest | StatusRequest | MarkRequest | ReloadRequest
+"""Requests whose answer is one result."""
+ControlRequest = ChangeRequest | CancelRequest | AttachRequest | PlainRequest
 
 # --- fields whose values are narrower than their annotation --------------------------
 
@@ -273,6 +299,9 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("key", "add", AddKeyRequest),
         ("key", "ls", ListKeysRequest),
         ("key", "rm", RemoveKeyRequest),
+        ("token", "add", AddTokenRequest),
+        ("token", "ls", ListTokensRequest),
+        ("token", "rm", RemoveTokenRequest),
         ("reload", "", ReloadRequest),
     ),
     events={"accepted": AcceptedEvent, "ticket": TicketEvent, "phase": PhaseEvent},

@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, assert_never
 
 from appliance.domain.claims import claim_on
@@ -32,16 +33,20 @@ from appliance.protocol.control_events import (
 from appliance.protocol.control_requests import (
     CONTROL,
     AddKeyRequest,
+    AddTokenRequest,
     AttachRequest,
     CancelRequest,
     ChangeRequest,
     ControlRequest,
     HoldRequest,
     ListKeysRequest,
+    ListTokensRequest,
     MarkRequest,
     OnRequestSwitch,
+    PlainRequest,
     ReloadRequest,
     RemoveKeyRequest,
+    RemoveTokenRequest,
     RestartRequest,
     RunRequest,
     StartRequest,
@@ -54,6 +59,7 @@ from appliance.protocol.conversation.server import ReadRequest, serve_conversati
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
 from appliance.supervisor.inference_keys import KeyDesk, Keys
+from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 
 _log = logging.getLogger(__name__)
@@ -66,6 +72,7 @@ class ControlVerbs:
         supervisor: Does what is asked.
         status: Builds the status document.
         keys: Where inference keys are kept.
+        tokens: Answers requests about operators' tokens.
         now_unix_s: The wall clock.
     """
 
@@ -75,11 +82,13 @@ class ControlVerbs:
         *,
         status: Callable[[], Awaitable[Mapping[str, Any]]],
         keys: Keys,
+        tokens: TokenDesk,
         now_unix_s: Callable[[], float],
     ) -> None:
         self._supervisor = supervisor
         self._status = status
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
+        self._tokens = tokens
         self._now_unix_s = now_unix_s
 
     async def serve(
@@ -92,26 +101,51 @@ class ControlVerbs:
     async def _answer(
         self, request: ControlRequest, peer: Peer
     ) -> AsyncGenerator[ControlEvent, None]:
-        by = requester_of(peer, request)
+        async with aclosing(self.answer(request, requester_of(peer, request))) as events:
+            async for event in events:
+                yield event
+
+    async def answer(
+        self, request: ControlRequest, by: Requester
+    ) -> AsyncGenerator[ControlEvent, None]:
+        """Answer one request, whoever makes it; the policy of each socket was applied before."""
         match request:
-            case StatusRequest():
-                yield ResultEvent(details={"status": await self._status()})
             case AttachRequest(operation):
                 async for event in self._attach(operation):
                     yield event
             case CancelRequest():
                 async for event in self._cancel(by):
                     yield event
+            case (
+                SwitchRequest()
+                | OnRequestSwitch()
+                | StartRequest()
+                | StopRequest()
+                | RestartRequest()
+                | HoldRequest()
+                | RunRequest()
+            ):
+                async for event in self._operate(request, by):
+                    yield event
+            case _:
+                yield await self._result(request, by)
+
+    async def _result(self, request: PlainRequest, by: Requester) -> ResultEvent:
+        """Return the result of a request that is no operation."""
+        match request:
+            case StatusRequest():
+                return ResultEvent(details={"status": await self._status()})
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
-                yield _done(f"{name} is marked {mark}")
+                return _done(f"{name} is marked {mark}")
             case AddKeyRequest() | ListKeysRequest() | RemoveKeyRequest():
-                yield self._desk.answer(request, by)
+                return self._desk.answer(request, by)
+            case AddTokenRequest() | ListTokensRequest() | RemoveTokenRequest():
+                return self._tokens.answer(request, by)
             case ReloadRequest():
-                yield _done(f"{self._supervisor.reload()} profiles are applied")
-            case operation:
-                async for event in self._operate(operation, by):
-                    yield event
+                return _done(f"{self._supervisor.reload()} profiles are applied")
+            case never:
+                assert_never(never)
 
     async def _operate(self, asked: ChangeRequest, by: Requester) -> AsyncIterator[ControlEvent]:
         request = self._request(asked, by)

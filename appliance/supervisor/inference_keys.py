@@ -4,7 +4,6 @@ The text of a key is in one answer, to the operator who makes it, and nowhere el
 """
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -12,7 +11,7 @@ from appliance.adapters.key_file import StoredKey
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.gateway import Key
 from appliance.domain.operations import Outcome
-from appliance.planning.wording import closest
+from appliance.planning.credential_names import check_credential_name, no_such_credential
 from appliance.protocol.control_requests import (
     AddKeyRequest,
     KeyRequest,
@@ -25,7 +24,6 @@ from appliance.supervisor.access_policy import Requester
 
 _log = logging.getLogger(__name__)
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,47}\Z")
 _MOST_KEYS: Final = 1000
 
 
@@ -86,8 +84,7 @@ class KeyDesk:
                 return self._remove(name, by)
 
     def _add(self, request: AddKeyRequest, by: Requester) -> ResultEvent:
-        if not _NAME.match(request.name):
-            raise BadRequestError("a key's name has up to 48 letters, digits and ._@-")
+        check_credential_name("key", request.name)
         key = Key(name=request.name, may_switch=request.may_switch, profiles=request.profiles)
         self._check_profiles(key.profiles or ())
         present = [stored for stored in self._keys.all() if stored.key.name == key.name]
@@ -118,9 +115,7 @@ class KeyDesk:
 
     def _no_such(self, name: str) -> str:
         known = [word for k in self._keys.all() for word in (k.key.name, k.id)]
-        meant = closest(name, known)
-        hint = f'; did you mean "{meant}"?' if meant else ": appliance key ls"
-        return f'there is no key "{name[:64]}"{hint}'
+        return no_such_credential("key", name, known)
 
 
 def _row(stored: StoredKey) -> Json:

@@ -25,6 +25,8 @@ from appliance.adapters.socket_gateway import SocketGateway
 from appliance.adapters.sqlite.store import SqliteStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.systemd.service_manager import SystemdUnits
+from appliance.adapters.token_file import FileTokens
+from appliance.adapters.user_accounts import account_of
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
@@ -41,6 +43,7 @@ from appliance.supervisor.access_policy import ReadFromGateway, read_from_operat
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.memory_sampler import MemorySampler
+from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_feed import StatusFeed
@@ -128,6 +131,7 @@ async def run(settings: SettingsSnapshot) -> None:
             supervisor,
             status=status.document,
             keys=FileKeys(state_dir),
+            tokens=TokenDesk(FileTokens(state_dir), account_of, clock.unix_s),
             now_unix_s=clock.unix_s,
         )
         listeners = named_sockets()

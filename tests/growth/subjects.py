@@ -17,8 +17,10 @@ from appliance.adapters.model_files.bounded import HeaderError
 from appliance.adapters.model_files.gguf import read_gguf
 from appliance.adapters.model_files.safetensors import read_safetensors
 from appliance.adapters.profile_files.loading import parse_profile
+from appliance.adapters.token_file import StoredToken
 from appliance.domain.errors import ApplianceError, ProfileError, StoreError
 from appliance.domain.gateway import Key, Routed, State
+from appliance.domain.operators import OperatorToken
 from appliance.domain.profile import Endpoint
 from appliance.gateway.http import request_body, request_parser, usage_parser
 from appliance.gateway.http.head_cache import CachedHead
@@ -54,6 +56,7 @@ from appliance.protocol.run_request import BadRequest, Request
 from appliance.protocol.status_socket import STATUS
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.inference_keys import KeyDesk
+from appliance.supervisor.token_check import TokenCheck
 from tests.fakes.body_parsing import parse_json
 from tests.growth.cost import Call
 
@@ -300,6 +303,34 @@ def _key_name(data: bytes) -> None:
     for request in (AddKeyRequest(name), RemoveKeyRequest(name)):
         with contextlib.suppress(ApplianceError):
             desk.answer(request, Requester(uid=1000, pid=7, user="ana"))
+
+
+class _Tokens:
+    """A few tokens, of which none is ever changed."""
+
+    def all(self) -> Sequence[StoredToken]:
+        return [
+            StoredToken(
+                id=f"{n:08x}",
+                token=OperatorToken(name="aaaa" * n, uid=1000, user="ana"),
+                sha256="",
+                created_unix_s=0.0,
+                created_by="ana",
+            )
+            for n in range(1, 9)
+        ]
+
+    def note_use(self, identity: str, now_unix_s: float) -> None:
+        raise StoreError(f"{identity} at {now_unix_s}")
+
+
+def _token(data: bytes) -> None:
+    """A presented token, of any bytes."""
+    check = TokenCheck(
+        _Tokens(), lambda _uid: None, now_unix_s=lambda: 0.0, monotonic_s=lambda: 0.0
+    )
+    with contextlib.suppress(ApplianceError):
+        check.operator(data.decode("latin-1"))
 
 
 def _control_line(data: bytes) -> None:
@@ -646,6 +677,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         ],
         most=64 << 10,
         more={"names": b'm","', "members": b'a":1,"', "escapes": b"\\u0041"},
+    ),
+    "token": Subject(
+        parse=_token, around=[(b"", b""), (b"apt_", b""), (b"apt_00000001_", b"")], most=1 << 16
     ),
     "name of a key": Subject(
         parse=_key_name, around=[(b"", b""), (b"aaaa", b"a")], most=1 << 16, more={"pairs": b"ab"}

@@ -36,6 +36,7 @@ from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_report import BoxStatus
+from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles
 from tests.fakes.settings import make_snapshot
 from tests.fakes.supervisor_ports import FakePorts
@@ -176,7 +177,11 @@ async def supervised(
         supervisor, ledger, gateway_damage=lambda: box.gateway_damage, stalls=stalls.stalls
     )
     server = ControlVerbs(
-        supervisor, status=status.document, keys=FileKeys(keys), now_unix_s=fakes.clock.unix_s
+        supervisor,
+        status=status.document,
+        keys=FileKeys(keys),
+        tokens=token_desk(keys),
+        now_unix_s=fakes.clock.unix_s,
     )
     box = Supervised(
         fakes=fakes,

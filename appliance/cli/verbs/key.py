@@ -1,24 +1,21 @@
 """Verb `appliance key`: keys for clients on other machines."""
 
-import time
 from collections.abc import Sequence
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.conclusion import exit_status
+from appliance.cli.credential_questions import ask_desk, day, table_lines
 from appliance.cli.failures import CliError
 from appliance.cli.terminal import Streams, Terminal
-from appliance.domain.errors import UnreachableError
 from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import (
-    CONTROL,
     AddKeyRequest,
     KeyRequest,
     ListKeysRequest,
     RemoveKeyRequest,
 )
-from appliance.protocol.conversation.client import Conversation
-from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.json_values import Json, number_in, objects_in, text_in, texts_in
 
 _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
@@ -26,7 +23,7 @@ _HEADS = ("NAME", "ID", "MADE", "MAY SWITCH", "PROFILES")
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Make, list or remove keys. A new key is printed once, alone on stdout."""
-    closing, line = _asked(places_of(arguments).control_socket, _request(arguments))
+    closing, line = ask_desk(places_of(arguments).control_socket, _request(arguments))
     if arguments.json:
         streams.out.line(line)
         return exit_status(closing)
@@ -57,27 +54,16 @@ def _request(arguments: Arguments) -> KeyRequest:
     return AddKeyRequest(name, arguments.may_switch, profiles)
 
 
-def _asked(socket: str, request: KeyRequest) -> tuple[ResultEvent | ErrorEvent, str]:
-    """Return the closing event, and its line as received."""
-    with Conversation(CONTROL, socket, request) as conversation:
-        for event in conversation.events():
-            if isinstance(event, ResultEvent | ErrorEvent):
-                return event, conversation.last_line
-    raise UnreachableError(CONTROL.not_running)
-
-
 def _list(keys: Sequence[Json], out: Terminal) -> None:
     if not keys:
         out.line("no key yet: appliance key add NAME")
         return
-    rows = [_HEADS, *map(_row, keys)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    for row in rows:
-        out.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    for line in table_lines([_HEADS, *map(_row, keys)]):
+        out.line(line)
 
 
 def _row(key: Json) -> tuple[str, ...]:
-    made = time.strftime("%Y-%m-%d", time.localtime(number_in(key, "created_unix_s") or 0))
+    made = day(number_in(key, "created_unix_s"))
     may = "yes" if key.get("may_switch") is True else "no"
     profiles = ", ".join(texts_in(key, "profiles")) or "all"
     return text_in(key, "name"), text_in(key, "id"), made, may, profiles

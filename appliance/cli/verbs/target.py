@@ -7,13 +7,14 @@ and none is printed. The QR code is a picture of one, so it is drawn on a termin
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from appliance.adapters.apprise_sender import check_by_apprise
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
+from appliance.cli.credential_questions import table_lines
 from appliance.cli.failures import CliError, need_root
 from appliance.cli.health_questions import result_of
 from appliance.cli.terminal import Streams, Terminal
@@ -148,7 +149,7 @@ def _list(targets: Targets, arguments: Arguments, out: Terminal) -> None:
         out.line("nobody is told of alerts: sudo appliance target add NAME")
     else:
         told = [(*row[:3], _TOLD[Severity(row[3])]) for row in rows]
-        for line in _table([_HEADS, *told]):
+        for line in table_lines([_HEADS, *told]):
             out.line(line)
     out.line(f"outside watch: {'pinged once a minute' if targets.heartbeat_url else 'none'}")
 
@@ -158,12 +159,6 @@ def _row(target: Target) -> tuple[str, str, str, str]:
     address = ntfy_address(target.url)
     server = "" if address is None else address.server
     return target.name, kind_of(target.url), server, target.min_severity.value
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
 
 
 def _test(arguments: Arguments, streams: Streams) -> int:

@@ -6,6 +6,7 @@ What the fake supervisor of the other tests promises is kept here by the real on
 import asyncio
 import json
 import os
+import pwd
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -25,6 +26,7 @@ from appliance.protocol.control_events import EndedEvent
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
 from tests.fakes.cli_box import CliBox, Ended
+from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 
@@ -79,6 +81,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
         supervisor,
         status=status_of(supervisor, fakes),
         keys=FileKeys(box.root / "state"),
+        tokens=token_desk(box.root / "state"),
         now_unix_s=fakes.clock.unix_s,
     )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -225,6 +228,46 @@ async def test_keys_from_end_to_end(box: CliBox) -> None:
     ],
 )
 async def test_keys_that_cannot_be(box: CliBox, command: str, status: int, sentence: str) -> None:
+    """Each mistake has its exit status and its sentence."""
+    async with live(box) as it:
+        ended = await it.run(*command.split())
+        assert (ended.status, ended.err) == (status, f"{sentence}\n")
+        assert ended.out == ""
+
+
+async def test_tokens_from_end_to_end(box: CliBox) -> None:
+    """The token alone is on stdout, once; the list has it without its secret; then it is gone."""
+    async with live(box) as it:
+        added = await it.run("token", "add", "phone", "--for", "90d")
+        assert added.status == 0, added.err
+        token = added.out.strip()
+        assert token.startswith("apt_")
+        assert "shown only this once" in added.err
+        assert token not in added.err
+        listed = (await it.run("token", "ls")).out.splitlines()
+        assert listed[0].split()[:4] == ["NAME", "ID", "ACTS", "AS"]
+        words = listed[1].split()
+        me = pwd.getpwuid(os.geteuid()).pw_name
+        assert (words[0], words[1], words[2], words[-1]) == ("phone", token[4:12], me, "never")
+        as_json = json.loads((await it.run("token", "ls", "--json")).out)
+        assert [one["expired"] for one in as_json["tokens"]] == [False]
+        assert token.rpartition("_")[2] not in str(as_json)
+        removed = await it.run("token", "rm", "phone")
+        assert removed.out.endswith("is refused from now on\n")
+        assert (await it.run("token", "ls")).out == "no token yet: appliance token add NAME\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "sentence"),
+    [
+        ("token add", 2, "token add wants a NAME: appliance token --help"),
+        ("token ls x", 2, "token ls takes no NAME: appliance token --help"),
+        ("token rm x --for 1h", 2, "token rm takes no options: appliance token --help"),
+        ("token ls --user root", 2, "token ls takes no options: appliance token --help"),
+        ("token rm x", 1, 'there is no token "x": appliance token ls'),
+    ],
+)
+async def test_tokens_that_cannot_be(box: CliBox, command: str, status: int, sentence: str) -> None:
     """Each mistake has its exit status and its sentence."""
     async with live(box) as it:
         ended = await it.run(*command.split())

@@ -21,6 +21,7 @@ from appliance.supervisor.access_policy import ReadFromGateway
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.gateway_states import routed
+from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.unit.gateway.test_switching import Box, Engine, relaying, serving_engines
@@ -47,6 +48,7 @@ async def supervised(box: Box, fakes: FakePorts, path: Path) -> AsyncIterator[Su
         supervisor,
         status=nothing,
         keys=FileKeys(path.parent),
+        tokens=token_desk(path.parent),
         now_unix_s=fakes.clock.unix_s,
     )
     with socket.socket(socket.AF_UNIX) as listener:

@@ -139,6 +139,6 @@ def test_there_is_an_end(desk: KeyDesk) -> None:
         added(desk, "a")
     keys = desk._keys
     one = keys.all()[0]
-    keys._write([one] * 1000)  # type: ignore[attr-defined]  # a thousand writes take seconds
+    keys._file.write([one] * 1000)  # type: ignore[attr-defined]  # a thousand writes take seconds
     with pytest.raises(BadRequestError, match="1000 keys already"):
         added(desk, "a")

@@ -24,6 +24,7 @@ from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
+from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 
@@ -72,7 +73,11 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
         return {}
 
     server = ControlVerbs(
-        supervisor, status=nothing, keys=FileKeys(directory), now_unix_s=fakes.clock.unix_s
+        supervisor,
+        status=nothing,
+        keys=FileKeys(directory),
+        tokens=token_desk(directory),
+        now_unix_s=fakes.clock.unix_s,
     )
     tasks = [asyncio.create_task(supervisor.run())]
     listeners = []

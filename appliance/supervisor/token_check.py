@@ -1,0 +1,137 @@
+"""Check of presented tokens: who acts, or why nobody does.
+
+=======================================  =====================================================
+a presented text                         is answered with
+=======================================  =====================================================
+of a token, not expired, of an operator  the operator, with the rights of this moment
+altered, of a removed token, any other   one sentence for all of them
+of an expired token                      that it has expired: only its owner can have its text
+of a user who is no operator any more    that: a token never outlives its user's rights
+wrong, the eleventh in a minute of an id a refusal to look at this id for a while, right or wrong
+=======================================  =====================================================
+
+Only texts with the id of a token that exists are counted: others cannot become right, and
+whoever sends them must not lock an operator out. No text that was presented reaches a log.
+"""
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from appliance.adapters.token_file import StoredToken, is_text_of_token, presented_id
+from appliance.domain.errors import BusyError, PermissionDeniedError, StoreError
+from appliance.domain.names import OPERATORS_GROUP
+from appliance.domain.operators import Account, TokenOperator
+
+_log = logging.getLogger(__name__)
+
+MOST_WRONG: Final = 10
+"""Wrong texts of one id within `WRONG_S` after which the id is refused."""
+WRONG_S: Final = 60.0
+_LOG_EVERY_S: Final = 60.0
+_UNKNOWN: Final = "the token is not known, or was removed: appliance token add NAME"
+
+
+class PresentedTokens(Protocol):
+    """Store of the tokens, as far as checks need it."""
+
+    def all(self) -> Sequence[StoredToken]:
+        """Return every token. Raises `StoreError`."""
+        ...
+
+    def note_use(self, identity: str, now_unix_s: float) -> None:
+        """Keep that a token was used. Raises `StoreError`."""
+        ...
+
+
+class TokenCheck:
+    """Check of tokens.
+
+    Args:
+        tokens: The store of the tokens.
+        account_of_uid: Returns a user of this machine by number; None: there is none.
+        now_unix_s: The wall clock.
+        monotonic_s: A clock that cannot be set.
+    """
+
+    def __init__(
+        self,
+        tokens: PresentedTokens,
+        account_of_uid: Callable[[int], Account | None],
+        *,
+        now_unix_s: Callable[[], float],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._tokens = tokens
+        self._account_of_uid = account_of_uid
+        self._now_unix_s = now_unix_s
+        self._monotonic_s = monotonic_s
+        self._wrong: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_WRONG))
+        """Times of wrong texts, by the ids of tokens that exist."""
+        self._refused = 0
+        """Number of refusals since the last line in the log."""
+        self._logged_s: float | None = None
+
+    def operator(self, text: str) -> TokenOperator:
+        """Return the operator for whom a text stands.
+
+        Raises:
+            BusyError: too many wrong texts with its id came lately.
+            PermissionDeniedError: it stands for nobody.
+            StoreError: the tokens cannot be read.
+        """
+        present = {stored.id: stored for stored in self._tokens.all()}
+        for identity in self._wrong.keys() - present.keys():
+            del self._wrong[identity]
+        stored = present.get(presented_id(text) or "")
+        if stored is not None:
+            self._check_attempts(stored)
+        if not is_text_of_token(stored, text) or stored is None:
+            if stored is not None:
+                self._wrong[stored.id].append(self._monotonic_s())
+            raise self._refusal(stored, _UNKNOWN)
+        expires = stored.token.expires_unix_s
+        if expires is not None and self._now_unix_s() >= expires:
+            raise self._refusal(stored, "the token has expired: appliance token add NAME")
+        self._check_account(stored)
+        self._note_use(stored)
+        return TokenOperator(uid=stored.token.uid, user=stored.token.user, token=stored.token.name)
+
+    def _check_attempts(self, stored: StoredToken) -> None:
+        wrong = self._wrong.get(stored.id)
+        since_s = self._monotonic_s() - WRONG_S
+        if wrong is not None and len(wrong) == MOST_WRONG and wrong[0] > since_s:
+            self._count(stored)
+            raise BusyError("too many wrong tokens with this id: try again in a minute")
+
+    def _check_account(self, stored: StoredToken) -> None:
+        token = stored.token
+        account = self._account_of_uid(token.uid)
+        if account is None or account.user != token.user:
+            raise self._refusal(stored, f"the token's user {token.user} is gone")
+        if not account.is_operator:
+            raise self._refusal(
+                stored, f"the token's user {token.user} is not in {OPERATORS_GROUP} any more"
+            )
+
+    def _note_use(self, stored: StoredToken) -> None:
+        try:
+            self._tokens.note_use(stored.id, self._now_unix_s())
+        except StoreError as error:  # a full disk keeps no operator from acting
+            _log.warning("the use of token %s could not be kept: %s", stored.id, error)
+
+    def _refusal(self, stored: StoredToken | None, text: str) -> PermissionDeniedError:
+        self._count(stored)
+        return PermissionDeniedError(text)
+
+    def _count(self, stored: StoredToken | None) -> None:
+        """Log a refusal, at most one a minute, with the number of those before it."""
+        self._refused += 1
+        now_s = self._monotonic_s()
+        if self._logged_s is not None and now_s - self._logged_s < _LOG_EVERY_S:
+            return
+        what = "an unknown token" if stored is None else f"token {stored.id}"
+        more = f", and {self._refused - 1} others since the last such line" * (self._refused > 1)
+        _log.warning("%s was presented and refused%s", what, more)
+        self._refused, self._logged_s = 0, now_s
