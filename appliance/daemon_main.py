@@ -19,6 +19,7 @@ from typing import Final, Never
 
 from appliance.adapters.systemd.daemon import Readiness, log_to_journal
 from appliance.domain.errors import ApplianceError
+from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.protocol.control import Exit
 from appliance.settings_snapshot import SettingsSnapshot, take_snapshot
 
@@ -51,7 +52,7 @@ def run_daemon(daemon: Daemon, read: Callable[[], SettingsSnapshot] = take_snaps
             asyncio.run(daemon(settings))
         except* ApplianceError as group:
             for leaf in _leaves(group):
-                _log.error("%s", leaf)
+                _log.error("%s", leaf, extra=event_fields(JournalEvent.DAEMON_FAILED))
             status = Exit.FAILED
     return status
 

@@ -30,6 +30,7 @@ readonly prefix=/opt/appliance
 readonly unit_dir=/usr/local/lib/systemd/system
 readonly sysusers=/usr/local/lib/sysusers.d/appliance.conf
 readonly tmpfiles=/usr/local/lib/tmpfiles.d/appliance.conf
+readonly catalog=/usr/local/lib/systemd/catalog/appliance.catalog
 readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
@@ -216,9 +217,10 @@ prune() {
 
 install_units() { # from DIR
   local unit name
-  install -d -m 755 "$unit_dir" "${sysusers%/*}" "${tmpfiles%/*}"
+  install -d -m 755 "$unit_dir" "${sysusers%/*}" "${tmpfiles%/*}" "${catalog%/*}"
   install -m 644 "$1/appliance.sysusers.conf" "$sysusers"
   install -m 644 "$1/appliance.tmpfiles.conf" "$tmpfiles"
+  install_catalog "$1/appliance.catalog"
   for unit in "$unit_dir"/appliance*; do
     name=${unit##*/}
     [[ -e $1/$name ]] || remove_unit "$unit"
@@ -227,6 +229,18 @@ install_units() { # from DIR
     [[ ! -e $unit ]] || install -m 644 "$unit" "$unit_dir/"
   done
 }
+
+# What journalctl -x explains; a release before 0.5 has none.
+install_catalog() { # FILE
+  if [[ -e $1 ]]; then
+    install -m 644 "$1" "$catalog"
+  else
+    rm -f "$catalog"
+  fi
+  update_catalog
+}
+
+update_catalog() { journalctl --update-catalog 2>/dev/null || say 'journalctl -x will explain nothing: journalctl --update-catalog failed'; }
 
 remove_unit() { # one that this release does not have
   ! booted || systemctl --quiet stop "${1##*/}" 2>/dev/null || true
@@ -391,7 +405,8 @@ uninstall() { # "purge", or nothing
   rm -f /etc/systemd/system/appliance-backend-*.service /etc/polkit-1/rules.d/50-appliance.rules \
     "${gateway_drop_ins[@]}"
   rmdir /etc/systemd/system/appliance-gateway.{socket,service}.d 2>/dev/null || true
-  rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles"
+  rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles" "$catalog"
+  update_catalog
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
     /var/cache/appliance-{supervisor,health,web} /run/appliance \

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import assert_never
 
+from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import Traffic
 from appliance.gateway.routing_table import RoutingTable
@@ -67,7 +68,8 @@ class SupervisorCommands:
     async def _drain(self, names: Sequence[str], timeout_s: float) -> GatewayAnswer:
         finished, cut = await self._traffic.drain(names, timeout_s)
         if cut:
-            _log.warning("%d requests were cut after %.0f s", cut, timeout_s)
+            fields = event_fields(JournalEvent.REQUESTS_CUT, profiles=names)
+            _log.warning("%d requests were cut after %.0f s", cut, timeout_s, extra=fields)
         return GatewayAnswer(finished=finished, cut=cut)
 
     def _try_reload(self) -> None:

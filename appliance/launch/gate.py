@@ -63,6 +63,8 @@ _EXTENSION_S = 15.0
 """Time by which systemd's start time-out is kept ahead while the gate waits, and after which
 systemd ends a gate that hangs."""
 _SYSTEMCTL_TIMEOUT_S = 5.0
+_JOURNAL_S = 0.5
+"""Longest wait until the journal has read the refusal: it finds the unit by the living process."""
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 """Mode of the directory of verdicts, which the supervisor reads whatever the umask."""
@@ -138,8 +140,37 @@ class Gate:
         from appliance.protocol.sd_notify import notify  # noqa: PLC0415
 
         notify(f"STATUS={verdict}: {reason}"[:_MAX_STATUS_CHARACTERS])
-        say(ERROR, f"{self._name} {verdict}: {reason}")
+        self._log_refusal(verdict, f"{self._name} {verdict}: {reason}")
         return REFUSED if obstacle.rival else LATE
+
+    def _log_refusal(self, verdict: str, text: str) -> None:
+        """Log with fields where there is a journal; a gate ends at once, so wait until it has read."""
+        from appliance.domain.journal_events import (  # noqa: PLC0415
+            JournalEvent,
+            JournalField,
+            event_pairs,
+        )
+        from appliance.protocol.journal_socket import (  # noqa: PLC0415
+            JournalSocket,
+            encode_entry,
+            entry_head,
+            stderr_is_journal,
+        )
+
+        if stderr_is_journal(os.environ):
+            journal = JournalSocket()
+            fields = event_pairs(
+                JournalEvent.START_REFUSED,
+                profiles=(self._name,),
+                others=((JournalField.OUTCOME, verdict),),
+            )
+            unit = unit_of(self._name).removesuffix(".service")
+            if journal.send(
+                encode_entry([*entry_head(text, priority=ERROR, identifier=unit), *fields])
+            ):
+                journal.settle(_JOURNAL_S)
+                return
+        say(ERROR, text)
 
     def _broken(self, error: Exception) -> int:
         """Refuse after an error in our own code: a restart could start beside another backend."""

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from appliance.adapters.key_file import StoredKey
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.domain.gateway import Key
+from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
 from appliance.domain.operations import Outcome
 from appliance.planning.credential_names import check_credential_name, no_such_credential
 from appliance.protocol.control_requests import (
@@ -91,7 +92,7 @@ class KeyDesk:
         if len(self._keys.all()) >= _MOST_KEYS:
             raise BadRequestError(f"there are {_MOST_KEYS} keys already: appliance key rm NAME")
         text, made = self._keys.add(key, self._now_unix_s())
-        _log.info("key %s of %s was made by %s", made.id, key.name, by)
+        _log.info("key %s of %s was made by %s", made.id, key.name, by, extra=_changed(by))
         message = f"{key.name} has a key now, shown only this once"
         if present:
             old = ", ".join(stored.id for stored in present)
@@ -105,7 +106,8 @@ class KeyDesk:
         if not gone:
             raise NoSuchKeyError(self._no_such(name))
         for stored in gone:
-            _log.info("key %s of %s was removed by %s", stored.id, stored.key.name, by)
+            text = "key %s of %s was removed by %s"
+            _log.info(text, stored.id, stored.key.name, by, extra=_changed(by))
         left = {stored.key.name for stored in self._keys.all()}
         who = gone[0].key.name
         message = f"{who} has one key less" if who in left else f"{who} has no key any more"
@@ -116,6 +118,10 @@ class KeyDesk:
     def _no_such(self, name: str) -> str:
         known = [word for k in self._keys.all() for word in (k.key.name, k.id)]
         return no_such_credential("key", name, known)
+
+
+def _changed(by: Requester) -> dict[str, object]:
+    return event_fields(JournalEvent.KEYS_CHANGED, others=((JournalField.REQUESTER, by),))
 
 
 def _row(stored: StoredKey) -> Json:

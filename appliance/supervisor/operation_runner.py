@@ -15,12 +15,14 @@ from typing import Any, TypeVar, assert_never
 from appliance.domain.claims import Claim
 from appliance.domain.errors import ApplianceError, BackendError
 from appliance.domain.gateway import State
+from appliance.domain.journal_events import JournalEvent
 from appliance.domain.observed import Observed, RunReport
 from appliance.domain.operations import Cause, Finished, Kind, Operation, Phase, RunCaller
 from appliance.domain.profile import Catalogue
 from appliance.planning.admission.findings import Level
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.routing.gateway_state import state_of
+from appliance.planning.status.journal_fields import operation_fields
 from appliance.planning.status.log_excerpt import LINES_READ, excerpt
 from appliance.planning.switch.actions import (
     Action,
@@ -323,7 +325,8 @@ class Transaction:
 
     async def _begin_rollback(self, reason: str, cause: Cause, failed: Phase) -> None:
         await self._enter(failed)
-        _log.warning("operation %d rolls back: %s", self.operation.id, reason)
+        fields = operation_fields(JournalEvent.OPERATION_ROLLS_BACK, self.operation)
+        _log.warning("operation %d rolls back: %s", self.operation.id, reason, extra=fields)
         self._record.end_phase(failed=reason)
         for name in self.operation.goal.start:
             if name in self._steps.started:

@@ -22,6 +22,7 @@ from appliance.domain.errors import (
     UnknownProfileError,
 )
 from appliance.domain.gateway import State as GatewayState
+from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
 from appliance.domain.observed import Observed
 from appliance.domain.operations import (
     Accepted,
@@ -36,6 +37,7 @@ from appliance.domain.operations import (
 from appliance.domain.profile import Catalogue, Mark
 from appliance.planning.admission.findings import PreflightFinding, refuse
 from appliance.planning.routing.gateway_state import state_of
+from appliance.planning.status.journal_fields import end_fields, operation_fields
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
@@ -252,6 +254,11 @@ class Supervisor:
                 operation.kind,
                 " ".join(operation.target) or "all",
                 request.requester,
+                extra=operation_fields(
+                    JournalEvent.OPERATION_BEGUN,
+                    operation,
+                    (JournalField.REQUESTER, request.requester),
+                ),
             )
             is_run = operation.kind is Kind.RUN  # a run's duration says nothing of the next one
             uid = 0 if request.by is None else request.by.uid
@@ -334,7 +341,10 @@ class Supervisor:
                 )
         await self._store.set_mark(name, mark, by=by)
         self._marked += 1
-        _log.info("%s is marked %s by %s", name, mark, by)
+        marked = event_fields(
+            JournalEvent.PROFILE_MARKED, profiles=(name,), others=((JournalField.REQUESTER, by),)
+        )
+        _log.info("%s is marked %s by %s", name, mark, by, extra=marked)
 
     async def live(self, names: Sequence[str]) -> Sequence[str]:
         """Return those of some applied profiles that are marked live."""
@@ -474,6 +484,7 @@ class Supervisor:
             finished.outcome,
             finished.total_ms / 1000,
             finished.message,
+            extra=end_fields(finished.operation, finished.outcome),
         )
 
     async def _resume(self) -> None:
@@ -484,7 +495,10 @@ class Supervisor:
             _log.warning("operation %d goes on from %s", operation.id, operation.phase)
             self._launch(operation)
             return
-        _log.warning("operation %d was cut in %s by a reboot", operation.id, operation.phase)
+        cut = operation_fields(JournalEvent.OPERATION_CUT, operation)
+        _log.warning(
+            "operation %d was cut in %s by a reboot", operation.id, operation.phase, extra=cut
+        )
         await self._store.finish(
             Finished(
                 operation=operation,
@@ -532,10 +546,11 @@ class Supervisor:
         )
         serving = observed.serving()
         operating = operation is not None
-        for sentence in changes(self._serving, serving, committed, operating=operating):
-            _log.info("%s", sentence)
-        for sentence in crashes(before, observed):
-            _log.warning("%s", sentence)
+        for news in changes(self._serving, serving, committed, operating=operating):
+            _log.info("%s", news.sentence, extra=event_fields(news.event, profiles=(news.profile,)))
+        for news in crashes(before, observed):
+            crash = event_fields(news.event, profiles=(news.profile,))
+            _log.warning("%s", news.sentence, extra=crash)
         self._serving = serving
         self._on_look(summary(observed, committed, operation))
 

@@ -16,8 +16,10 @@ a command of an operator runs           nothing until it has ended
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from appliance.domain.errors import StoreError
+from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.domain.observed import ActiveState, Observed
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Catalogue
@@ -32,6 +34,8 @@ from appliance.planning.switch.repair import (
 from appliance.ports import Clock, Commitment, Host, Store, Units
 
 _log = logging.getLogger(__name__)
+
+_HOLD_ENDED: Final = event_fields(JournalEvent.HOLD_ENDED)
 
 
 class Reconciler:
@@ -105,13 +109,13 @@ class Reconciler:
         """Make the hold's unit and its file agree: an act by hand prevails."""
         if observed.hold_active and observed.serving():
             # Started past the conflict with the hold (--job-mode=ignore-dependencies).
-            _log.info("the hold was ended by a start by hand")
+            _log.info("the hold was ended by a start by hand", extra=_HOLD_ENDED)
             await self._units.stop_hold()
             await self._forget_hold()
         elif observed.hold_active:
             self._hold_seen = True
         elif until is not None and (self._hold_seen or observed.busy()):
-            _log.info("the hold was ended by hand")
+            _log.info("the hold was ended by hand", extra=_HOLD_ENDED)
             await self._forget_hold()
         elif until is not None:
             await self._units.start_hold()
@@ -119,7 +123,7 @@ class Reconciler:
     async def _end_hold(self, observed: Observed, left: tuple[str, ...]) -> None:
         """End a hold; its file stays until the profiles that the hold stopped are back."""
         if observed.hold_active:
-            _log.info("the hold has ended")
+            _log.info("the hold has ended", extra=_HOLD_ENDED)
             await self._units.stop_hold()
         elif not left:
             await self._forget_hold()

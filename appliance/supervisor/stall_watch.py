@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from appliance.domain.errors import UnitError
+from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.domain.observed import Observed
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.stalls import Activity, Look, Stall, seen, stall, stall_words
@@ -73,7 +74,8 @@ class StallWatch:
             if (one := stall(activity, figures.get(name) or {})) is not None
         }
         for name in found.keys() - self._stalls.keys():
-            _log.warning("%s: %s", name, stall_words(found[name]))
+            stalled = event_fields(JournalEvent.PROFILE_STALLED, profiles=(name,))
+            _log.warning("%s: %s", name, stall_words(found[name]), extra=stalled)
         for name in self._stalls.keys() - found.keys():
             _log.info("%s: makes progress again", name)
         self._activities, self._stalls = activities, found

@@ -25,6 +25,7 @@ SERVICE_USERS = (
 LEFT = (
     "ls -d /opt/appliance /usr/local/lib/systemd/system/appliance* /usr/local/bin/appliance"
     " /usr/local/lib/sysusers.d/appliance.conf /usr/local/lib/tmpfiles.d/appliance.conf"
+    " /usr/local/lib/systemd/catalog/appliance.catalog"
     " /usr/local/share/appliance /usr/local/share/zsh/site-functions/_appliance"
     " /etc/systemd/system/*.wants/appliance* /var/lib/appliance-applied"
     " /etc/polkit-1/rules.d/50-appliance.rules /etc/systemd/system/appliance-* 2>/dev/null"

@@ -252,6 +252,36 @@ def test_journal_names_who_asked(fleet: Fleet) -> None:
         assert f"{told} {OPERATOR} (uid {uid}, pid {pid})" in journal
 
 
+def test_journal_is_searched_by_fields_and_explains(fleet: Fleet) -> None:
+    """A profile's entries are found by its name, -x says what they mean, and status tells the story."""
+    fleet.switch("b")
+    fleet.switch("a")
+    found = fleet.box.journal("APPLIANCE_PROFILE=b", "_SYSTEMD_UNIT=appliance-supervisor.service")
+    assert "b serves" in found
+    assert "b no longer serves" in found
+    assert "b is marked" not in fleet.box.journal("APPLIANCE_PROFILE=b", "APPLIANCE_KIND=switch")
+    explained = fleet.box.journal("APPLIANCE_EVENT=operation-done", "-x", "-n1")
+    assert "(switch) is done" in explained
+    assert "also after a reboot" in explained
+    assert "INFO:" not in explained
+    shown = fleet.box.run("systemctl status appliance-supervisor").stdout
+    assert 'Status: "serving a"' in shown
+
+
+def test_a_refused_start_is_an_event_of_its_unit(fleet: Fleet) -> None:
+    """The gate ends at once; its entry has the fields and is found by the unit all the same."""
+    fleet.box.run("systemctl stop appliance-backend-a")
+    fleet.box.run("systemd-run --unit=holder flock -x /run/appliance-leases/cpu sleep 600")
+    fleet.box.wait_for("! flock -xn /run/appliance-leases/cpu true")
+    fleet.box.run("systemctl start appliance-backend-b", check=False)
+    fleet.box.run("systemctl stop holder")
+    unit = fleet.box.journal("-u", "appliance-backend-b", "APPLIANCE_EVENT=start-refused", "-x")
+    assert "b refused: cpu is held by" in unit
+    assert "The start of b was not admitted" in unit
+    fleet.box.wait_for("systemctl -q is-active appliance-backend-a")
+    fleet.box.run("appliance wait a --for serving")
+
+
 def test_journal_tells_no_conversation(fleet: Fleet) -> None:
     """Neither a prompt nor its answer nor a variable of the profile reaches the journal."""
     text = (CHECKOUT / "profiles/smol.toml").read_text()

@@ -74,6 +74,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-view.socket",
         "appliance-web.service",
         "appliance-web.socket",
+        "appliance.catalog",
         "appliance.slice",
         "appliance.sysusers.conf",
         "appliance.tmpfiles.conf",

@@ -8,17 +8,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from appliance.adapters.systemd.journal_handler import (
+    JournalHandler,
+    priority_of,
+    program_identifier,
+)
+from appliance.protocol.journal_socket import JournalSocket, stderr_is_journal
 from appliance.protocol.sd_notify import extend, notify
 
 _log = logging.getLogger(__name__)
 
-_PRIORITY: Final = (
-    (logging.ERROR, 3),
-    (logging.WARNING, 4),
-    (logging.INFO, 6),
-    (logging.NOTSET, 7),
-)
-"""Levels of syslog(3) by the lowest logging level that each stands for."""
 _FIRST_FD: Final = 3
 _FEED_EVERY_S: Final = 1.0
 
@@ -141,12 +140,20 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record, with a prefix on each line."""
-        priority = next(p for level, p in _PRIORITY if record.levelno >= level)
+        priority = priority_of(record.levelno)
         return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
-def log_to_journal(level: str) -> None:
-    """Log from `level` on to standard error, which systemd connects to the journal."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JournalFormatter("%(message)s"))
+def log_to_journal(level: str, identifier: str = "") -> None:
+    """Log from `level` on: to the journal's socket in a unit, else to standard error.
+
+    Args:
+        level: Lowest level that is logged.
+        identifier: Identifier of the entries; empty: by the module that the process runs.
+    """
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(JournalFormatter("%(message)s"))
+    handler: logging.Handler = lines
+    if stderr_is_journal(os.environ) and (journal := JournalSocket()).is_usable:
+        handler = JournalHandler(journal, lines, identifier or program_identifier())
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -30,6 +30,8 @@ from appliance.protocol.json_dataclasses import from_json
 
 _log = logging.getLogger(__name__)
 
+_IDENTIFIER: Final = "appliance-health-failed"
+
 FILE: Final = "agent-failure.json"
 AGAIN_IN: Final = "15 min"
 """OnActiveSec= of appliance-health-again.timer."""
@@ -146,7 +148,7 @@ def _forget(path: Path) -> None:
 
 def main() -> int:
     """Tell that the agent is dead; returns the exit status."""
-    log_to_journal("INFO")
+    log_to_journal("INFO", _IDENTIFIER)
     names = Path(paths.APPLIED_DIR) / paths.TARGET_NAMES
     told = asyncio.run(
         tell_failure(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from appliance.domain.alerts import Message, OutboxState, SendOutcome, SendResult
+from appliance.domain.journal_events import JournalEvent, JournalField, event_fields
 from appliance.health.clock import HealthClock
 from appliance.planning.alerting.sending.outbox import (
     Delivery,
@@ -22,6 +23,7 @@ from appliance.planning.alerting.sending.outbox import (
 )
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow, Settlement, begun, settled
 from appliance.planning.alerting.sending.target_health import TargetHealth
+from appliance.planning.status.journal_fields import transition_fields
 
 _log = logging.getLogger(__name__)
 
@@ -275,12 +277,16 @@ class _TargetQueue:
             self.trouble = ""
             return
         if not self.trouble:
-            _log.warning("%s takes no message: %s", self._target, result.text)
+            target = (JournalField.TARGET, self._target)
+            fails = event_fields(JournalEvent.TARGET_FAILS, others=(target,))
+            _log.warning("%s takes no message: %s", self._target, result.text, extra=fails)
         self.trouble = f"{self._target} takes no message: {result.text}"
         for row in delivery.rows:
             if ends[row.id].state == OutboxState.DEAD:
                 alert = row.transition.alert
-                _log.error("%s is not told of %s: %s", self._target, alert, ends[row.id].text)
+                text = "%s is not told of %s: %s"
+                untold = transition_fields(row.transition, untold_target=self._target)
+                _log.error(text, self._target, alert, ends[row.id].text, extra=untold)
 
 
 async def _whole(job: Coroutine[None, None, None]) -> None:

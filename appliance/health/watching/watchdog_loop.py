@@ -33,6 +33,7 @@ from appliance.planning.alerting.book.alert_book import (
 from appliance.planning.alerting.watchdog_rules.snapshot import BoxLook
 from appliance.planning.alerting.watchdog_rules.watchdog import findings
 from appliance.planning.alerting.watchdog_rules.watchdog_memory import WatchdogMemory
+from appliance.planning.status.journal_fields import transition_fields
 from appliance.protocol.json_dataclasses import from_json
 
 _log = logging.getLogger(__name__)
@@ -209,7 +210,9 @@ class Watchdog:
         self.book = evaluation.book
         if kept or evaluation.cancelled:
             for one in kept:
-                _log.info("%s %s: %s %s", one.alert, one.subject.text, one.rule, one.kind)
+                fields = transition_fields(one)
+                text = one.subject.text
+                _log.info("%s %s: %s %s", one.alert, text, one.rule, one.kind, extra=fields)
             self._on_commit(kept)
         return kept
 

@@ -1,7 +1,9 @@
 """Sentences of the supervisor on the box, its changes, and the gateway's part in an operation."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from appliance.domain.journal_events import JournalEvent
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
 from appliance.planning.status.outcome_text import end_text
@@ -29,10 +31,23 @@ def summary(observed: Observed, committed: Sequence[str], operation: Operation |
     return "; ".join(parts)
 
 
-def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileNews:
+    """Sentence about a profile, with the event in the journal that it is."""
+
+    event: JournalEvent
+    profile: str
+    sentence: str
+
+
+def crashes(before: Observed, after: Observed) -> tuple[ProfileNews, ...]:
     """Return a sentence for every engine that has ended by itself between two looks, sorted."""
     return tuple(
-        f"{name} crashed ({end_text(unit)}): systemd starts it again"
+        ProfileNews(
+            event=JournalEvent.PROFILE_CRASHED,
+            profile=name,
+            sentence=f"{name} crashed ({end_text(unit)}): systemd starts it again",
+        )
         for name, unit in sorted(after.units.items())
         if unit.waits_to_restart and unit.engine_ended and not before.unit(name).waits_to_restart
     )
@@ -40,7 +55,7 @@ def crashes(before: Observed, after: Observed) -> tuple[str, ...]:
 
 def changes(
     before: Sequence[str], after: Sequence[str], committed: Sequence[str], *, operating: bool
-) -> tuple[str, ...]:
+) -> tuple[ProfileNews, ...]:
     """Return a sentence for every profile that began or ceased to serve.
 
     Args:
@@ -50,10 +65,20 @@ def changes(
         operating: An operation runs, so that what is not committed is not by hand.
     """
     came = tuple(
-        f"{name} serves{'' if operating or name in committed else ' (not committed)'}"
+        ProfileNews(
+            event=JournalEvent.PROFILE_SERVES,
+            profile=name,
+            sentence=f"{name} serves{'' if operating or name in committed else ' (not committed)'}",
+        )
         for name in sorted(set(after) - set(before))
     )
-    return came + tuple(f"{name} no longer serves" for name in sorted(set(before) - set(after)))
+    left = tuple(
+        ProfileNews(
+            event=JournalEvent.PROFILE_LEFT, profile=name, sentence=f"{name} no longer serves"
+        )
+        for name in sorted(set(before) - set(after))
+    )
+    return came + left
 
 
 def held_text(requests: int) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.domain.journal_events import JournalEvent
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.planning.status.outcome_text import end_text, start_failure_text
 from appliance.planning.status.summary import crashes
@@ -49,5 +50,7 @@ def test_a_crash_is_told_once() -> None:
     up = Observed(units={"aeon": UP, "genesis": UP, "mini": UP})
     down = Observed(units={"aeon": STATUS_0, "genesis": STOPPED, "mini": GATE})
     said = "aeon crashed (ended by itself with status 0): systemd starts it again"
-    assert crashes(up, down) == (said,)
+    assert [(news.profile, news.event, news.sentence) for news in crashes(up, down)] == [
+        ("aeon", JournalEvent.PROFILE_CRASHED, said)
+    ]
     assert crashes(down, down) == ()
