@@ -34,6 +34,7 @@ readonly catalog=/usr/local/lib/systemd/catalog/appliance.catalog
 readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
+readonly man_pages=$share/man/man1
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
@@ -230,7 +231,7 @@ install_units() { # from DIR
   done
 }
 
-# What journalctl -x explains; a release before 0.5 has none.
+# What journalctl -x explains; an older release may have none.
 install_catalog() { # FILE
   if [[ -e $1 ]]; then
     install -m 644 "$1" "$catalog"
@@ -255,7 +256,18 @@ install_shell() { # from RELEASE
   $register --shell zsh appliance >"$zsh_completion"
   $register --shell fish appliance >"$fish_completion"
   replace_link "$prefix/current/bin/appliance" /usr/local/bin/appliance
+  install_manual "$1/bin/python"
 }
+
+# The pages of this release and no others; an older release may have none.
+install_manual() { # PYTHON
+  install -d -m 755 "$man_pages"
+  remove_manual
+  ! "$1" -I -c 'import appliance.cli.manual_pages' 2>/dev/null ||
+    "$1" -I -m appliance.cli.manual_pages "$man_pages"
+}
+
+remove_manual() { rm -f "$man_pages"/appliance{,-*}.1; }
 
 # From DIR: what units name as their documentation with all it links to, and profiles as examples;
 # the profiles in /etc are the operator's.
@@ -408,6 +420,7 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles" "$catalog"
   update_catalog
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
+  remove_manual
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
     /var/cache/appliance-{supervisor,health,web} /run/appliance \
     /run/appliance-{backend,claimed,gate,gateway,leases,run,supervisor}

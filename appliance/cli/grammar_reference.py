@@ -4,7 +4,7 @@ A test fails while the file is not what this would write.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -31,21 +31,7 @@ supervisor is down; what only it knows (marks, operations) is then missing.
 
 | Status | Meaning |
 |---|---|
-| 0 | done; for `status`: what is committed serves |
-| 1 | failed; for `status`: degraded |
-| 2 | the command line is wrong |
-| 3 | `status`: nothing serves |
-| 4 | no such profile or watch |
-| 10 | the operation failed, and what served before serves again |
-| 11 | the switch failed, and nothing serves |
-| 69 | the supervisor, the health agent, or systemd does not answer |
-| 75 | another operation is running |
-| 77 | not permitted |
-| 78 | a profile or the settings are wrong |
-| 124 | `--timeout` has passed; the operation continues |
-| 130 | Ctrl-C; the operation continues |
-| 141 | the reader of stdout went away |
-
+{statuses}
 `run` ends with the status of its command, 128 and the signal's number when a signal killed it.
 
 ## Everywhere
@@ -54,17 +40,35 @@ supervisor is down; what only it knows (marks, operations) is then missing.
 - `--socket PATH`: the supervisor's control socket
 - `--help`: what a verb does
 """
+EXIT_MEANINGS: Final[Mapping[int, str]] = {
+    0: "done; for `status`: what is committed serves",
+    1: "failed; for `status`: degraded",
+    2: "the command line is wrong",
+    3: "`status`: nothing serves",
+    4: "no such profile or watch",
+    10: "the operation failed, and what served before serves again",
+    11: "the switch failed, and nothing serves",
+    69: "the supervisor, the health agent, or systemd does not answer",
+    75: "another operation is running",
+    77: "not permitted",
+    78: "a profile or the settings are wrong",
+    124: "`--timeout` has passed; the operation continues",
+    130: "Ctrl-C; the operation continues",
+    141: "the reader of stdout went away",
+}
+"""Meanings of the exit statuses, as Markdown."""
 _EVERYWHERE: Final = frozenset({"--json", "--socket", "--help"})
 
 
 def reference() -> str:
     """Return the text of docs/reference/cli.md."""
-    return "".join(
-        [_HEAD, *(_section(verb, parser, help_text) for verb, parser, help_text in _verbs())]
-    )
+    statuses = "".join(f"| {status} | {meaning} |\n" for status, meaning in EXIT_MEANINGS.items())
+    sections = [_section(verb, parser, text) for verb, parser, text in parsers_of_verbs()]
+    return "".join([_HEAD.format(statuses=statuses), *sections])
 
 
-def _verbs() -> Iterator[tuple[str, Parser, str]]:
+def parsers_of_verbs() -> Iterator[tuple[str, Parser, str]]:
+    """Yield the name of each verb with its parser and its help, in the order of the grammar."""
     for action in build_parser()._actions:  # noqa: SLF001 - argparse has no public way to walk
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for choice in action._choices_actions:  # noqa: SLF001
@@ -73,23 +77,31 @@ def _verbs() -> Iterator[tuple[str, Parser, str]]:
 
 
 def _section(verb: str, parser: Parser, help_text: str) -> str:
-    arguments = [a for a in parser._actions if not _EVERYWHERE & set(a.option_strings)]  # noqa: SLF001
+    arguments = arguments_of(parser)
     lines = [f"\n## {verb}\n\n", f"    {_usage(verb, arguments)}\n\n", f"{_sentence(help_text)}\n"]
     if arguments:
         lines.append("\n")
-    lines += [f"- `{_shown(a)}`: {_help(a)}\n" for a in arguments]
+    lines += [f"- `{shown_argument(a)}`: {_help(a)}\n" for a in arguments]
     return "".join(lines)
 
 
+def arguments_of(parser: Parser) -> list[argparse.Action]:
+    """Return the arguments of a verb without those that every verb has."""
+    return [a for a in parser._actions if not _EVERYWHERE & set(a.option_strings)]  # noqa: SLF001
+
+
 def _usage(verb: str, arguments: Iterable[argparse.Action]) -> str:
-    words = [PROGRAM, verb]
-    for action in arguments:
-        word = _shown(action)
-        words.append(word if action.required and not action.option_strings else f"[{word}]")
-    return " ".join(words)
+    return " ".join([PROGRAM, verb, *map(argument_usage, arguments)])
 
 
-def _shown(action: argparse.Action) -> str:
+def argument_usage(action: argparse.Action) -> str:
+    """Return an argument as in a usage line: in brackets where it may be left out."""
+    word = shown_argument(action)
+    return word if action.required and not action.option_strings else f"[{word}]"
+
+
+def shown_argument(action: argparse.Action) -> str:
+    """Return an argument with all its flags and the name of its value."""
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest
     if action.option_strings:
         flags = ", ".join(action.option_strings)

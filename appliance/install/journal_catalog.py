@@ -60,7 +60,7 @@ EXPLANATIONS: Final[Mapping[JournalEvent, EventExplanation]] = {
         "Operation @APPLIANCE_OPERATION@ (@APPLIANCE_KIND@) rolls back",
         "A phase failed or passed its deadline, or somebody cancelled the operation. The supervisor stops"
         " what it started and starts again what served before.",
-        "Nothing yet: the end of the roll-back is another entry. The reason is in the message, the last"
+        "Wait: the end of the roll-back is another entry. The reason is in the message, the last"
         " lines of the model in: appliance logs @APPLIANCE_PROFILE@.",
         "how-to/switch-and-roll-back.md",
     ),
@@ -118,7 +118,7 @@ EXPLANATIONS: Final[Mapping[JournalEvent, EventExplanation]] = {
         "The start of @APPLIANCE_PROFILE@ was not admitted",
         "The gate, which runs before every start however it was asked for, found the devices or the"
         " memory of the profile in other hands. refused: systemd does not try again. late: the memory"
-        " has not come back yet, and systemd tries again.",
+        " is still in use, and systemd tries again.",
         "The message names the holder: stop it, or wait. Then: appliance switch @APPLIANCE_PROFILE@.",
         "how-to/read-what-happened.md#why-it-was-not-started",
     ),

@@ -26,6 +26,7 @@ LEFT = (
     "ls -d /opt/appliance /usr/local/lib/systemd/system/appliance* /usr/local/bin/appliance"
     " /usr/local/lib/sysusers.d/appliance.conf /usr/local/lib/tmpfiles.d/appliance.conf"
     " /usr/local/lib/systemd/catalog/appliance.catalog"
+    " /usr/local/share/man/man1/appliance*"
     " /usr/local/share/appliance /usr/local/share/zsh/site-functions/_appliance"
     " /etc/systemd/system/*.wants/appliance* /var/lib/appliance-applied"
     " /etc/polkit-1/rules.d/50-appliance.rules /etc/systemd/system/appliance-* 2>/dev/null"
@@ -220,6 +221,16 @@ def test_shells_complete(installed: Box, shell: str, file: str) -> None:
     """A completion for each shell is where that shell looks for it."""
     text = (installed.root / "usr/local/share" / file).read_text()
     assert "appliance" in text, shell
+
+
+def test_the_manual_has_a_page_for_each_verb(installed: Box) -> None:
+    """The program man finds a page by the verb's name or its alias, and formats it without a warning."""
+    for verb in ("switch", "ls"):
+        page = installed.run(f"man -w appliance-{verb}").stdout.strip()
+        assert page == f"/usr/local/share/man/man1/appliance-{verb}.1"
+    shown = installed.run("LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings appliance-ls 2>&1").stdout
+    assert "appliance-list, appliance-ls" in shown
+    assert "warning" not in shown
 
 
 def test_bash_completes_verbs(installed: Box) -> None:
