@@ -17,6 +17,7 @@ from appliance.protocol import (
     alert_requests,
     audit_socket,
     check_socket,
+    control_events,
     control_requests,
     health_socket,
     notify_socket,
@@ -59,7 +60,13 @@ TABLES: Final = (
     GeneratedTable(
         "control-protocol.md", control_requests, control_requests.CONTROL, has_events=False
     ),
-    GeneratedTable("agent-sockets.md", status_socket, status_socket.STATUS, has_events=True),
+    GeneratedTable(
+        "agent-sockets.md",
+        status_socket,
+        status_socket.STATUS,
+        has_events=True,
+        more=(control_events,),
+    ),
     GeneratedTable(
         "agent-sockets.md",
         health_socket,

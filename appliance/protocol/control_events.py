@@ -74,5 +74,11 @@ class EndedEvent(Record):
         return fields
 
 
+class StatusEvent(Record):
+    """Event `status`: the status document of this moment."""
+
+    status: Json
+
+
 ClosingEvent = EndedEvent | ResultEvent | ErrorEvent
-ControlEvent = CommonEvent | AcceptedEvent | TicketEvent | PhaseEvent | EndedEvent
+ControlEvent = CommonEvent | AcceptedEvent | TicketEvent | PhaseEvent | EndedEvent | StatusEvent

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from appliance.domain.errors import BadRequestError
 from appliance.protocol.control import MARKS
-from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
+from appliance.protocol.control_events import (
+    AcceptedEvent,
+    EndedEvent,
+    PhaseEvent,
+    StatusEvent,
+    TicketEvent,
+)
 from appliance.protocol.conversation.codec import SocketTable, read_names, read_whole
 from appliance.protocol.json_values import Json
 from appliance.protocol.record import Record
@@ -26,6 +32,20 @@ class StatusRequest(Record):
     """Request for the status document.
 
     Answer: `result` with `status`.
+    """
+
+
+class WatchStatusRequest(Record):
+    """Request for the status document now, after each change and every two seconds.
+
+    Answer: `status` again and again, until the client leaves; gateway, engines and GPUs are asked as for `status`.
+    """
+
+
+class GpuStateRequest(Record):
+    """Request for the state of the GPUs, read at most once in a second: clocks, power, heat, use.
+
+    Answer: `result` with the fields of `gpus` on the status socket.
     """
 
 
@@ -221,9 +241,11 @@ ChangeRequest = (
 )
 KeyRequest = AddKeyRequest | ListKeysRequest | RemoveKeyRequest
 TokenRequest = AddTokenRequest | ListTokensRequest | RemoveTokenRequest
-PlainRequest = KeyRequest | TokenRequest | StatusRequest | MarkRequest | ReloadRequest
+PlainRequest = (
+    KeyRequest | TokenRequest | StatusRequest | GpuStateRequest | MarkRequest | ReloadRequest
+)
 """Requests whose answer is one result."""
-ControlRequest = ChangeRequest | CancelRequest | AttachRequest | PlainRequest
+ControlRequest = ChangeRequest | CancelRequest | AttachRequest | WatchStatusRequest | PlainRequest
 
 # --- fields whose values are narrower than their annotation --------------------------
 
@@ -287,6 +309,8 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
     group="appliance-operators",
     requests=(
         ("status", "", StatusRequest),
+        ("watch", "", WatchStatusRequest),
+        ("gpus", "", GpuStateRequest),
         ("switch", "", SwitchRequest),
         ("start", "", StartRequest),
         ("stop", "", StopRequest),
@@ -304,7 +328,12 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("token", "rm", RemoveTokenRequest),
         ("reload", "", ReloadRequest),
     ),
-    events={"accepted": AcceptedEvent, "ticket": TicketEvent, "phase": PhaseEvent},
+    events={
+        "accepted": AcceptedEvent,
+        "ticket": TicketEvent,
+        "phase": PhaseEvent,
+        "status": StatusEvent,
+    },
     results={"operation": EndedEvent},
     readers={
         "command": _command,
@@ -318,7 +347,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
     },
     closing=(EndedEvent,),
     # From there on the operation goes on without the client.
-    until_left=(AcceptedEvent,),
+    until_left=(AcceptedEvent, WatchStatusRequest),
     # On request.sock, whose answers are the same.
     others={OnRequestSwitch: "switch"},
 )

@@ -6,14 +6,13 @@ rights (docs/decisions/030-conversations.md). The protocol's form is in `applian
 
 from __future__ import annotations
 
+from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
-
-    from appliance.protocol.json_values import Json
 
 WATCH_EVERY_S: Final = 10.0
 """Usual pause between two documents that tell no change."""
@@ -47,12 +46,6 @@ class GpuEvidenceRequest(Record):
 
 
 StatusSocketRequest = DocumentRequest | WatchRequest | GpuEvidenceRequest
-
-
-class StatusEvent(Record):
-    """Event `status`: the status document of this moment."""
-
-    status: Json
 
 
 StatusSocketEvent = CommonEvent | StatusEvent

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from appliance.domain.errors import ApplianceError
+from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.json_values import Json
 from appliance.protocol.status_socket import (
     STATUS,
     WATCH_AT_LEAST_EVERY_S,
-    StatusEvent,
     StatusSocketEvent,
     WatchRequest,
 )

@@ -28,6 +28,7 @@ from appliance.protocol.control_events import (
     ControlEvent,
     EndedEvent,
     PhaseEvent,
+    StatusEvent,
     TicketEvent,
 )
 from appliance.protocol.control_requests import (
@@ -38,6 +39,7 @@ from appliance.protocol.control_requests import (
     CancelRequest,
     ChangeRequest,
     ControlRequest,
+    GpuStateRequest,
     HoldRequest,
     ListKeysRequest,
     ListTokensRequest,
@@ -53,6 +55,7 @@ from appliance.protocol.control_requests import (
     StatusRequest,
     StopRequest,
     SwitchRequest,
+    WatchStatusRequest,
 )
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import ReadRequest, serve_conversations
@@ -61,8 +64,12 @@ from appliance.supervisor.access_policy import Requester, read_from_operator, re
 from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
+from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
 
 _log = logging.getLogger(__name__)
+
+Report = Callable[[], Awaitable[Mapping[str, Any]]]
+"""Function that returns a JSON object."""
 
 
 class ControlVerbs:
@@ -74,19 +81,26 @@ class ControlVerbs:
         keys: Where inference keys are kept.
         tokens: Answers requests about operators' tokens.
         now_unix_s: The wall clock.
+        gpus: Reads the state of the GPUs; None: it is not told here.
     """
 
     def __init__(
         self,
         supervisor: Supervisor,
         *,
-        status: Callable[[], Awaitable[Mapping[str, Any]]],
+        status: Report,
         keys: Keys,
         tokens: TokenDesk,
         now_unix_s: Callable[[], float],
+        gpus: Report | None = None,
     ) -> None:
+        self.feed = StatusFeed(
+            status, supervisor.signature, every_s=PERSON_EVERY_S, times=PERSON_TIMES
+        )
+        """Feed of those who watch; is told of each look at the box."""
         self._supervisor = supervisor
         self._status = status
+        self._gpus = gpus
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._tokens = tokens
         self._now_unix_s = now_unix_s
@@ -110,6 +124,10 @@ class ControlVerbs:
     ) -> AsyncGenerator[ControlEvent, None]:
         """Answer one request, whoever makes it; the policy of each socket was applied before."""
         match request:
+            case WatchStatusRequest():
+                async with aclosing(self.feed.documents()) as documents:
+                    async for document in documents:
+                        yield StatusEvent(document)
             case AttachRequest(operation):
                 async for event in self._attach(operation):
                     yield event
@@ -135,6 +153,8 @@ class ControlVerbs:
         match request:
             case StatusRequest():
                 return ResultEvent(details={"status": await self._status()})
+            case GpuStateRequest():
+                return ResultEvent(details={} if self._gpus is None else await self._gpus())
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
                 return _done(f"{name} is marked {mark}")

@@ -94,7 +94,7 @@ async def run(settings: SettingsSnapshot) -> None:
             tickets=FileRunTickets(runtime_dir / TICKET.name),
             clock=clock,
             settings=settings,
-            on_look=lambda line: _looked(line, readiness, feed),
+            on_look=lambda line: _looked(line, readiness, feed, control.feed),
         )
         ledger = MemorySampler(
             supervisor.last_look,
@@ -121,10 +121,11 @@ async def run(settings: SettingsSnapshot) -> None:
             stalls=stalls.stalls,
         )
         feed = StatusFeed(partial(status.document, for_person=False), supervisor.signature)
+        gpus = GpuEvidenceSource(clock)
         watch = StatusVerbs(
             feed,
             status=status.document,
-            gpus=GpuEvidenceSource(clock).document,
+            gpus=gpus.document,
             resumed=supervisor.resumed,
         )
         control = ControlVerbs(
@@ -133,6 +134,7 @@ async def run(settings: SettingsSnapshot) -> None:
             keys=FileKeys(state_dir),
             tokens=TokenDesk(FileTokens(state_dir), account_of, clock.unix_s),
             now_unix_s=clock.unix_s,
+            gpus=gpus.document,
         )
         listeners = named_sockets()
         try:
@@ -174,10 +176,11 @@ async def run(settings: SettingsSnapshot) -> None:
             await store.close()
 
 
-def _looked(line: str, readiness: Readiness, feed: StatusFeed) -> None:
+def _looked(line: str, readiness: Readiness, *feeds: StatusFeed) -> None:
     """Tell systemd and those who watch that the supervisor has looked at the box."""
     readiness.alive(line)
-    feed.notice()
+    for feed in feeds:
+        feed.notice()
 
 
 def _readers() -> Mapping[str, ReadRequest[ControlRequest]]:

@@ -5,7 +5,8 @@ a watcher gets a document    at once, half a second at least after the one befor
 after a change               of a unit, of the operation or its phase, of the hold, of the
                              committed names, of the applied profiles
 without one                  every 10 s, or so much later that the documents cost at most a
-                             five-hundredth of a core; at most 20 s
+                             five-hundredth of a core; at most 20 s. A feed for people: every 2 s,
+                             when the gateway's figures are new, and at most a fiftieth of a core
 ===========================  ================================================================
 
 A change is noticed at the supervisor's looks. While nobody watches, a look costs one comparison.
@@ -23,8 +24,12 @@ from appliance.protocol.status_socket import (
     WATCH_EVERY_S,
 )
 
-_TIMES: Final = 500.0
+TIMES: Final = 500.0
 """Ratio of the pause between two documents to the CPU time of one."""
+PERSON_EVERY_S: Final = 2.0
+"""Usual pause where a person looks on: that between two questions to the gateway."""
+PERSON_TIMES: Final = 50.0
+"""Ratio as above for documents for people."""
 
 
 class StatusFeed:
@@ -33,13 +38,20 @@ class StatusFeed:
     Args:
         document: Builds the document.
         state: Returns a value that changes with the state of the box; cheap.
+        every_s: Usual pause between two documents that tell no change.
+        times: Least ratio of that pause to the CPU time of a document.
     """
 
     def __init__(
         self,
         document: Callable[[], Awaitable[Mapping[str, Any]]],
         state: Callable[[], object],
+        *,
+        every_s: float = WATCH_EVERY_S,
+        times: float = TIMES,
     ) -> None:
+        self._every_s = every_s
+        self._times = times
         self._document = document
         self._state = state
         self._seen: object = None
@@ -92,7 +104,7 @@ class StatusFeed:
     async def _pause(self, began_s: float) -> None:
         """Wait for a change or the next document's time, and for the least pause in any case."""
         loop = asyncio.get_running_loop()
-        pause_s = min(max(WATCH_EVERY_S, _TIMES * self._last_cost_s), WATCH_AT_LEAST_EVERY_S)
+        pause_s = min(max(self._every_s, self._times * self._last_cost_s), WATCH_AT_LEAST_EVERY_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(began_s + pause_s):
                 await self._changed.wait()

@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, assert_never
 
+from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
 from appliance.protocol.status_socket import (
@@ -11,7 +12,6 @@ from appliance.protocol.status_socket import (
     WATCHER_READS_WITHIN_S,
     DocumentRequest,
     GpuEvidenceRequest,
-    StatusEvent,
     StatusSocketEvent,
     StatusSocketRequest,
     WatchRequest,

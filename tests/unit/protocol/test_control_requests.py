@@ -17,6 +17,7 @@ from appliance.protocol.control_requests import (
     AttachRequest,
     CancelRequest,
     ControlRequest,
+    GpuStateRequest,
     HoldRequest,
     ListKeysRequest,
     MarkRequest,
@@ -29,6 +30,7 @@ from appliance.protocol.control_requests import (
     StatusRequest,
     StopRequest,
     SwitchRequest,
+    WatchStatusRequest,
 )
 from appliance.protocol.conversation.codec import PROTOCOL_MAX, parse_request
 
@@ -38,6 +40,8 @@ SECONDS = st.none() | st.floats(0, 1e9, exclude_max=True)
 FLAGS = st.booleans()
 REQUESTS: st.SearchStrategy[ControlRequest] = st.one_of(
     st.just(StatusRequest()),
+    st.just(WatchStatusRequest()),
+    st.just(GpuStateRequest()),
     st.builds(SwitchRequest, NAMES, FLAGS, FLAGS, SECONDS),
     st.builds(StartRequest, LISTS, FLAGS),
     st.builds(StopRequest, LISTS, FLAGS, SECONDS),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.errors import UnreachableError
+from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.conversation.server import serve_conversations
 from appliance.protocol.json_values import Json
 from appliance.protocol.status_socket import (
     STATUS,
-    StatusEvent,
     StatusSocketEvent,
     StatusSocketRequest,
     WatchRequest,

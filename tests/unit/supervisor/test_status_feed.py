@@ -9,7 +9,7 @@ import pytest
 
 from appliance.domain.errors import UnitError
 from appliance.protocol.status_socket import WATCH_EVERY_S
-from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.status_feed import PERSON_EVERY_S, PERSON_TIMES, StatusFeed
 from tests.fakes.virtual_time import advance
 
 pytestmark = pytest.mark.virtual_time
@@ -97,6 +97,16 @@ async def test_without_a_change_a_document_comes_every_ten_seconds() -> None:
         box.feed.notice()
     await watcher.leave()
     assert [seconds for seconds, _ in watcher.told] == [0.01, 10.01, 20.01, 30.01]
+
+
+async def test_people_get_a_document_every_two_seconds() -> None:
+    """A feed for people renews figures as often as the gateway is asked for them."""
+    box = Box()
+    feed = StatusFeed(box.document, box.state, every_s=PERSON_EVERY_S, times=PERSON_TIMES)
+    watcher = Watcher(feed)
+    await advance(5.0)
+    await watcher.leave()
+    assert [seconds for seconds, _ in watcher.told] == [0.01, 2.01, 4.01]
 
 
 async def test_a_change_during_a_document_is_told_by_the_next() -> None:

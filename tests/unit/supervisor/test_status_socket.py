@@ -1,6 +1,7 @@
 """The socket of processes that look at the box: its status, the GPUs, and nothing else."""
 
 import asyncio
+import contextlib
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.operations import Kind
-from appliance.protocol.control_requests import CONTROL
+from appliance.protocol.control_events import StatusEvent
+from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.json_values import objects_in
@@ -22,16 +25,17 @@ from appliance.protocol.status_socket import (
     STATUS,
     DocumentRequest,
     GpuEvidenceRequest,
-    StatusEvent,
     StatusSocketEvent,
     StatusSocketRequest,
     WatchRequest,
 )
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
+from tests.fakes.operator_accounts import token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 
@@ -40,23 +44,24 @@ ANA, DYNAMIC = Peer(pid=1, uid=1000, gid=1000), Peer(pid=1, uid=61200, gid=61200
 
 
 class LookedAtSupervisor(Supervisor):
-    """A supervisor whose looks wake a feed, as the process does it."""
+    """A supervisor whose looks wake the feeds, as the process does it."""
 
-    feed: StatusFeed | None = None
+    feeds: tuple[StatusFeed, ...] = ()
 
     def _look_at(self, observed: Any) -> None:
         super()._look_at(observed)
-        if self.feed is not None:
-            self.feed.notice()
+        for feed in self.feeds:
+            feed.notice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A supervised box, aeon serving, with its status socket."""
+    """A supervised box, aeon serving, with its status socket and its control socket."""
 
     supervisor: Supervisor
     fakes: FakePorts
     path: Path
+    control: Path
 
     async def ask(self, request: StatusSocketRequest) -> list[StatusSocketEvent]:
         """Every event of a request that is answered at once."""
@@ -66,7 +71,7 @@ class Watched:
 
 @asynccontextmanager
 async def watched(directory: Path) -> AsyncIterator[Watched]:
-    """The status socket of a supervisor, served."""
+    """The status socket and the control socket of a supervisor, served."""
     fakes = FakePorts(BOX, "aeon")
     fakes.units.patience = sys.maxsize
     fakes.units.is_quiet = True
@@ -80,20 +85,33 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
     async def gpus() -> Mapping[str, Any]:
         return {"gpus": [], "taken_s": 3.5}
 
-    supervisor.feed = StatusFeed(known, supervisor.signature)
-    verbs = StatusVerbs(
-        supervisor.feed, status=status.document, gpus=gpus, resumed=supervisor.resumed
+    feed = StatusFeed(known, supervisor.signature)
+    verbs = StatusVerbs(feed, status=status.document, gpus=gpus, resumed=supervisor.resumed)
+    control = ControlVerbs(
+        supervisor,
+        status=status.document,
+        keys=FileKeys(directory),
+        tokens=token_desk(directory),
+        now_unix_s=fakes.clock.unix_s,
+        gpus=gpus,
     )
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(directory / "status"))
-        listener.listen()
-        listener.settimeout(0)
-        tasks = [
-            asyncio.create_task(supervisor.run()),
-            asyncio.create_task(verbs.serve(listener)),
-        ]
+    supervisor.feeds = (feed, control.feed)
+    paths = {directory / "status": verbs.serve, directory / "control": control.serve}
+    with contextlib.ExitStack() as opened:
+        tasks = [asyncio.create_task(supervisor.run())]
+        for path, serve in paths.items():
+            listener = opened.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            listener.listen()
+            listener.settimeout(0)
+            tasks.append(asyncio.create_task(serve(listener)))
         try:
-            yield Watched(supervisor=supervisor, fakes=fakes, path=directory / "status")
+            yield Watched(
+                supervisor=supervisor,
+                fakes=fakes,
+                path=directory / "status",
+                control=directory / "control",
+            )
         finally:
             for task in tasks:
                 task.cancel()
@@ -131,6 +149,34 @@ async def test_a_watch_asks_nobody(tmp_path: Path) -> None:
         assert document.status["gateway"] is None
 
 
+async def test_an_operators_watch_has_the_figures_of_a_status(tmp_path: Path) -> None:
+    """The gateway's figures come with each document, a switch as it happens; the GPUs can be asked for."""
+    async with (
+        watched(tmp_path) as box,
+        asyncio.timeout(30),
+        open_conversation(CONTROL, box.control, WatchStatusRequest()) as events,
+    ):
+        phases: list[str] = []
+        committed: object = None
+        async for event in events:
+            assert isinstance(event, StatusEvent)
+            committed = event.status["committed"]
+            gateway = event.status["gateway"]
+            assert isinstance(gateway, dict)
+            assert gateway["state"] == "up"
+            operation = event.status["operation"]
+            if not phases:
+                phases.append("none")
+                await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+            elif isinstance(operation, dict):
+                phases.append(str(operation["phase"]))
+            elif len(phases) > 1 or committed == ["genesis"]:
+                break
+        assert committed == ["genesis"]
+        async with open_conversation(CONTROL, box.control, GpuStateRequest()) as answer:
+            assert await anext(answer) == ResultEvent(details={"gpus": [], "taken_s": 3.5})
+
+
 async def test_a_single_question_is_answered_in_full(tmp_path: Path) -> None:
     """One status is that of `appliance status`, with the gateway's figures; the GPUs are apart."""
     async with watched(tmp_path) as box:
@@ -145,7 +191,7 @@ async def test_a_single_question_is_answered_in_full(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("verb", [verb for verb in CONTROL.verbs if verb != "status"])
+@pytest.mark.parametrize("verb", [verb for verb in CONTROL.verbs if verb not in STATUS.verbs])
 async def test_no_verb_changes_anything(tmp_path: Path, verb: str) -> None:
     """Every verb of operators is unknown here, whatever its arguments."""
     async with watched(tmp_path) as box:
