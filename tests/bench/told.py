@@ -34,11 +34,12 @@ PROMPT: Final = "The quick brown fox jumps over the lazy dog. " * 120
 TOLD_WITHIN_S: Final = 60.0
 PATIENCE_S: Final = 180.0
 PHASE_DEADLINE_S: Final = 630.0
-"""Of a load, at least (`appliance.planning.switch.phase_deadlines`)."""
+"""Of a load with the silences below (`appliance.planning.switch.phase_deadlines`)."""
 STUCK: Final = """description = "works, and never serves"
 engine = "command"
 port = 9003
 gpus = []
+deadlines = { no_progress = "60s" }
 [command]
 argv = ["/bin/sh", "-c", "while :; do :; done", "{port}"]
 health = "/health"
