@@ -76,7 +76,10 @@ class SocketGateway:
             async with self._turn:
                 self._told.clear()
                 if self._reload:
-                    self._reload = await self._ask(ReloadCommand()) is None
+                    # Cleared first: an apply during the exchange asks for another one.
+                    self._reload = False
+                    if await self._ask(ReloadCommand()) is None:
+                        self._reload = True
                 if not self._is_acknowledged():
                     await self._send(RouteCommand(self._state))
 

@@ -17,6 +17,8 @@ class Api(StrEnum):
     RESPONSES = "responses"
     ANTHROPIC = "anthropic"
     """Anthropic's messages API: ``/v1/messages``."""
+    OLLAMA = "ollama"
+    """Ollama's own API, which is refused: an error is an object with one text."""
     OTHER = "other"
     """Any other API: errors in OpenAI's form; the form of streams is not known."""
 
@@ -29,6 +31,18 @@ class Standing(StrEnum):
     """The profile loads, or systemd starts it again after a crash, so that waiting is worthwhile.
     The value is that of the first release on the gateway's socket."""
     DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """Facts about a model that clients are told; they do not depend on what serves."""
+
+    created_unix_s: int = 0
+    """Unix seconds of the model's file, or of the profile's."""
+    context_tokens: int | None = None
+    """Tokens that one request may use; None: not known."""
+    capabilities: Mapping[str, bool] = field(default_factory=dict)
+    """Capabilities by name; one that is absent is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +66,7 @@ class Routed:
     """Whether a request for the profile may cause a switch to it."""
     engine_key: str | None = field(default=None, repr=False)
     """Bearer token for the engine, never shown; None: the engine wants none."""
+    card: ModelCard = field(default_factory=ModelCard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +83,12 @@ class State:
     paused: bool = False
     """Whether an operator holds the box or runs a command in place of models: requests cause no
     switch."""
+    lent: bool = False
+    """Whether it is a command that pauses the box, not a hold."""
+    failed: frozenset[str] = frozenset()
+    """Profiles that are down because their last start or run failed."""
+    retired: frozenset[str] = frozenset()
+    """Profiles that are marked retired: no switch to them is accepted."""
 
     def standing(self, name: str) -> Standing:
         return self.standings.get(name, Standing.DOWN)

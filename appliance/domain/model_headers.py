@@ -78,6 +78,8 @@ class Model:
 
     main: Gguf | Safetensors
     projector_bytes: int = field(default=0)
+    modified_unix_s: int = 0
+    """Unix seconds of the last change of the model's first file, or directory; 0: not known."""
 
     @property
     def file_bytes(self) -> int:

@@ -94,6 +94,16 @@ class Handling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Abilities of a profile's model as it is run, besides tool calls; None: not known."""
+
+    vision: bool | None = None
+    embeddings: bool | None = None
+    reasoning: bool | None = None
+    """Whether answers come with the thinking before them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """A profile as it is installed: what the daemon and the CLI know about it.
 
@@ -149,6 +159,11 @@ class Applied:
     """Whether the profile declares speculative decoding."""
     tools: bool = False
     """Whether the profile promises tool calls."""
+    abilities: Abilities = field(default_factory=Abilities)
+    context_tokens: int | None = None
+    """Tokens that one request may use; None: not known."""
+    file_unix_s: int = 0
+    """Unix seconds of the model's file, or of the profile's where there is none; 0: not known."""
     handling: Handling = field(default_factory=Handling)
     user: str = ""
     """User that the profile's engine runs as; empty: a user of its own, made at each start."""

@@ -203,6 +203,14 @@ class Profile:
         ),
     ] = None
     """Whether tool calls are promised; None: the engine and its options tell."""
+    vision: Annotated[
+        bool | None,
+        Doc(
+            "whether the model takes images, as clients are told; unset: with a projector, or as the "
+            "model's own files say"
+        ),
+    ] = None
+    """Whether images are taken; None: the engine's options and the model's files tell."""
     speculative: Annotated[Speculative | None, _SEE_BELOW] = None
     need: Annotated[NeedTable, _SEE_BELOW] = field(default_factory=NeedTable)
     warm_up: Annotated[

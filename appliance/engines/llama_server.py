@@ -408,6 +408,13 @@ def _reads_tools(_profile: Profile) -> bool:
     return True
 
 
+def _sees(profile: Profile) -> bool | None:
+    """Tell whether a projector is loaded; None: the repository may bring one."""
+    if options_of(LlamaServerOptions, profile).mmproj is not None:
+        return True
+    return None if hf_repository(profile.model) is not None else False
+
+
 def _problems(profile: Profile) -> Iterator[Problem]:
     options = options_of(LlamaServerOptions, profile)
     yield from why.argument_problems(profile, RULES)
@@ -518,6 +525,7 @@ ENGINE: Final = Engine(
         "LLAMA_LOG_": why.PRIVATE,
     },
     tools=_reads_tools,
+    vision=_sees,
     metrics=llama_cpp_server.METRICS,
     probing=replace(
         llama_cpp_server.PROBING, version_page=VersionPage(path="/props", key="build_info")

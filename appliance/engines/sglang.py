@@ -242,6 +242,11 @@ def _task(profile: Profile) -> Task | None:
     return Task.EMBED if "--is-embedding" in dashed else None
 
 
+def _reasons(profile: Profile) -> bool | None:
+    """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
+    return None if options_of(SglangOptions, profile).reasoning_parser is None else True
+
+
 ENGINE: Final = Engine(
     name="sglang",
     options=SglangOptions,
@@ -254,6 +259,7 @@ ENGINE: Final = Engine(
     refused_variables={"SGLANG_HOST_IP": why.LISTENS, "SGLANG_PORT": why.LISTENS},
     refused_variable_families={"SGLANG_GRPC_": why.LISTENER},
     tools=parses_tools,
+    reasoning=_reasons,
     metrics=Metrics(
         running=("sglang:num_running_reqs",),
         queued=("sglang:num_queue_reqs",),

@@ -354,6 +354,12 @@ def _model_task(model: Safetensors) -> Task | None:
 
 _OTHER_PROGRAM: Final = "another program would serve than the one that the unit observes"
 
+
+def _reasons(profile: Profile) -> bool | None:
+    """Tell whether thinking is parsed; None: without a parser it may be part of the answer."""
+    return None if options_of(VllmOptions, profile).reasoning_parser is None else True
+
+
 ENGINE: Final = Engine(
     name="vllm",
     options=VllmOptions,
@@ -392,6 +398,7 @@ ENGINE: Final = Engine(
         "VLLM_RAY_": why.OTHER_BOXES,
     },
     tools=parses_tools,
+    reasoning=_reasons,
     metrics=Metrics(
         running=("vllm:num_requests_running",),
         queued=("vllm:num_requests_waiting",),

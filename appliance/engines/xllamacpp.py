@@ -72,6 +72,11 @@ def _memory(_profile: Profile) -> MemoryUse:
     return MemoryUse(loading=LlamaCppLoading(default_ctx=_DEFAULT_CTX))
 
 
+def _sees_nothing(_profile: Profile) -> bool:
+    """Tell that no projector is ever loaded."""
+    return False
+
+
 ENGINE: Final = Engine(
     name="xllamacpp",
     options=XllamacppOptions,
@@ -83,6 +88,7 @@ ENGINE: Final = Engine(
     default_gpus=(),
     weights="gguf",
     memory=_memory,
+    vision=_sees_nothing,
     metrics=llama_cpp_server.METRICS,
     # Its build number is always b0: the version is that of the wheel.
     probing=replace(llama_cpp_server.PROBING, version_of_module="xllamacpp"),

@@ -9,8 +9,8 @@ from typing import Final
 
 from appliance.adapters.applied.documents import Recovered
 from appliance.adapters.applied.gateway_file import recover_configuration
-from appliance.adapters.applied.manifest import recover_manifest
-from appliance.adapters.files.regular import read_small_file
+from appliance.adapters.applied.manifest import MANIFEST, recover_manifest
+from appliance.adapters.files.regular import Stamp, read_small_file, stamp
 from appliance.domain.gateway import Configuration, Routed
 from appliance.domain.paths import APPLIED_DIR, GATEWAY_RUNTIME_DIR
 from appliance.planning.routing.model_names import routed
@@ -50,6 +50,10 @@ class GatewayFiles:
         if found.damage is not None:
             _log.error("%s", found.damage)
         return {n: routed(a, self._engine_key(n)) for n, a in found.content.items()}
+
+    def manifest_stamp(self) -> Stamp | None:
+        """Return what changes with the applied profiles; None: there is no manifest."""
+        return stamp(self.applied / MANIFEST)
 
     def read_tls(self) -> ssl.SSLContext | None:
         """Return the TLS context for addresses beyond loopback; None: no usable certificate."""

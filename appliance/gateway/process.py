@@ -74,6 +74,8 @@ class GatewayProcess:
         self._configuration = configuration
         self._notices = notices
         self._keys = KeyRing(Path(configuration.state_dir))
+        self._manifest = files.manifest_stamp()
+        """Stamp of the manifest that was read last, taken before it was read."""
         self._table = RoutingTable(_catalogue(files), directory=files.runtime)
         self._meter = Meter()
         self._relay = Relay(
@@ -201,11 +203,23 @@ class GatewayProcess:
         while True:
             await asyncio.sleep(_CHECK_EVERY_S)
             self._keys.refresh()
+            self._follow_manifest()
             self._notices.alive(self._status())
+
+    def _follow_manifest(self) -> None:
+        """Read profiles that were applied without a command to: no supervisor may have run."""
+        seen = self._files.manifest_stamp()
+        if seen != self._manifest:
+            self._manifest = seen
+            try:
+                self._table.adopt(self._files.read_catalogue())
+            except StoreError as error:
+                _log.error("profiles cannot be read, and stay as they were: %s", error)
 
     def _reload(self) -> None:
         """Read profiles and keys again. Raises `StoreError`, and then changes nothing."""
         self._keys.refresh()
+        self._manifest = self._files.manifest_stamp()
         self._table.adopt(self._files.read_catalogue())
 
     def _status(self) -> str:

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 STATE_FILE: Final = "state.json"
 _MAX_BYTES: Final = 1 << 20
+_MOST_LISTS: Final = 16
+"""Limit of the lists of models that are kept: each may have 100 KiB."""
 _MOST_READY: Final = 256
 """Limit of the names in `ready`: a pattern matches any number of names."""
 
@@ -67,6 +69,8 @@ class RoutingTable:
         It has what `route` and `readiness` would return, for some of the names that were asked for
         since the last change: one look-up for two calls.
         """
+        self._lists: dict[tuple[str, ...] | None, bytes] = {}
+        """Lists of models by the profiles that a key may use; None: all."""
         self._open = _open_profiles(self._catalogue, self._state)
         self._reserved: frozenset[str] = frozenset()
 
@@ -133,8 +137,14 @@ class RoutingTable:
         return future
 
     def models(self, key: Key | None) -> bytes:
-        """Return the body of ``GET /v1/models``."""
-        return encode_model_list(self._directory, self._state, key)
+        """Return the body of ``GET /v1/models``, made once between two changes for most clients."""
+        profiles = None if key is None else key.profiles
+        known = self._lists.get(profiles)
+        if known is None:
+            known = encode_model_list(self._directory, self._state, key)
+            if len(self._lists) < _MOST_LISTS:
+                self._lists[profiles] = known
+        return known
 
     def model(self, name: str, key: Key | None) -> bytes | Refusal:
         """Return the body of ``GET /v1/models/NAME``."""
@@ -181,6 +191,7 @@ class RoutingTable:
 
     def _wake(self) -> None:
         self.ready.clear()
+        self._lists.clear()
         self._open = _open_profiles(self._catalogue, self._state) - self._reserved
         for future in tuple(self._changes):
             if not future.done():

@@ -158,6 +158,9 @@ def encode_state(state: State) -> dict[str, object]:
         "target": list(state.target),
         "committed": list(state.committed),
         "paused": state.paused,
+        "lent": state.lent,
+        "failed": sorted(state.failed),
+        "retired": sorted(state.retired),
     }
 
 
@@ -174,6 +177,9 @@ def decode_state(document: object) -> State:
         target=_names(document, "target"),
         committed=_names(document, "committed"),
         paused=document.get("paused") is True,
+        lent=document.get("lent") is True,
+        failed=frozenset(_names(document, "failed") if "failed" in document else ()),
+        retired=frozenset(_names(document, "retired") if "retired" in document else ()),
     )
 
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.domain.claims import NOTHING, Claim
 from appliance.domain.errors import (
@@ -188,6 +188,8 @@ class Supervisor:
         self._watches = {watch.name: Mark(watch.mark) for watch in settings.watch}
         self._marked = 0
         """Number of marks that were set by this process."""
+        self._marks: Mapping[str, Mark] = {}
+        """Marks as the store has them."""
         self._damage: str | None = None
         self._catalogue: Catalogue = self._load()
         self._running: Transaction | None = None
@@ -201,6 +203,7 @@ class Supervisor:
     async def run(self) -> None:
         """Run operations and reconcile for ever. Raises `UnitError` when systemd cannot be reached."""
         async with asyncio.TaskGroup() as self._tasks:
+            self._marks = await self._store.marks()
             await self._resume()
             self._resumed.set()
             while True:
@@ -340,6 +343,7 @@ class Supervisor:
                     f"{name} serves or would after a boot: switch to another profile first"
                 )
         await self._store.set_mark(name, mark, by=by)
+        self._marks = await self._store.marks()
         self._marked += 1
         marked = event_fields(
             JournalEvent.PROFILE_MARKED, profiles=(name,), others=((JournalField.REQUESTER, by),)
@@ -410,8 +414,12 @@ class Supervisor:
     def _refresh(self) -> None:
         """Read the applied profiles again: an apply may have ended whose signal is not here yet."""
         # The reload reports a damaged manifest: the profiles read before still hold.
+        before = self._catalogue
         with contextlib.suppress(StoreError):
             self._catalogue = self._load()
+        if self._catalogue is not before:
+            # The signal may never come: systemd drops one for a unit that is being reloaded.
+            self._gateway.reload()
 
     def _load(self) -> Catalogue:
         catalogue, damage = self._profiles.load(), self._profiles.damage
@@ -527,6 +535,14 @@ class Supervisor:
             on_hold=boot_choice.holds(),
         )
 
+    def _retired(self) -> frozenset[str]:
+        marks = self._marks
+        return frozenset(
+            name
+            for name, applied in self._catalogue.items()
+            if marks.get(name, applied.first_mark) is Mark.RETIRED
+        )
+
     # --- looking ---------------------------------------------------------------------
 
     async def _reconcile(self, observed: Observed) -> None:
@@ -541,9 +557,11 @@ class Supervisor:
         committed = self._boot_choice.committed()
         running = self._running
         operation = None if running is None else running.operation
-        self._gateway.route(
+        state = (
             self._gateway_state(observed) if running is None else running.gateway_state(observed)
         )
+        # Not in an operation's own state: a mark only decides what a refusal says.
+        self._gateway.route(replace(state, retired=self._retired()))
         serving = observed.serving()
         operating = operation is not None
         for news in changes(self._serving, serving, committed, operating=operating):

@@ -41,11 +41,13 @@ class _UnreadError(Exception):
 def read_model(reference: ModelReference) -> Model | Unread:
     """Return the headers of a model, or why they cannot be read."""
     try:
-        main = _main(reference)
+        first = main_file(reference.model, reference.path, gguf=reference.gguf)
+        main = _main(first)
         extra = 0
         if reference.projector is not None:
             extra = sum(t.stored_bytes for t in _gguf(Path(reference.projector)).tensors)
-        return Model(main=main, projector_bytes=extra)
+        modified_unix_s = int(first.stat().st_mtime)
+        return Model(main=main, projector_bytes=extra, modified_unix_s=modified_unix_s)
     except _UnreadError as error:
         return error.unread
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -57,8 +59,7 @@ def read_model(reference: ModelReference) -> Model | Unread:
         return Unread(fault=ModelFileFault.UNREADABLE, problem=str(error))
 
 
-def _main(reference: ModelReference) -> Gguf | Safetensors:
-    first = main_file(reference.model, reference.path, gguf=reference.gguf)
+def _main(first: Path) -> Gguf | Safetensors:
     if first.is_dir():
         return _safetensors(first)
     if first.suffix == ".safetensors":

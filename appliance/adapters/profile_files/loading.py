@@ -123,11 +123,20 @@ def _load(path: Path) -> _Read:
         document = read_document(path)
         return _Read(
             profile=_profile(path.stem, document),
-            source=ProfileSource(path=str(path), sha256=document.sha256),
+            source=source_of(path, document.sha256),
             document=document,
         )
     except FaultyFileError as error:
         raise ProfileError(fault_lines(_shown_file(path), error.faults)) from error
+
+
+def source_of(path: Path, sha256: str) -> ProfileSource:
+    """Return the source that a file is, once it has been read; `sha256`: of its bytes."""
+    try:
+        modified_unix_s = int(path.stat().st_mtime)
+    except OSError:
+        modified_unix_s = 0
+    return ProfileSource(path=str(path), sha256=sha256, modified_unix_s=modified_unix_s)
 
 
 def _shown_file(path: Path) -> str:

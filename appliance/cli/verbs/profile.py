@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
-from appliance.adapters.profile_files.loading import SUFFIX, load_profile
+from appliance.adapters.profile_files.loading import SUFFIX, load_profile, source_of
 from appliance.adapters.systemd.systemctl import Systemctl
 from appliance.cli.arguments import Arguments
 from appliance.cli.terminal import Streams
@@ -20,7 +20,6 @@ from appliance.install.profile_specs import (
     load_specs,
     renderable,
 )
-from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.units.backend_unit import problem, render
 from appliance.planning.units.specs import Layout, UnitSpec, spec_of
 from appliance.planning.wording import no_such_profile
@@ -78,9 +77,7 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
     """Check a file by itself, wherever it is: another profile's port is no error."""
     try:
         profile = load_profile(path)
-        source = ProfileSource(
-            path=str(path.absolute()), sha256=hashlib.sha256(path.read_bytes()).hexdigest()
-        )
+        source = source_of(path.absolute(), hashlib.sha256(path.read_bytes()).hexdigest())
         spec = spec_of(
             profile,
             source,

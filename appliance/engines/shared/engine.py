@@ -167,6 +167,10 @@ def _no_tools(_profile: Profile) -> bool:
     return False
 
 
+def _not_known(_profile: Profile) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """Program that answers requests, and what the appliance knows about it.
@@ -213,6 +217,12 @@ class Engine:
     """Beginnings of names of such variables, each with the reason."""
     tools: Callable[[Profile], bool] = _no_tools
     """Function that tells whether a profile that does not say promises tool calls."""
+    vision: Callable[[Profile], bool | None] = _not_known
+    """Function that tells whether a profile's options load what takes images; None: they do not
+    tell."""
+    reasoning: Callable[[Profile], bool | None] = _not_known
+    """Function that tells whether a profile's options keep thinking apart from answers; None: they
+    do not tell."""
     metrics: Metrics = field(default_factory=Metrics)
     probing: Probing = field(default_factory=Probing)
     kv_cache_page: KvCachePage | None = None

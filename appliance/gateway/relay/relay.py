@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
-from appliance.domain.gateway import Key, Limits, Refusal, Routed
+from appliance.domain.gateway import Api, Key, Limits, Refusal, Routed
 from appliance.gateway.downstream.client_connection import LAST_REQUEST_S, ClientConnection
 from appliance.gateway.downstream.peers import Peers
 from appliance.gateway.http.request_head import RequestHead
@@ -208,8 +208,11 @@ class Relay:
 
     def examine(self, head: RequestHead) -> Refusal | None:
         """Check what all requests with the same head share; return a refusal, or None."""
-        if head.path_class.is_admin and head.path not in self._allowed:
+        path_class = head.path_class
+        if path_class.is_admin and head.path not in self._allowed:
             return refusals.path_not_exposed(head.path)
+        if path_class.api is Api.OLLAMA and head.path not in self._allowed:
+            return refusals.ollama_not_spoken(head.path)
         if self._origin_policy is not None:
             head.keyless = self._origin_policy.refusal(head.host, head.origin, head.site)
         bare = head.authorization is None and head.api_key is None

@@ -33,6 +33,10 @@ class Estimated:
     """Bytes of the model's files; None: not known."""
     weights: Safetensors | None = None
     """Headers of a model in safetensors files; None: a model of another format, or not read."""
+    context_tokens: int | None = None
+    """Tokens that one request may use; None: not known."""
+    modified_unix_s: int = 0
+    """Unix seconds of the model's file; 0: not known."""
 
 
 def reference_of(engine: str, model: str, path: str | None) -> ModelReference | None:
@@ -51,22 +55,44 @@ def estimated(profile: Profile, path: str | None, look: LookAtModel) -> Estimate
         path: Its model's file or directory.
         look: Reads headers.
     """
+    loading = ENGINES[profile.engine].memory(profile).loading
+    told = profile.ctx or (loading.default_ctx if isinstance(loading, LlamaCppLoading) else None)
     reference = reference_of(profile.engine, profile.model, path)
     if reference is None:
-        return Estimated(problem="nothing is known about the program")
-    loading = ENGINES[profile.engine].memory(profile).loading
+        return Estimated(problem="nothing is known about the program", context_tokens=told)
     if isinstance(loading, LlamaCppLoading):
         reference = replace(reference, projector=loading.projector)
     model = look(reference)
     if isinstance(model, Unread):
         missing = model.fault is ModelFileFault.MISSING
-        return Estimated(problem=_NOT_THERE if missing else model.problem)
-    weights = model.main if isinstance(model.main, Safetensors) else None
+        problem = _NOT_THERE if missing else model.problem
+        return Estimated(problem=problem, context_tokens=told)
+    found = Estimated(
+        file_bytes=model.file_bytes,
+        weights=model.main if isinstance(model.main, Safetensors) else None,
+        context_tokens=told or _trained_for(profile, loading, model),
+        modified_unix_s=model.modified_unix_s,
+    )
     try:
-        estimate = _estimate(profile, loading, model)
+        return replace(found, estimate=_estimate(profile, loading, model))
     except UnknownError as error:
-        return Estimated(problem=str(error), file_bytes=model.file_bytes, weights=weights)
-    return Estimated(estimate=estimate, file_bytes=model.file_bytes, weights=weights)
+        return replace(found, problem=str(error))
+
+
+def _trained_for(
+    profile: Profile, loading: LlamaCppLoading | PytorchLoading | None, model: Model
+) -> int | None:
+    """Return the tokens of one request where the profile does not say; None: not known."""
+    try:
+        match loading, model.main:
+            case LlamaCppLoading() as llama, Gguf() as gguf:
+                return llama_cpp.context_tokens(profile, llama, gguf)
+            case PytorchLoading(), Safetensors() as weights:
+                return transformers.context_tokens(profile, weights)
+            case _:
+                return None
+    except UnknownError:
+        return None
 
 
 def _estimate(

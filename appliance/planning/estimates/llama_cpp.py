@@ -76,6 +76,13 @@ def estimate(profile: Profile, loading: LlamaCppLoading, model: Model, gguf: Ggu
     )
 
 
+def context_tokens(profile: Profile, loading: LlamaCppLoading, gguf: Gguf) -> int | None:
+    """Return the tokens that one request may use; None: the file does not say. Raises `UnknownError`."""
+    window = _window(profile, loading, GgufFacts(gguf))
+    divided = window.caches == 1 and not loading.kv_unified
+    return (window.tokens // window.requests if divided else window.tokens) or None
+
+
 def _window(profile: Profile, loading: LlamaCppLoading, facts: GgufFacts) -> cache.Window:
     """Return the window as engines render it: ``ctx`` is one request's, unless they share a cache.
 

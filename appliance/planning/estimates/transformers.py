@@ -43,6 +43,11 @@ def estimate(profile: Profile, loading: PytorchLoading, model: Safetensors) -> E
     )
 
 
+def context_tokens(profile: Profile, model: Safetensors) -> int:
+    """Return the tokens that one request may use. Raises `UnknownError`."""
+    return _tokens(profile, model.config)
+
+
 def token_bytes(profile: Profile, config: Mapping[str, object]) -> int:
     """Return the bytes of cache of one token in all layers. Raises `UnknownError`.
 

@@ -19,8 +19,8 @@ from appliance.domain.model_headers import (
     Safetensors,
     Unread,
 )
-from appliance.domain.profile import Applied, Need, WarmUp
-from appliance.domain.spec import Problem, Profile
+from appliance.domain.profile import Abilities, Applied, Need, WarmUp
+from appliance.domain.spec import Problem, Profile, Thinking
 from appliance.engines import ENGINES
 from appliance.engines.shared.engine import Invocation, Task
 from appliance.engines.shared.rendering import hf_cache_path, hf_repository
@@ -32,6 +32,9 @@ _PROOF: Final = {
     Task.EMBED: WarmUp.EMBEDDING,
     Task.CLASSIFY: WarmUp.NONE,
 }
+_VISION_CONFIG: Final = "vision_config"
+"""Key of a model's ``config.json`` that describes its encoder of images, in the models of Hugging
+Face's transformers."""
 _GENERATED: Final = frozenset({WarmUp.COMPLETION, WarmUp.CHAT})
 
 
@@ -42,6 +45,8 @@ class ProfileSource:
     path: str
     sha256: str
     """SHA-256 of the file's bytes, in hexadecimal."""
+    modified_unix_s: int = 0
+    """Unix seconds of the file's last change; 0: not known."""
 
 
 def claim_of(profile: Profile) -> Claim:
@@ -101,6 +106,9 @@ def compile_applied(
         assume_free=profile.need.assume_free,
         speculative=profile.speculative is not None,
         tools=ENGINES[profile.engine].tools(profile) if profile.tools is None else profile.tools,
+        abilities=abilities_of(profile, found.weights),
+        context_tokens=found.context_tokens,
+        file_unix_s=found.modified_unix_s or source.modified_unix_s,
         handling=handling_of(profile),
     )
 
@@ -150,6 +158,28 @@ def warm_up_of(profile: Profile, model: Safetensors | None) -> WarmUp:
     if task is None and model is not None:
         task = engine.model_task(model)
     return _PROOF[task or Task.GENERATE]
+
+
+def abilities_of(profile: Profile, model: Safetensors | None) -> Abilities:
+    """Return what a profile's model is able to do, as far as that is known before it runs.
+
+    The profile's ``vision`` and ``thinking`` go first, then the engine's options, then the model's
+    own files. Who generates embeds nothing: engines are started for one of the two.
+
+    Args:
+        profile: A valid one.
+        model: Its model's headers; None: not read, or of another format.
+    """
+    engine = ENGINES[profile.engine]
+    vision = engine.vision(profile) if profile.vision is None else profile.vision
+    if vision is None and model is not None and model.config:
+        vision = _VISION_CONFIG in model.config
+    if profile.thinking is None:
+        reasoning = engine.reasoning(profile)
+    else:
+        reasoning = profile.thinking is Thinking.ON
+    embeddings = {WarmUp.EMBEDDING: True, WarmUp.NONE: None}.get(warm_up_of(profile, model), False)
+    return Abilities(vision=vision, embeddings=embeddings, reasoning=reasoning)
 
 
 def warm_up_problems(profile: Profile) -> Iterator[Problem]:

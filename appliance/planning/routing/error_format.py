@@ -33,6 +33,8 @@ def encode_error(api: Api, refusal: Refusal) -> bytes:
     """Return the JSON body of a refusal."""
     if api is Api.ANTHROPIC:
         return _encode(_anthropic_error(refusal))
+    if api is Api.OLLAMA:
+        return _encode({"error": refusal.message})
     return _encode({"error": _openai_error(refusal)})
 
 

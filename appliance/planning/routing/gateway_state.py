@@ -21,6 +21,7 @@ from appliance.domain.gateway import Standing, State
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import Kind, Operation, Phase
 from appliance.domain.profile import Catalogue
+from appliance.planning.status.box_status import profile_state
 
 
 def state_of(
@@ -43,6 +44,7 @@ def state_of(
         on_hold: A boot would hold.
     """
     operated = operation is not None and operation.kind in {Kind.HOLD, Kind.RUN}
+    runs = operation is not None and operation.kind is Kind.RUN
     by_hand = observed.hold_active or not observed.run.idle
     return State(
         standings={n: standing_of(observed.unit(n)) for n in sorted(catalogue)},
@@ -50,7 +52,14 @@ def state_of(
         target=() if operation is None else _target(operation),
         committed=tuple(committed),
         paused=on_hold or by_hand or operated,
+        lent=runs or not observed.run.idle,
+        failed=frozenset(n for n in catalogue if _has_failed(observed.unit(n))),
     )
+
+
+def _has_failed(unit: ObservedUnit) -> bool:
+    """Tell whether a unit is down by a failure of its engine, or by a refusal of its gate."""
+    return profile_state(unit, refused=False) in {"failed", "refused"} and not unit.has_job
 
 
 def standing_of(unit: ObservedUnit) -> Standing:

@@ -1,17 +1,33 @@
-"""List of models, in OpenAI's form and Anthropic's at once.
+"""List of models, in OpenAI's form and Anthropic's at once, with what servers of local models add.
 
-Their fields do not contradict each other, and clients of either skip fields they do not know.
+Their fields do not contradict each other, and clients of either skip fields they do not know:
+
+==================  ====================================================================================
+field               who reads it
+==================  ====================================================================================
+``status.value``    clients of llama-server's router and of llama-swap: loaded, loading, unloaded; failed
+``status.failed``   clients of llama-server's router, whose value for a failed model is unloaded
+``meta.n_ctx``      clients of llama-server
+``context_length``  clients of OpenRouter and its likes
+``name``            Open WebUI
+``type`` …          clients of Anthropic's API: ``type``, ``display_name``, ``created_at``
+``profile`` …       ours: ``profile``, ``served``, ``state``, ``on_request``
+==================  ====================================================================================
 """
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
-from appliance.domain.gateway import Key, Refusal, Routed, State
-from appliance.planning.routing.model_names import ModelDirectory, may_use
+from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.planning.routing.model_names import DEFAULT, ModelDirectory, may_use
 
-_LONG_AGO: Final = "1970-01-01T00:00:00Z"
-"""Time of a model's creation, which both APIs require and which is not known."""
+_SERVING: Final = Standing.SERVING.value
+_HELD: Final = "held"
+_FAILED: Final = "failed"
+_LATEST_UNIX_S: Final = 253402300799
+"""Last second of the year 9999, which the form of ``created_at`` ends with."""
 
 Entry = Mapping[str, object]
 
@@ -54,31 +70,62 @@ def encode_model(
 
 def _entries(directory: ModelDirectory, state: State, key: Key | None) -> list[Entry]:
     found: list[tuple[bool, str, Entry]] = []
-    for name, profiles in directory.names.items():
-        if any(may_use(key, profile) for profile in profiles):
-            routed = directory.resolve(name, state, key)
-            # The name resolves, because one of its profiles may be used.
-            assert isinstance(routed, Routed)  # noqa: S101
+    allowed = (
+        n for n, profiles in directory.names.items() if any(may_use(key, p) for p in profiles)
+    )
+    for name in dict.fromkeys((*allowed, DEFAULT)):
+        routed = directory.resolve(name, state, key)
+        # Only the default may lead nowhere: of any other name one profile may be used.
+        if isinstance(routed, Routed):
             shown = _entry(name, routed, state)
-            found.append((shown["state"] != "serving", name, shown))
+            found.append((shown["state"] != _SERVING, name, shown))
     return [shown for _, _, shown in sorted(found, key=lambda item: item[:2])]
 
 
 def _entry(name: str, profile: Routed, state: State) -> Entry:
-    held = profile.name in state.held
-    return {
+    card = profile.card
+    shown = _state(profile.name, state)
+    status = _status(profile.name, shown, state)
+    entry: dict[str, object] = {
         "id": name,
         "object": "model",
-        "created": 0,
+        "created": card.created_unix_s,
         "owned_by": "appliance",
+        "name": name,
         "type": "model",
         "display_name": name,
-        "created_at": _LONG_AGO,
+        "created_at": _rfc3339(card.created_unix_s),
+        "status": {"value": status, "failed": True} if status == _FAILED else {"value": status},
+        "capabilities": card.capabilities,
         "profile": profile.name,
         "served": list(profile.served),
-        "state": "held" if held else state.standing(profile.name).value,
+        "state": shown,
         "on_request": profile.on_request,
     }
+    if card.context_tokens is not None:
+        entry |= {"context_length": card.context_tokens, "meta": {"n_ctx": card.context_tokens}}
+    return entry
+
+
+def _state(profile: str, state: State) -> str:
+    if profile in state.held:
+        return _HELD
+    standing = state.standing(profile)
+    return _FAILED if standing is Standing.DOWN and profile in state.failed else standing.value
+
+
+def _status(profile: str, shown: str, state: State) -> str:
+    """Return llama-server's word for a state: a held profile is loaded soon, or has been."""
+    if shown == _HELD:
+        return "loading" if profile in state.target else "unloaded"
+    return {_SERVING: "loaded", Standing.STARTING.value: "loading", _FAILED: _FAILED}.get(
+        shown, "unloaded"
+    )
+
+
+def _rfc3339(unix_s: int) -> str:
+    moment = datetime.fromtimestamp(min(max(unix_s, 0), _LATEST_UNIX_S), UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _encode(document: Mapping[str, object]) -> bytes:

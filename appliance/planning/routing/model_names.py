@@ -13,19 +13,25 @@ committed one, then the order of names. A key sees only the profiles that it may
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+from appliance.domain.gateway import Key, ModelCard, Refusal, Routed, Standing, State
 from appliance.domain.profile import Applied
 from appliance.planning.routing import refusals
+from appliance.planning.wording import closest
 
 DEFAULT: Final = "default"
 _WILDCARD: Final = re.compile(r"[*?]")
 _PATTERN_CHARACTERS: Final = frozenset("*?[")
 _MOST_LISTED: Final = 20
 _LONGEST_QUOTE: Final = 100
+_LONGEST_MEANT: Final = 64
+"""Longest name for which a similar one is looked for."""
+_MOST_COMPARED: Final = 100
+"""Names that it is compared with: a look takes about 10 us for each."""
 _LONGEST_NAME: Final = 256
 """Longest name that is matched with patterns: clients choose the length."""
 
@@ -48,6 +54,21 @@ def routed(applied: Applied, engine_key: str | None = None) -> Routed:
         strip_parameters=applied.handling.strip_parameters,
         on_request=applied.handling.on_request,
         engine_key=engine_key,
+        card=ModelCard(
+            created_unix_s=applied.file_unix_s,
+            context_tokens=applied.context_tokens,
+            capabilities={name: told for name, told in _capabilities(applied) if told is not None},
+        ),
+    )
+
+
+def _capabilities(applied: Applied) -> tuple[tuple[str, bool | None], ...]:
+    abilities = applied.abilities
+    return (
+        ("tools", applied.tools),
+        ("vision", abilities.vision),
+        ("embeddings", abilities.embeddings),
+        ("reasoning", abilities.reasoning),
     )
 
 
@@ -103,7 +124,11 @@ class ModelDirectory:
         if model and model != DEFAULT:
             return self._not_found(model, state, key)
         name = default_profile(self._catalogue, state, key)
-        return refusals.NO_MODEL if name is None else self._catalogue[name]
+        return self._none_serves(state) if name is None else self._catalogue[name]
+
+    @staticmethod
+    def _none_serves(state: State) -> Refusal:
+        return refusals.box_paused(lent=state.lent) if state.paused else refusals.NO_MODEL
 
     def _candidates(self, model: str) -> tuple[str, ...]:
         exact = self._names.get(model)
@@ -123,7 +148,14 @@ class ModelDirectory:
         )
         more = ", …" if len(there) > _MOST_LISTED else ""
         listed = ", ".join(there[:_MOST_LISTED]) + more if there else "none"
-        return refusals.model_not_found(quoted, listed)
+        return refusals.model_not_found(quoted, listed, self._similar(model, there, key))
+
+    def _similar(self, model: str, there: Sequence[str], key: Key | None) -> str | None:
+        """Return the name that a client may have meant; None: none is close, or a search is too long."""
+        if len(model) > _LONGEST_MEANT:
+            return None
+        others = (n for n, p in self._names.items() if any(may_use(key, one) for one in p))
+        return closest(model, islice(dict.fromkeys([*there, *others]), _MOST_COMPARED))
 
 
 def default_profile(
@@ -157,7 +189,14 @@ def readiness(profile: Routed, state: State, *, may_switch: bool = False) -> boo
 
 
 def _not_active(profile: Routed, state: State) -> Refusal:
-    if profile.name in state.committed:
+    is_committed = profile.name in state.committed
+    if profile.name in state.retired:
+        return refusals.model_retired(profile.name)
+    if is_committed and state.paused:
+        return refusals.box_paused(lent=state.lent)
+    if profile.name in state.failed:
+        return refusals.model_failed(profile.name, is_repaired=is_committed)
+    if is_committed:
         return refusals.model_unavailable(profile.name)
     serving = [n for n in state.standings if _serves(n, state)]
     return refusals.model_not_active(profile.name, ", ".join(_in_order(serving, state)))

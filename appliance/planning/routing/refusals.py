@@ -95,15 +95,19 @@ BUSY: Final = Refusal(
 QUEUE_FULL: Final = Refusal(
     status=503,
     code="queue_full",
-    message="too many requests wait for the model already",
+    message="too many requests wait for the model already; ask again",
     retry_after_s=5,
 )
 WAIT_TOO_LONG: Final = Refusal(
     status=503,
     code="wait_too_long",
-    message="the model did not become ready in time; appliance status tells why",
+    message="the model is still not ready, and this request has waited as long as it may; ask again to "
+    "wait on, appliance status tells why",
     retry_after_s=10,
 )
+
+_REPAIR_S: Final = 30
+"""Time until a repair is likely: the second of the pauses in `planning.switch.repair`."""
 
 # Refusals because of models and engines, and of operations that end requests.
 
@@ -131,8 +135,16 @@ def model_not_allowed(key: str, quoted: str) -> Refusal:
     return Refusal(status=403, code="model_not_allowed", message=message, param="model")
 
 
-def model_not_found(quoted: str, listed: str) -> Refusal:
-    message = f"there is no model {quoted}; there are: {listed}"
+def model_not_found(quoted: str, listed: str, meant: str | None = None) -> Refusal:
+    """Return the refusal of a name that no profile serves.
+
+    Args:
+        quoted: Name in the request.
+        listed: Names that there are.
+        meant: Name that is most similar; None: none is.
+    """
+    guess = "" if meant is None else f'did you mean "{meant}"? '
+    message = f"there is no model {quoted}; {guess}there are: {listed}"
     return Refusal(status=404, code="model_not_found", message=message, param="model")
 
 
@@ -149,6 +161,71 @@ def model_unavailable(profile: str) -> Refusal:
         message=f"{profile} is down at the moment; appliance status tells why",
         param="model",
         retry_after_s=10,
+    )
+
+
+def model_failed(profile: str, *, is_repaired: bool) -> Refusal:
+    """Return the refusal for a profile whose last start or run failed.
+
+    Args:
+        profile: Name of the profile.
+        is_repaired: The supervisor starts it again by itself, after a pause that grows.
+    """
+    todo = f"appliance logs {profile} tells why"
+    if is_repaired:
+        return Refusal(
+            status=503,
+            code="model_failed",
+            message=f"{profile} has failed, and is started again by itself; {todo}",
+            param="model",
+            retry_after_s=_REPAIR_S,
+        )
+    return Refusal(
+        status=404,
+        code="model_failed",
+        message=f"{profile} has failed, and nothing starts it again; {todo}, then: appliance switch {profile}",
+        param="model",
+    )
+
+
+def model_retired(profile: str) -> Refusal:
+    return Refusal(
+        status=404,
+        code="model_retired",
+        message=f"{profile} is retired; to use it again: appliance mark {profile} standby",
+        param="model",
+    )
+
+
+def box_paused(*, lent: bool) -> Refusal:
+    """Return the refusal while an operator keeps models from running; when that ends is not known.
+
+    Args:
+        lent: A command of an operator has the GPUs; else a hold is in force.
+    """
+    if lent:
+        return Refusal(
+            status=503,
+            code="box_lent",
+            message="a command of an operator runs in place of models, which come back when it ends; "
+            "appliance status names it",
+        )
+    return Refusal(
+        status=503,
+        code="box_held",
+        message="an operator holds the box, so no model runs; appliance status tells until when, "
+        "and appliance switch NAME ends the hold",
+    )
+
+
+def ollama_not_spoken(path: str) -> Refusal:
+    """Return the refusal of a path of Ollama's own API."""
+    return Refusal(
+        status=404,
+        code="ollama_not_spoken",
+        message=f"{path[:200]} is Ollama's API, which is not spoken here: OpenAI's is, with the base URL "
+        "of this address and /v1 (models: /v1/models, chat: /v1/chat/completions), and Anthropic's at "
+        "/v1/messages",
     )
 
 

@@ -33,7 +33,6 @@ _ADMIN_WORDS: Final = re.compile(
 
 _APIS: Final = {
     ("chat", "completions"): Api.CHAT,
-    ("api", "chat"): Api.CHAT,  # llama-server takes chats at the same path
     ("invocations",): Api.CHAT,  # vLLM and SGLang take chats at this path, vLLM all else too
     ("completions",): Api.COMPLETIONS,
     ("completion",): Api.COMPLETIONS,
@@ -42,6 +41,15 @@ _APIS: Final = {
     ("messages",): Api.ANTHROPIC,
 }
 """APIs by the first parts of a path, after a version."""
+
+_OLLAMA: Final = frozenset(
+    {
+        *("blobs", "chat", "copy", "create", "delete", "embed", "embeddings", "generate", "me"),
+        *("ps", "pull", "push", "show", "signout", "tags", "version"),
+    }
+)
+"""Second parts of the paths of Ollama's API, whose first is ``api`` (its docs/api.md, November 2026).
+Engines that imitate a few of them answer for one model, whatever is asked for."""
 
 _VERSION: Final = re.compile(r"v\d+\Z")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -92,6 +100,8 @@ def _classify(method: str, parts: list[str]) -> PathClass:
         if method not in _READS or lower[first + 1 :] in (["load"], ["unload"], ["sse"]):
             return PathClass(is_admin=True)
         return PathClass(is_model_list=True, model="/".join(parts[first + 1 :]) or None)
+    if lower[:1] == ["api"] and lower[1:2] and lower[1] in _OLLAMA:
+        return PathClass(api=Api.OLLAMA)
     if _is_admin(method, lower[first:]):
         return PathClass(is_admin=True)
     for start, api in _APIS.items():

@@ -16,7 +16,13 @@ from appliance.domain.gateway import Standing, State
 from appliance.gateway.meter import Meter
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
-from appliance.protocol.gateway import GatewayAnswer, GatewayCommand, encode_state, verb_of
+from appliance.protocol.gateway import (
+    GatewayAnswer,
+    GatewayCommand,
+    ReloadCommand,
+    encode_state,
+    verb_of,
+)
 from appliance.protocol.gateway_server import GatewayServer
 from tests.fakes.gateway_states import AEON, BOX, GENESIS
 from tests.waiting import PATIENCE_S, settle, until
@@ -57,6 +63,9 @@ class Gateway:
         self.traffic = Traffic()
         self.meter = Meter()
         self.reloads = 0
+        self.may_reload = asyncio.Event()
+        """Event that a reload waits for before profiles are read."""
+        self.may_reload.set()
         self.fault: Exception | None = None
         self.verbs: list[str] = []
         self._commands = SupervisorCommands(
@@ -66,6 +75,8 @@ class Gateway:
 
     async def do(self, command: GatewayCommand) -> GatewayAnswer:
         self.verbs.append(verb_of(command))
+        if isinstance(command, ReloadCommand):
+            await self.may_reload.wait()
         return await self._commands.do(command)
 
     def reload(self) -> None:
@@ -316,6 +327,18 @@ async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptu
         await until(lambda: gateway.reloads >= 2)
     assert "keys and profiles stay as they were" in caplog.text
     assert "reload: not read: damaged" in caplog.text
+
+
+async def test_an_apply_during_a_reload_is_read_too(gateway: Gateway) -> None:
+    """A reload that is asked for while the gateway reads an older manifest is not taken for done."""
+    ours = SocketGateway(gateway.path)
+    gateway.may_reload.clear()
+    async with telling(ours):
+        ours.reload()
+        await until(lambda: "reload" in gateway.verbs)
+        ours.reload()
+        gateway.may_reload.set()
+        await until(lambda: gateway.reloads >= 2)
 
 
 async def test_who_is_hung_up_on_asks_the_next_process(

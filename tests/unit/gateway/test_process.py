@@ -244,6 +244,16 @@ async def asked(port: int, headers: bytes = b"", address: str = "127.0.0.1") -> 
         writer.close()
 
 
+async def listed(port: int) -> bytes:
+    """Return the response with the list of models."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
 def events(answer: bytes) -> list[bytes]:
     """The data of every event."""
     return [line for line in answer.split(b"\n") if line.startswith(b"data: ")]
@@ -287,6 +297,21 @@ async def test_the_supervisor_gets_through(systemd: Systemd, engine: Engine) -> 
     assert json.loads(await reader.readline()) == {"ok": True}
     writer.close()
     await systemd.told("STATUS=nothing serves")
+    await stopped(process)
+
+
+async def test_profiles_are_followed_without_a_supervisor(systemd: Systemd, engine: Engine) -> None:
+    """A profile that `apply` removes leaves the list of models although nobody tells the gateway of it."""
+    systemd.profile(engine)
+    process = await systemd.start()
+    assert b'"id":"m"' in await listed(systemd.port)
+    # The supervisor is down: the manifest is all that the gateway can see.
+    (systemd.root / "applied" / MANIFEST).write_text(encode({}, "1"))
+    await systemd.keys_read()
+    assert b'"data":[]' in await listed(systemd.port)
+    systemd.profile(engine)
+    await systemd.keys_read()
+    assert b'"id":"m"' in await listed(systemd.port)
     await stopped(process)
 
 

@@ -226,3 +226,25 @@ async def test_models_are_listed_with_their_state() -> None:
     one = table.model("aeon-chat", None)
     assert isinstance(one, bytes)
     assert json.loads(one)["profile"] == "aeon"
+
+
+def test_the_list_of_models_is_made_once_between_two_changes() -> None:
+    """Asking again makes nothing; a state, a profile that is gone and a key make another list."""
+    table = RoutingTable(BOX)
+    table.take(AEON)
+    first = table.models(None)
+    assert table.models(None) is first
+    assert table.models(Key(name="one", profiles=("genesis",))) != first
+    table.take(GENESIS)
+    assert table.models(None) != first
+    table.adopt({"genesis": BOX["genesis"]})
+    assert b"aeon" not in table.models(None)
+
+
+def test_keys_share_a_bounded_number_of_lists() -> None:
+    """Every key gets its own list, also beyond the number of lists that are kept."""
+    table = RoutingTable(BOX)
+    for number in range(100):
+        names = ("genesis", f"other-{number}")
+        assert b"aeon" not in table.models(Key(name=str(number), profiles=names))
+    assert b"aeon" in table.models(Key(name="last", profiles=("aeon",)))

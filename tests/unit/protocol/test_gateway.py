@@ -24,7 +24,15 @@ from appliance.protocol.gateway import (
     encode_command,
 )
 
-STATE = State(standings={"a": Standing.SERVING}, held=frozenset({"b"}), target=("b",), paused=True)
+STATE = State(
+    standings={"a": Standing.SERVING},
+    held=frozenset({"b"}),
+    target=("b",),
+    paused=True,
+    lent=True,
+    failed=frozenset({"c"}),
+    retired=frozenset({"d"}),
+)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -451,6 +452,34 @@ async def test_the_gateway_is_told_what_serves() -> None:
     assert fakes.gateway.state.standing("aeon") is Standing.DOWN
     assert fakes.gateway.state.committed == ("genesis",)
     assert fakes.gateway.reloads == 1
+
+
+async def test_the_gateway_is_told_who_is_retired() -> None:
+    """Of the store's marks and of a profile's first one, at the start and at a change."""
+    box = BOX | {"old": replace(BOX["genesis"], name="old", first_mark=Mark.RETIRED)}
+    fakes, profiles = FakePorts(box, "aeon"), FakeProfiles(box)
+    async with supervising(fakes, profiles) as supervisor:
+        await until(lambda: fakes.gateway.states)
+        assert fakes.gateway.state.retired == {"old"}
+        await supervisor.mark("genesis", Mark.RETIRED, by="ana")
+        await until(lambda: "genesis" in fakes.gateway.state.retired)
+    fakes.gateway.states.clear()
+    async with supervising(fakes, profiles):
+        await until(lambda: fakes.gateway.states)
+        await until(lambda: fakes.gateway.state.retired == {"old", "genesis"})
+
+
+async def test_an_apply_whose_signal_is_lost_reaches_the_gateway() -> None:
+    """A supervisor that reads new profiles for a request has the gateway read them too, once."""
+    profiles = FakeProfiles(BOX)
+    fakes = FakePorts(BOX)
+    async with supervising(fakes, profiles) as supervisor:
+        await supervisor.state()
+        before = fakes.gateway.reloads
+        profiles.applied = {"aeon": BOX["aeon"]}
+        await supervisor.state()
+        await supervisor.state()
+        assert fakes.gateway.reloads == before + 1
 
 
 async def test_requests_never_meet_a_model_that_is_not_committed() -> None:

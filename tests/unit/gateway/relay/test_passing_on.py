@@ -435,11 +435,34 @@ async def test_paths_that_govern() -> None:
         assert (await rig.ask(get("/slots"))).status == 200
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [get("/api/tags"), get("/api/version"), post(path="/api/chat"), post(path="/api/generate")],
+)
+async def test_ollamas_clients_are_told_what_is_spoken(raw: bytes) -> None:
+    """Clients of Ollama get an error in their own form, with the paths of this box, and no engine is asked."""
+    async with rigged(answering(sized(b"{}"))) as rig:
+        answer = await rig.ask(raw)
+        assert answer.status == 404
+        assert answer.headers["content-type"] == "application/json"
+        (text,) = json.loads(answer.body).values()
+        assert "/v1/chat/completions" in text
+        assert "Ollama" in text
+        assert rig.engine.talks == []
+
+
+async def test_ollama_behind_the_gateway_can_be_let_through() -> None:
+    """A profile may run Ollama itself: the settings then name its paths."""
+    async with rigged(answering(sized(b"{}")), allowed=["/api/tags"]) as rig:
+        assert (await rig.ask(get("/api/tags"))).status == 200
+        assert (await rig.ask(get("/api/ps"))).status == 404
+
+
 async def test_models() -> None:
     """The gateway itself serves the list of models, also for HEAD and for one entry."""
     async with rigged(answering()) as rig:
         answer = await rig.ask(get("/v1/models"))
-        assert [entry["id"] for entry in json.loads(answer.body)["data"]] == ["genesis"]
+        assert [entry["id"] for entry in json.loads(answer.body)["data"]] == ["default", "genesis"]
         assert (await rig.ask(get("/v1/models", method="HEAD"))).body == b""
         assert json.loads((await rig.ask(get("/v1/models/genesis"))).body)["id"] == "genesis"
         assert (await rig.ask(get("/v1/models/x"))).status == 404

@@ -43,6 +43,12 @@ def test_openai_has_an_error_object(api: Api, status: int, kind: str) -> None:
     assert found == {"error": expected}
 
 
+def test_ollama_has_one_text() -> None:
+    """Ollama's clients show the text of `error`, and expect nothing else."""
+    refusal = Refusal(status=404, code="a_code", message="Why.")
+    assert json.loads(encode_error(Api.OLLAMA, refusal)) == {"error": "Why."}
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

@@ -122,6 +122,42 @@ def test_nobody_switches_by_asking_while_people_hold_the_box(
     assert state_of(BOX, observed, (), operation, on_hold=True).paused
 
 
+@pytest.mark.parametrize(
+    ("unit", "failed"),
+    [
+        (replace(DOWN, active=ActiveState.FAILED, result="exit-code"), True),
+        (replace(DOWN, result="exec-condition"), True),
+        (replace(DOWN, active=ActiveState.FAILED, has_job=True), False),
+        (replace(LOADS, sub="auto-restart", result="exit-code", main_pid=0), False),
+        (LOADS, False),
+        (UP, False),
+        (DOWN, False),
+    ],
+)
+def test_a_failure_lasts_until_the_next_start(unit: ObservedUnit, failed: bool) -> None:  # noqa: FBT001
+    """An engine that systemd gave up on, or that its gate refused, has failed; one that restarts has not."""
+    found = state_of(BOX, box(genesis=unit), ("genesis",), None)
+    assert found.failed == ({"genesis"} if failed else frozenset())
+
+
+@pytest.mark.parametrize(
+    ("observed", "operation", "lent"),
+    [
+        (replace(box(), run=UP), None, True),
+        (box(aeon=UP), RUN, True),
+        (replace(box(), hold_active=True), None, False),
+        (box(aeon=UP), replace(SWITCH, kind=Kind.HOLD), False),
+    ],
+)
+def test_a_command_is_no_hold(
+    observed: Observed,
+    operation: Operation | None,
+    lent: bool,  # noqa: FBT001
+) -> None:
+    """Clients are told which of the two keeps the models from running."""
+    assert state_of(BOX, observed, (), operation).lent is lent
+
+
 names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
 
 
@@ -133,11 +169,20 @@ names = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,47}", fullmatch=True)
         target=st.lists(names).map(tuple),
         committed=st.lists(names).map(tuple),
         paused=st.booleans(),
+        lent=st.booleans(),
+        failed=st.frozensets(names),
+        retired=st.frozensets(names),
     )
 )
 def test_a_state_survives_its_journey(state: State) -> None:
     """A state that was sent or stored is read back equal."""
     assert decode_state(encode_state(state)) == state
+
+
+def test_a_state_of_an_older_release_is_read() -> None:
+    """A gateway that was upgraded goes on by the state that its predecessor stored."""
+    old = {"standings": {"a": "coming"}, "held": [], "target": [], "committed": [], "paused": True}
+    assert decode_state(old) == State(standings={"a": Standing.STARTING}, paused=True)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +196,8 @@ def test_a_state_survives_its_journey(state: State) -> None:
         {"standings": {"A": "down"}, "held": [], "target": [], "committed": []},
         {"standings": {}, "held": [1], "target": [], "committed": []},
         {"standings": {}, "held": [], "target": "a", "committed": []},
+        {"standings": {}, "held": [], "target": [], "committed": [], "failed": "a"},
+        {"standings": {}, "held": [], "target": [], "committed": [], "retired": [1]},
     ],
 )
 def test_what_is_no_state_is_refused(document: object) -> None:

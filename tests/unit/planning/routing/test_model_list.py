@@ -1,9 +1,13 @@
 """List of models."""
 
 import json
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
+import pytest
+
+from appliance.domain.gateway import Key, ModelCard, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.planning.routing.model_list import encode_model, encode_model_list
 from appliance.planning.routing.model_names import ModelDirectory
@@ -34,7 +38,7 @@ def shown(key: Key | None = None) -> dict[str, Any]:
 def test_every_name_that_can_be_asked_for_is_there_once() -> None:
     """Models that serve come first; patterns are not listed."""
     ids = [model["id"] for model in shown()["data"]]
-    assert ids == ["genesis", "gpt-4o", "qwen", "aeon", "gemma"]
+    assert ids == ["default", "genesis", "gpt-4o", "qwen", "aeon", "gemma"]
 
 
 def test_an_entry_tells_its_profile_and_state() -> None:
@@ -42,6 +46,7 @@ def test_an_entry_tells_its_profile_and_state() -> None:
     by_id = {model["id"]: model for model in shown()["data"]}
     states = {name: (model["profile"], model["state"]) for name, model in by_id.items()}
     assert states == {
+        "default": ("genesis", "serving"),
         "genesis": ("genesis", "serving"),
         "gpt-4o": ("genesis", "serving"),
         "qwen": ("genesis", "serving"),
@@ -55,7 +60,7 @@ def test_the_list_has_the_form_of_both_apis() -> None:
     """OpenAI's `object` and `created`, Anthropic's `type`, `created_at` and page."""
     found = shown()
     assert (found["object"], found["has_more"]) == ("list", False)
-    assert (found["first_id"], found["last_id"]) == ("genesis", "gemma")
+    assert (found["first_id"], found["last_id"]) == ("default", "gemma")
     for model in found["data"]:
         assert (model["object"], model["type"]) == ("model", "model")
         assert isinstance(model["created"], int)
@@ -70,6 +75,80 @@ def test_a_key_is_shown_what_it_may_use() -> None:
         ("aeon", "aeon"),
         ("qwen", "aeon"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("now", "state", "status"),
+    [
+        (State(standings={"aeon": Standing.SERVING}), "serving", {"value": "loaded"}),
+        (State(standings={"aeon": Standing.STARTING}), "coming", {"value": "loading"}),
+        (State(), "down", {"value": "unloaded"}),
+        (State(failed=frozenset({"aeon"})), "failed", {"value": "failed", "failed": True}),
+        # Its restart has begun: that is no failure any more.
+        (
+            State(standings={"aeon": Standing.STARTING}, failed=frozenset({"aeon"})),
+            "coming",
+            {"value": "loading"},
+        ),
+        (State(held=frozenset({"aeon"}), target=("aeon",)), "held", {"value": "loading"}),
+        (
+            State(
+                standings={"aeon": Standing.SERVING},
+                held=frozenset({"aeon", "genesis"}),
+                target=("genesis",),
+            ),
+            "held",
+            {"value": "unloaded"},
+        ),
+    ],
+)
+def test_a_status_in_the_words_of_other_servers(
+    now: State, state: str, status: dict[str, object]
+) -> None:
+    """A failed model is failed; of two that are switched the new one loads, and the old one is gone."""
+    found = encode_model("aeon", BOX, now)
+    assert isinstance(found, bytes)
+    entry = json.loads(found)
+    assert (entry["state"], entry["status"]) == (state, status)
+
+
+def test_an_entry_has_the_card_of_its_model() -> None:
+    """Context, time and capabilities are the profile's; what is not known is absent."""
+    card = ModelCard(
+        created_unix_s=1_795_392_000,
+        context_tokens=32768,
+        capabilities={"tools": True, "vision": False},
+    )
+    plain = Routed(name="b", served=("b",), engine_name="b", endpoint=Endpoint(port=1))
+    directory = ModelDirectory({"a": replace(plain, name="a", card=card), "b": plain})
+    entries = {
+        entry["id"]: entry for entry in json.loads(encode_model_list(directory, State()))["data"]
+    }
+    known, unknown = entries["a"], entries["b"]
+    assert (known["created"], known["created_at"]) == (1_795_392_000, "2026-11-23T00:00:00Z")
+    assert (known["context_length"], known["meta"]) == (32768, {"n_ctx": 32768})
+    assert known["capabilities"] == {"tools": True, "vision": False}
+    assert unknown["capabilities"] == {}
+    assert not {"context_length", "meta"} & unknown.keys()
+
+
+@pytest.mark.parametrize("unix_s", [-1, 0, 253402300799, 1 << 62])
+def test_a_time_of_any_file_is_a_time(unix_s: int) -> None:
+    """File systems keep times that no calendar has; the list is made all the same."""
+    plain = Routed(name="b", served=("b",), engine_name="b", endpoint=Endpoint(port=1))
+    directory = ModelDirectory({"b": replace(plain, card=ModelCard(created_unix_s=unix_s))})
+    found = encode_model("b", directory, State())
+    assert isinstance(found, bytes)
+    assert datetime.fromisoformat(json.loads(found)["created_at"])
+
+
+def test_the_default_is_listed_while_it_leads_somewhere() -> None:
+    """Clients that offer the list offer `default`; without a model to serve it they do not."""
+    found = json.loads(encode_model_list(BOX, State()))
+    assert "default" not in [entry["id"] for entry in found["data"]]
+    found = json.loads(encode_model_list(BOX, State(committed=("aeon",))))
+    (entry,) = [entry for entry in found["data"] if entry["id"] == "default"]
+    assert entry["profile"] == "aeon"
 
 
 def test_an_empty_list_is_a_list() -> None:

@@ -251,6 +251,86 @@ def test_a_committed_profile_that_is_down_is_worth_another_try() -> None:
     assert found.retry_after_s
 
 
+@pytest.mark.parametrize(
+    ("now", "code", "status", "retries", "says"),
+    [
+        (State(failed=frozenset({"aeon"})), "model_failed", 404, False, "appliance switch aeon"),
+        (
+            State(failed=frozenset({"aeon"}), committed=("aeon",)),
+            "model_failed",
+            503,
+            True,
+            "appliance logs aeon",
+        ),
+        (
+            State(retired=frozenset({"aeon"}), failed=frozenset({"aeon"})),
+            "model_retired",
+            404,
+            False,
+            "appliance mark aeon standby",
+        ),
+        (State(committed=("aeon",), paused=True), "box_held", 503, False, "appliance switch NAME"),
+        (
+            State(committed=("aeon",), paused=True, lent=True),
+            "box_lent",
+            503,
+            False,
+            "when it ends",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    now: State,
+    code: str,
+    status: int,
+    retries: bool,  # noqa: FBT001
+    says: str,
+) -> None:
+    """`Retry-After` is sent only where something happens by itself, and the command where it does not."""
+    found = readiness(BOX["aeon"], now)
+    assert isinstance(found, Refusal)
+    assert (found.code, found.status, found.retry_after_s is not None) == (code, status, retries)
+    assert says in found.message
+
+
+@pytest.mark.parametrize(("lent", "code"), [(False, "box_held"), (True, "box_lent")])
+def test_without_a_name_a_paused_box_says_so(lent: bool, code: str) -> None:  # noqa: FBT001
+    """A request for the default is told of the hold too."""
+    found = ModelDirectory(BOX).resolve(None, State(paused=True, lent=lent))
+    assert isinstance(found, Refusal)
+    assert found.code == code
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "guess"),
+    [
+        ("aeno", None, 'did you mean "aeon"? '),
+        ("genesys", None, 'did you mean "genesis"? '),
+        # Neither a name that the key may not use, nor one that is not close.
+        ("aeno", Key(name="k", profiles=("genesis",)), ""),
+        ("nothing-like-it", None, ""),
+        ("aeno" + "x" * 100_000, None, ""),
+    ],
+)
+def test_a_slip_of_the_keyboard_is_told(asked: str, key: Key | None, guess: str) -> None:
+    """The refusal of a name that is close to another one names that."""
+    found = ModelDirectory(BOX).resolve(asked, state(), key)
+    assert isinstance(found, Refusal)
+    assert f"; {guess}there are: " in found.message
+
+
+def test_a_slip_costs_the_same_on_a_large_box() -> None:
+    """A name is compared with a bounded number of others, however many profiles are applied."""
+    many = {f"profile-{n:04}": routed(f"profile-{n:04}", f"served-{n:04}") for n in range(2000)}
+    directory = ModelDirectory(many)
+    found = directory.resolve("profile-0001x", state())
+    assert isinstance(found, Refusal)
+    assert 'did you mean "profile-0001"?' in found.message
+    late = directory.resolve("served-1999x", state())
+    assert isinstance(late, Refusal)
+    assert "did you mean" not in late.message
+
+
 def test_a_served_name_twice_in_one_profile_counts_once() -> None:
     """A duplicate served name counts once, also one that is the profile's own name."""
     directory = ModelDirectory({"a": routed("a", "a", "x", "x")})
