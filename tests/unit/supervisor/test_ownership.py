@@ -456,7 +456,7 @@ async def test_the_gateway_is_told_what_serves() -> None:
 
 async def test_the_gateway_is_told_who_is_retired() -> None:
     """Of the store's marks and of a profile's first one, at the start and at a change."""
-    box = BOX | {"old": replace(BOX["genesis"], name="old", first_mark=Mark.RETIRED)}
+    box = {**BOX, "old": replace(BOX["genesis"], name="old", first_mark=Mark.RETIRED)}
     fakes, profiles = FakePorts(box, "aeon"), FakeProfiles(box)
     async with supervising(fakes, profiles) as supervisor:
         await until(lambda: fakes.gateway.states)

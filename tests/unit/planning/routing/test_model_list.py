@@ -139,7 +139,7 @@ def test_a_time_of_any_file_is_a_time(unix_s: int) -> None:
     directory = ModelDirectory({"b": replace(plain, card=ModelCard(created_unix_s=unix_s))})
     found = encode_model("b", directory, State())
     assert isinstance(found, bytes)
-    assert datetime.fromisoformat(json.loads(found)["created_at"])
+    assert datetime.fromisoformat(json.loads(found)["created_at"]).tzinfo is not None
 
 
 def test_the_default_is_listed_while_it_leads_somewhere() -> None:
