@@ -8,8 +8,8 @@ import pytest
 
 from appliance.adapters.profile_files.loading import parse_profile
 from appliance.domain.errors import ProfileError
-from appliance.domain.gateway import Routed
-from appliance.domain.profile import Endpoint, Handling
+from appliance.domain.gateway import ModelCard, Routed
+from appliance.domain.profile import Abilities, Endpoint, Handling
 from appliance.planning.profiles.request_handling import THINKING, handling_of
 from appliance.planning.routing.model_names import routed
 from tests.fakes.body_parsing import change_json
@@ -170,7 +170,13 @@ def test_the_engine_is_told_a_name_that_it_knows() -> None:
 def test_what_is_applied_is_what_is_routed() -> None:
     """Names, address, claim and handling come from the manifest, the key from elsewhere."""
     handling = Handling(set_parameters={"n": 1}, strip_parameters=("a",), on_request=True)
-    applied = made("m", "gpu-0", served=("m", "x"), endpoint=Endpoint(port=9), handling=handling)
+    applied = replace(
+        made("m", "gpu-0", served=("m", "x"), endpoint=Endpoint(port=9), handling=handling),
+        tools=True,
+        abilities=Abilities(vision=False),
+        context_tokens=8,
+        file_unix_s=5,
+    )
     expected = Routed(
         name="m",
         served=("m", "x"),
@@ -181,6 +187,9 @@ def test_what_is_applied_is_what_is_routed() -> None:
         strip_parameters=("a",),
         on_request=True,
         engine_key="s3cret",
+        card=ModelCard(
+            created_unix_s=5, context_tokens=8, capabilities={"tools": True, "vision": False}
+        ),
     )
     assert routed(applied, "s3cret") == expected
     assert "s3cret" not in repr(expected)
