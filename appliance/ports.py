@@ -354,6 +354,10 @@ class Store(Protocol):
         """Return one operation that is over; None: not on record, or not over."""
         ...
 
+    async def newest(self, most: int) -> Sequence[Finished]:
+        """Return the operations that are over, newest first."""
+        ...
+
     async def usual_ms(self, operation: Operation) -> float | None:
         """Return the median duration of like operations that were done; None: too few."""
         ...

@@ -7,13 +7,18 @@ rights (docs/decisions/030-conversations.md). The protocol's form is in `applian
 from __future__ import annotations
 
 from appliance.protocol.control_events import StatusEvent
-from appliance.protocol.conversation.codec import CommonEvent, SocketTable
+from appliance.protocol.conversation.codec import CommonEvent, SocketTable, read_whole
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from appliance.protocol.json_values import Json
+
+MOST_OPERATIONS: Final = 500
+"""Most operations in an answer: a line of 1 MiB holds them."""
+_MOST_NUMBER: Final = 1 << 53
 WATCH_EVERY_S: Final = 10.0
 """Usual pause between two documents that tell no change."""
 WATCH_AT_MOST_EVERY_S: Final = 0.5
@@ -45,10 +50,52 @@ class GpuEvidenceRequest(Record):
     """
 
 
-StatusSocketRequest = DocumentRequest | WatchRequest | GpuEvidenceRequest
+class OperationsRequest(Record):
+    """Request for the newest operations that are over.
+
+    Answer: `result` with `operations`, newest first: the keys of `last_operation` in the status document, and
+    `requested_by`, `began_unix_s`, `cause` and `phases_ms`.
+    """
+
+    most: int = 50
+    """At most 500."""
 
 
-StatusSocketEvent = CommonEvent | StatusEvent
+class RecordedOperationRequest(Record):
+    """Request for one operation that is over.
+
+    Answer: `result` with `operation`, as of `operations`; null when it is not over, or not on record.
+    """
+
+    operation: int
+
+
+class FollowRequest(Record):
+    """Request for the events of the operation that runs, and of each that begins later, whole and in order.
+
+    Answer: `operation` again and again, until the client leaves.
+    """
+
+
+StatusSocketRequest = (
+    DocumentRequest
+    | WatchRequest
+    | GpuEvidenceRequest
+    | OperationsRequest
+    | RecordedOperationRequest
+    | FollowRequest
+)
+
+
+class OperationEvent(Record):
+    """Event `operation`: one event of an operation."""
+
+    operation: int
+    change: Json
+    """Event of the control protocol (`accepted`, `phase` or `result`) with its keys."""
+
+
+StatusSocketEvent = CommonEvent | StatusEvent | OperationEvent
 
 STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable(
     name="status socket",
@@ -59,7 +106,14 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("status", "", DocumentRequest),
         ("watch", "", WatchRequest),
         ("gpus", "", GpuEvidenceRequest),
+        ("operations", "", OperationsRequest),
+        ("operation", "", RecordedOperationRequest),
+        ("follow", "", FollowRequest),
     ),
-    events={"status": StatusEvent},
-    until_left=(WatchRequest,),
+    events={"status": StatusEvent, "operation": OperationEvent},
+    readers={
+        "most": lambda args, field: read_whole(args, field, 1, MOST_OPERATIONS),
+        "operation": lambda args, field: read_whole(args, field, 1, _MOST_NUMBER),
+    },
+    until_left=(WatchRequest, FollowRequest),
 )

@@ -4,7 +4,7 @@
 socket          who may connect          what is offered
 ==============  =======================  ====================================================
 control.sock    appliance-operators      every verb
-status.sock     appliance-status         the status, and the state of the GPUs
+status.sock     appliance-status         the status, operations, and the GPUs
 request.sock    appliance-gateway        a switch to a profile that requests may switch to
 ==============  =======================  ====================================================
 

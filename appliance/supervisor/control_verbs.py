@@ -235,7 +235,7 @@ class ControlVerbs:
         event = await self._supervisor.ended(operation)
         if event is None:
             raise BadRequestError(f"operation {operation} is not on record")
-        return _control_event(event)
+        return control_event(event)
 
     async def _cancel(self, by: Requester) -> AsyncIterator[ControlEvent]:
         running = self._supervisor.current()
@@ -271,15 +271,16 @@ class ControlVerbs:
 
 async def _events(running: Running) -> AsyncIterator[ControlEvent]:
     """Yield every event of one operation, from the first on."""
-    yield _control_event(running.accepted)
+    yield control_event(running.accepted)
     async for event in running.transaction.feed.follow():
-        told = _control_event(event)
+        told = control_event(event)
         if isinstance(told, EndedEvent) and told.kind == Kind.HOLD:
             told = told.replaced(hold=_hold(running.transaction.operation.goal))
         yield told
 
 
-def _control_event(event: Event) -> ControlEvent:
+def control_event(event: Event) -> ControlEvent:
+    """Return an event of an operation as the protocol has it."""
     fields = {name: getattr(event, name) for name in event.__slots__}  # all of them plain values
     match event:
         case Accepted():

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.domain.claims import NOTHING, Claim
@@ -27,6 +27,7 @@ from appliance.domain.observed import Observed
 from appliance.domain.operations import (
     Accepted,
     Ended,
+    Event,
     Finished,
     HoldUntil,
     Kind,
@@ -59,6 +60,7 @@ from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.boot_choice import BootChoice
 from appliance.supervisor.model_checks import Preflight
+from appliance.supervisor.operation_hub import OperationHub
 from appliance.supervisor.operation_runner import (
     TimedObservation,
     Transaction,
@@ -196,6 +198,7 @@ class Supervisor:
         self._tasks: asyncio.TaskGroup | None = None
         self._serving: tuple[str, ...] = ()
         self._seen = Observed(units={})
+        self._hub = OperationHub()
         self._accepting = asyncio.Lock()
         self._ended = asyncio.Event()
         self._resumed = asyncio.Event()
@@ -308,6 +311,19 @@ class Supervisor:
         return Running(
             transaction=self._running, accepted=_accepted(operation, joined=True, usual_ms=None)
         )
+
+    async def events(self) -> AsyncIterator[tuple[int, Event]]:
+        """Yield the events of the running operation and of each later one, with its number, for ever.
+
+        The first one of each is its acceptance.
+        """
+        last: Transaction | None = None
+        async for transaction, event in self._hub.follow(self._running):
+            number = transaction.operation.id
+            if transaction is not last:
+                last = transaction
+                yield number, _accepted(transaction.operation, joined=False, usual_ms=None)
+            yield number, event
 
     async def ended(self, operation_id: int) -> Ended | None:
         """Return the closing event of an operation; None: not over, or not on record."""
@@ -473,6 +489,7 @@ class Supervisor:
         transaction = self._running = self._new_transaction(
             operation, self._catalogue, caller, self._look_at
         )
+        self._hub.begin(transaction)
         self._ended.clear()
         if self._tasks is None:
             raise RuntimeError("the supervisor does not run")

@@ -126,6 +126,8 @@ async def run(settings: SettingsSnapshot) -> None:
             feed,
             status=status.document,
             gpus=gpus.document,
+            operations=status,
+            events=supervisor.events,
             resumed=supervisor.resumed,
         )
         control = ControlVerbs(

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import appliance
@@ -100,6 +100,24 @@ class BoxStatus:
         damages = (state.damage, self._gateway_damage())
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
+
+    async def operations(self, most: int) -> Sequence[Mapping[str, object]]:
+        """Return the operations that are over, newest first."""
+        return [self._recorded(finished) for finished in await self._store.newest(most)]
+
+    async def operation(self, number: int) -> Mapping[str, object] | None:
+        """Return one operation that is over; None: it is not, or is not on record."""
+        finished = await self._store.finished(number)
+        return None if finished is None else self._recorded(finished)
+
+    def _recorded(self, finished: Finished) -> Mapping[str, object]:
+        return {
+            **self._ended(finished),
+            "requested_by": finished.operation.requested_by,
+            "began_unix_s": finished.operation.began_unix_s,
+            "cause": finished.cause,
+            "phases_ms": dict(finished.phases_ms),
+        }
 
     def _peaks_of(self, names: Iterable[str]) -> Mapping[str, ObservedPeak]:
         found = {name: self._peaks.peak(name) for name in names}

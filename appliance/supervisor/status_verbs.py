@@ -1,27 +1,47 @@
 """Verbs of the status socket, for processes that look at the box and can change nothing."""
 
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, assert_never
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, assert_never
 
+from appliance.domain.operations import Event
 from appliance.protocol.control_events import StatusEvent
+from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
+from appliance.protocol.json_values import parse_object
 from appliance.protocol.status_socket import (
     STATUS,
     WATCHER_READS_WITHIN_S,
     DocumentRequest,
+    FollowRequest,
     GpuEvidenceRequest,
+    OperationEvent,
+    OperationsRequest,
+    RecordedOperationRequest,
     StatusSocketEvent,
     StatusSocketRequest,
     WatchRequest,
 )
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.status_feed import StatusFeed
 
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
 """Function that returns a JSON object."""
+
+
+class OperationSource(Protocol):
+    """Source of the operations on record."""
+
+    async def operations(self, most: int) -> Sequence[Mapping[str, object]]:
+        """Return those that are over, newest first."""
+        ...
+
+    async def operation(self, number: int) -> Mapping[str, object] | None:
+        """Return one that is over; None: it is not, or is not on record."""
+        ...
 
 
 class StatusVerbs:
@@ -31,6 +51,8 @@ class StatusVerbs:
         feed: Feeds those who watch.
         status: Builds the status document for one who asks.
         gpus: Reads the state of the GPUs.
+        operations: Has the operations on record.
+        events: Yields the events of operations, each with the operation's number.
         resumed: Waits until an operation that was left open goes on: before, no status is right.
     """
 
@@ -40,11 +62,15 @@ class StatusVerbs:
         *,
         status: Report,
         gpus: Report,
+        operations: OperationSource,
+        events: Callable[[], AsyncIterator[tuple[int, Event]]],
         resumed: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
         self._status = status
         self._gpus = gpus
+        self._operations = operations
+        self._events = events
         self._resumed = resumed
 
     async def serve(self, listener: socket.socket) -> None:
@@ -70,5 +96,15 @@ class StatusVerbs:
                     yield StatusEvent(document)
             case GpuEvidenceRequest():
                 yield ResultEvent(details=await self._gpus())
+            case OperationsRequest(most):
+                rows = await self._operations.operations(most)
+                yield ResultEvent(details={"operations": rows})
+            case RecordedOperationRequest(number):
+                row = await self._operations.operation(number)
+                yield ResultEvent(details={"operation": row})
+            case FollowRequest():
+                async for number, event in self._events():
+                    line = CONTROL.encode_event(control_event(event))
+                    yield OperationEvent(number, parse_object(line))
             case never:
                 assert_never(never)

@@ -269,6 +269,9 @@ class FakeStore:
     async def finished(self, operation_id: int) -> Finished | None:
         return next((f for f in self.ended if f.operation.id == operation_id), None)
 
+    async def newest(self, most: int) -> Sequence[Finished]:
+        return sorted(self.ended, key=lambda f: f.operation.id, reverse=True)[:most]
+
     async def usual_ms(self, operation: Operation) -> float | None:
         like = (operation.kind, operation.target)
         times = sorted(

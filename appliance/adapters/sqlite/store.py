@@ -167,6 +167,18 @@ class SqliteStore:
 
         return await self._run(read, None)
 
+    async def newest(self, most: int) -> Sequence[Finished]:
+        """Return the operations that are over, newest first."""
+        sql = "SELECT * FROM operations WHERE outcome IS NOT NULL ORDER BY id DESC LIMIT ?"
+
+        def read(db: sqlite3.Connection) -> Sequence[Finished]:
+            waiting = {row["id"]: row for row in self._spool.waiting}
+            stored = {row["id"]: row for row in db.execute(sql, (most,))}
+            found = {**stored, **waiting}
+            return [to_finished(found[number]) for number in sorted(found, reverse=True)[:most]]
+
+        return await self._run(read, ())
+
     async def usual_ms(self, operation: Operation) -> float | None:
         """Return the median duration of like operations that were done; None: none yet."""
         row = to_row(operation)

@@ -15,16 +15,20 @@ import pytest
 
 from appliance.adapters.key_file import FileKeys
 from appliance.domain.errors import PermissionDeniedError
-from appliance.domain.operations import Kind
+from appliance.domain.operations import Kind, Phase
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
-from appliance.protocol.json_values import objects_in
+from appliance.protocol.json_values import object_in, objects_in
 from appliance.protocol.status_socket import (
     STATUS,
     DocumentRequest,
+    FollowRequest,
     GpuEvidenceRequest,
+    OperationEvent,
+    OperationsRequest,
+    RecordedOperationRequest,
     StatusSocketEvent,
     StatusSocketRequest,
     WatchRequest,
@@ -86,7 +90,14 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         return {"gpus": [], "taken_s": 3.5}
 
     feed = StatusFeed(known, supervisor.signature)
-    verbs = StatusVerbs(feed, status=status.document, gpus=gpus, resumed=supervisor.resumed)
+    verbs = StatusVerbs(
+        feed,
+        status=status.document,
+        gpus=gpus,
+        operations=status,
+        events=supervisor.events,
+        resumed=supervisor.resumed,
+    )
     control = ControlVerbs(
         supervisor,
         status=status.document,
@@ -189,6 +200,55 @@ async def test_a_single_question_is_answered_in_full(tmp_path: Path) -> None:
         assert await box.ask(GpuEvidenceRequest()) == [
             ResultEvent(details={"gpus": [], "taken_s": 3.5})
         ]
+
+
+async def test_a_follower_is_told_each_operation_whole_and_in_order(tmp_path: Path) -> None:
+    """Every phase of one operation is told, then the next operation, over one connection."""
+    genesis = OperationRequest(kind=Kind.SWITCH, names=("genesis",))
+    aeon = OperationRequest(kind=Kind.SWITCH, names=("aeon",))
+
+    async def told(box: Watched) -> list[tuple[int, str, str]]:
+        seen: list[tuple[int, str, str]] = []
+        async with open_conversation(STATUS, box.path, FollowRequest()) as events:
+            await box.supervisor.submit(genesis)
+            async for event in events:
+                assert isinstance(event, OperationEvent)
+                change = event.change
+                seen.append((event.operation, str(change["event"]), str(change.get("phase", ""))))
+                if change["event"] == "result" and event.operation == 1:
+                    await box.supervisor.submit(aeon)
+                elif change["event"] == "result":
+                    return seen
+        return seen
+
+    async with watched(tmp_path) as box, asyncio.timeout(30):
+        seen = await told(box)
+    assert seen[0] == (1, "accepted", "")
+    phases = [phase for number, _, phase in seen if number == 1 and phase]
+    order = [phase.value for phase in Phase]
+    assert sorted(phases, key=order.index) == phases
+    assert {"preflight", "drain", "stop", "start", "load", "warm-up", "commit"} <= {*phases}
+    assert [number for number, _, _ in seen] == sorted(number for number, _, _ in seen)
+    assert seen[-1] == (2, "result", "")
+
+
+async def test_operations_on_record_are_told_newest_first(tmp_path: Path) -> None:
+    """With who asked and the time in each phase; one that is not on record is null."""
+    async with watched(tmp_path) as box, asyncio.timeout(30):
+        for name in ("genesis", "aeon"):
+            running = await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=(name,)))
+            async for _ in running.transaction.feed.follow():
+                pass
+            await asyncio.sleep(0)
+        (answer,) = await box.ask(OperationsRequest(1))
+        assert isinstance(answer, ResultEvent)
+        (row,) = objects_in(answer.details, "operations")
+        assert (row["id"], row["target"], row["outcome"]) == (2, ["aeon"], "done")
+        assert "preflight" in object_in(row, "phases_ms")
+        for number, expected in ((2, row["message"]), (9, None)):
+            (one,) = await box.ask(RecordedOperationRequest(number))
+            assert isinstance(one, ResultEvent)
+            assert object_in(one.details, "operation").get("message") == expected
 
 
 @pytest.mark.parametrize("verb", [verb for verb in CONTROL.verbs if verb not in STATUS.verbs])

@@ -72,6 +72,7 @@ async def test_unfinished_operation_is_found_as_it_was(either: Store) -> None:
     await either.finish(ended(moved))
     assert await either.unfinished() is None
     assert await either.last() == ended(moved)
+    assert await either.newest(5) == [ended(moved)]
 
 
 async def test_an_operation_is_found_by_its_number_once_it_is_over(either: Store) -> None:
