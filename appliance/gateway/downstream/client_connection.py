@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, cast
 
 from appliance.domain.gateway import Key, Refusal
-from appliance.gateway.downstream.socket_options import reset_on_close, tune
+from appliance.gateway.downstream.socket_options import has_left, reset_on_close, tune
 from appliance.gateway.http import response_head
 from appliance.gateway.http.head_cache import CachedHead
 from appliance.gateway.http.request_head import RequestHead, may_begin_head
@@ -37,6 +37,8 @@ LAST_REQUEST_S: Final = 1.0
 """Time for which a connection that is to end, unknown to its client, still takes a request: its
 response has `Connection: close`."""
 _AHEAD_BYTES: Final = 64 << 10
+_LOOK_S: Final = 0.1
+"""Pause between two looks at a connection that is not read while its request is in exchange."""
 _WRITE_HIGH_BYTES: Final = 64 << 10
 _LINGER_S: Final = 2.0
 """Time for which a refused client is still read: closing at once could discard the refusal."""
@@ -77,6 +79,7 @@ class ClientConnection(asyncio.Protocol):
         "_exchange",
         "_head",
         "_key",
+        "_looks",
         "_loop",
         "_loopback",
         "_overrun",
@@ -115,6 +118,8 @@ class ClientConnection(asyncio.Protocol):
         self._overrun = False
         """Whether bytes of the next request were read with the body: no request can follow."""
         self._paused = False
+        self._looks = False
+        """Whether a timer will look whether the client has left."""
         self._deferred = False
         """Whether `_resume` is to be called."""
         self._exchange: Exchange | None = None
@@ -402,8 +407,24 @@ class ClientConnection(asyncio.Protocol):
         self._paused = blocked
         if blocked:
             self._transport.pause_reading()
+            self._look_later()
         else:
             self._transport.resume_reading()
+
+    def _look_later(self) -> None:
+        if not self._looks:
+            self._looks = True
+            self._loop.call_later(_LOOK_S, self._look_for_end)
+
+    def _look_for_end(self) -> None:
+        """End the exchange of a client that has left, which cannot be read while reading is paused."""
+        self._looks = False
+        if not self._paused or self._state is not _BUSY or self._transport is None:
+            return
+        if has_left(self._transport):
+            self._transport.abort()
+        else:
+            self._look_later()
 
     # Refusals, deadlines, and the end of the connection.
 
