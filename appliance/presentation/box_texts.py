@@ -7,6 +7,7 @@ import time
 from appliance.domain.amounts import age, duration, size, size_of_total
 from appliance.planning.wording import joined
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
+from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,8 +168,19 @@ def unread_lines(document: StatusDocument) -> Iterable[str]:
         yield f"GPUs as they were {age(age_s)} ago"
 
 
-def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
-    """Return GiB by holder, the largest first: a profile once, foreign processes with their pid."""
+class HolderAmount(Record):
+    """Memory that one holder has on a GPU."""
+
+    label: str
+    """Profile, process with its pid, or what stands for several."""
+    held_bytes: float | None
+    """None: the driver does not say."""
+    is_known: bool = True
+    """Whether one holder has it; False: the small ones together, or memory of no process."""
+
+
+def holder_amounts(holders: Sequence[Json], gpu: Json) -> Iterable[HolderAmount]:
+    """Return memory by holder, the largest first: a profile once, foreign processes with their pid."""
     held: dict[str, float | None] = {}
     for holder in holders:
         comm = text_in(holder, "comm") or "a process that is gone"
@@ -177,13 +189,20 @@ def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
         before = held.get(label, 0.0)
         held[label] = None if more is None or before is None else before + more
     ranked = sorted(held.items(), key=lambda item: -(item[1] or 0))
-    for label, amount in ranked[:_MOST_HOLDERS]:
-        yield label if amount is None else f"{label} {amount / _GIB:.1f}"
+    yield from (HolderAmount(label, amount) for label, amount in ranked[:_MOST_HOLDERS])
     if rest := ranked[_MOST_HOLDERS:]:
-        yield f"{len(rest)} more {sum(amount or 0 for _, amount in rest) / _GIB:.1f}"
+        amount = sum(amount or 0 for _, amount in rest)
+        yield HolderAmount(f"{len(rest)} more", amount, is_known=False)
     unattributed = number_in(gpu, "unattributed_bytes") or 0
     if unattributed >= _WORTH_SAYING_BYTES:
-        yield f"unattributed {unattributed / _GIB:.1f}"
+        yield HolderAmount("unattributed", unattributed, is_known=False)
+
+
+def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
+    """Return the holders' amounts in text, in GiB: ``vllm 11.1``."""
+    for holder in holder_amounts(holders, gpu):
+        held = holder.held_bytes
+        yield holder.label if held is None else f"{holder.label} {held / _GIB:.1f}"
 
 
 def gateway_lines(document: StatusDocument) -> Iterable[str]:

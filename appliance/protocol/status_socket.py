@@ -25,6 +25,11 @@ WATCH_AT_MOST_EVERY_S: Final = 0.5
 """Least pause between two documents, whatever changes."""
 WATCH_AT_LEAST_EVERY_S: Final = 20.0
 """Longest pause between two documents, on a box with so many profiles that one is dear."""
+MOST_LOG_LINES: Final = 200
+MOST_LOG_CHARACTERS: Final = 2000
+"""Characters of a line that are told."""
+MOST_LOG_BYTES: Final = 256 << 10
+"""Size of all lines of an answer: the newest are told."""
 WATCHER_READS_WITHIN_S: Final = 5.0
 """Time for a client to read a document; after it the connection is closed."""
 
@@ -77,6 +82,19 @@ class FollowRequest(Record):
     """
 
 
+class LogTailRequest(Record):
+    """Request for the last lines that the engine of one profile has logged.
+
+    Answer: `result` with `lines`, the oldest first, each of at most 2000 characters, together at most
+    256 KiB.
+    """
+
+    name: str
+    """Name of a profile."""
+    most: int = 100
+    """Number of lines, at most 200."""
+
+
 StatusSocketRequest = (
     DocumentRequest
     | WatchRequest
@@ -84,6 +102,7 @@ StatusSocketRequest = (
     | OperationsRequest
     | RecordedOperationRequest
     | FollowRequest
+    | LogTailRequest
 )
 
 
@@ -109,6 +128,7 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("operations", "", OperationsRequest),
         ("operation", "", RecordedOperationRequest),
         ("follow", "", FollowRequest),
+        ("log", "", LogTailRequest),
     ),
     events={"status": StatusEvent, "operation": OperationEvent},
     readers={

@@ -42,6 +42,7 @@ from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
+from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import Supervisor
@@ -128,6 +129,7 @@ async def run(settings: SettingsSnapshot) -> None:
             gpus=gpus.document,
             operations=status,
             events=supervisor.events,
+            log=LogReader(host, clock, lambda: supervisor.last_look()[0]),
             resumed=supervisor.resumed,
         )
         control = ControlVerbs(

@@ -16,6 +16,7 @@ from appliance.protocol.status_socket import (
     DocumentRequest,
     FollowRequest,
     GpuEvidenceRequest,
+    LogTailRequest,
     OperationEvent,
     OperationsRequest,
     RecordedOperationRequest,
@@ -26,6 +27,7 @@ from appliance.protocol.status_socket import (
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.control_verbs import control_event
+from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
 
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -53,6 +55,7 @@ class StatusVerbs:
         gpus: Reads the state of the GPUs.
         operations: Has the operations on record.
         events: Yields the events of operations, each with the operation's number.
+        log: Reads the log of a profile's engine.
         resumed: Waits until an operation that was left open goes on: before, no status is right.
     """
 
@@ -64,6 +67,7 @@ class StatusVerbs:
         gpus: Report,
         operations: OperationSource,
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
+        log: LogReader,
         resumed: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
@@ -71,6 +75,7 @@ class StatusVerbs:
         self._gpus = gpus
         self._operations = operations
         self._events = events
+        self._log = log
         self._resumed = resumed
 
     async def serve(self, listener: socket.socket) -> None:
@@ -106,5 +111,7 @@ class StatusVerbs:
                 async for number, event in self._events():
                     line = CONTROL.encode_event(control_event(event))
                     yield OperationEvent(number, parse_object(line))
+            case LogTailRequest(name, most):
+                yield ResultEvent(details={"lines": await self._log.lines(name, most)})
             case never:
                 assert_never(never)

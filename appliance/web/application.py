@@ -21,6 +21,7 @@ from appliance.planning.wording import short
 from appliance.web.api.resources import api_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.metrics.metrics_routes import metrics_router
+from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
 from appliance.web.request_guard import RequestGuard
@@ -34,11 +35,14 @@ _DESCRIPTION: Final = (
 )
 
 
-def make_application(box: BoxSource, policy: SameOriginPolicy, *, enabled: bool = True) -> FastAPI:
+def make_application(
+    box: BoxSource, focus: FocusSource, policy: SameOriginPolicy, *, enabled: bool = True
+) -> FastAPI:
     """Return the application.
 
     Args:
         box: Where the documents come from.
+        focus: Where those about one profile come from.
         policy: Of hosts and origins.
         enabled: Whether requests are answered; False: each is refused.
     """
@@ -52,7 +56,7 @@ def make_application(box: BoxSource, policy: SameOriginPolicy, *, enabled: bool 
         redirect_slashes=False,
         middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
     )
-    for router in (api_router(box), metrics_router(box), page_router(box)):
+    for router in (api_router(box), metrics_router(box), page_router(box, focus)):
         application.include_router(router)
     application.add_exception_handler(ProblemError, _answer_problem)
     application.add_exception_handler(ApplianceError, _answer_appliance_error)

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from appliance.domain.errors import ApplianceError
 from appliance.protocol.conversation.async_client import details_of
@@ -26,12 +26,14 @@ from appliance.web.box_documents import BoxDocuments
 
 _log = logging.getLogger(__name__)
 
+AnswerT = TypeVar("AnswerT")
+
 FRESH_S: Final = 1.0
 WITHIN_S: Final = 3.0
 """Time for a daemon's answer; one that hangs makes a look so much longer."""
 
 
-class LastAnswer:
+class LastAnswer(Generic[AnswerT]):
     """Last answer of a daemon to one question.
 
     Args:
@@ -42,7 +44,7 @@ class LastAnswer:
 
     def __init__(
         self,
-        ask: Callable[[], Awaitable[Json]],
+        ask: Callable[[], Awaitable[AnswerT]],
         *,
         fresh_s: float = FRESH_S,
         now_s: Callable[[], float] = time.monotonic,
@@ -53,9 +55,9 @@ class LastAnswer:
         self._turn = asyncio.Lock()
         self._asked_s = float("-inf")
         self._answered_s = float("-inf")
-        self._answer: Json | None = None
+        self._answer: AnswerT | None = None
 
-    async def get(self) -> tuple[Json | None, float | None]:
+    async def get(self) -> tuple[AnswerT | None, float | None]:
         """Return the answer and its age; None: there never was one."""
         async with self._turn:
             if self._now_s() - self._asked_s >= self._fresh_s:

@@ -20,6 +20,7 @@ from appliance.settings_snapshot import SettingsSnapshot
 from appliance.web.application import make_application
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
+from appliance.web.page.live_focus import LiveFocus
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +38,11 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     addresses = [*settings.web.listen, *map(_address, listeners)]
     check_addresses(addresses)
     policy = SameOriginPolicy.of([*names_of(settings), *addresses])
-    box = LiveBox(Path(settings.status_socket), Path(settings.view_socket))
-    server = WebServer(make_application(box, policy, enabled=settings.web.enabled))
+    sockets = Path(settings.status_socket), Path(settings.view_socket)
+    application = make_application(
+        LiveBox(*sockets), LiveFocus(*sockets), policy, enabled=settings.web.enabled
+    )
+    server = WebServer(application)
     readiness = Readiness()
     idle_s = settings.web.idle if idle_s is None else idle_s
     served = create_task(server.serve_until_idle(listeners, idle_s))

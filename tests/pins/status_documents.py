@@ -7,8 +7,10 @@ as differences to that of the state `serving`, which is stored in full.
 import asyncio
 import json
 import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.fakes.profiles import FakeProfiles
 from tests.pins import box_states, box_states_of_readings
@@ -43,8 +45,33 @@ def _run(state: State) -> tuple[str, str]:
         return runner.run(_pin(state, loop))
 
 
+def observe(state: State) -> tuple[Mapping[str, Any], float]:
+    """Return the status document of a box in a state, as the supervisor makes it, and its time."""
+
+    async def observed(loop: FrozenLoop) -> tuple[Mapping[str, Any], float]:
+        async with _observed(state, loop) as (document, now_unix_s, _root):
+            return document, now_unix_s
+
+    with utc(), asyncio.Runner(loop_factory=FrozenLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, FrozenLoop)
+        return runner.run(observed(loop))
+
+
 async def _pin(state: State, loop: FrozenLoop) -> tuple[str, str]:
     """Return the screen and the document."""
+    async with _observed(state, loop) as (found, now_unix_s, root):
+        document = normal_document(dict(found), VERSION)
+        face = screen(document, now_unix_s)
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        return normal(face, root, {}), normal(text, root, {})
+
+
+@asynccontextmanager
+async def _observed(
+    state: State, loop: FrozenLoop
+) -> AsyncGenerator[tuple[Mapping[str, Any], float, Path], None]:
+    """Arrange a box; yields its document, the time, and the directory of its files."""
     with tempfile.TemporaryDirectory(dir=RAM_DISK, prefix="pins-") as folder:
         root = Path(folder)
         fakes = FakePorts(catalogue_in(root), *state.committed)
@@ -59,7 +86,4 @@ async def _pin(state: State, loop: FrozenLoop) -> tuple[str, str]:
             await settle()
             if box.is_slow:
                 loop.now_s += _LONG_S
-            document = normal_document(await asked, VERSION)
-            face = screen(document, fakes.clock.unix_s())
-        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-        return normal(face, root, {}), normal(text, root, {})
+            yield await asked, fakes.clock.unix_s(), root

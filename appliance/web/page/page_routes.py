@@ -1,33 +1,72 @@
-"""Routes of the page: GET /."""
+"""Routes of the page: the page itself, its files, and the status as Markdown."""
 
-from html import escape
+from typing import Annotated, Final
 
-from fastapi import APIRouter
-from starlette.responses import HTMLResponse
+from fastapi import APIRouter, Query
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from appliance.protocol.json_values import objects_in, text_in
-from appliance.web.box_documents import BoxSource
+from appliance.presentation.box_texts import by_interest
+from appliance.web.box_documents import BoxDocuments, BoxSource
+from appliance.web.page.page_documents import FocusSource, PageDocuments
+from appliance.web.page.page_renderer import OperatorView, PageRenderer, static_file
+from appliance.web.page.page_view import page_view, status_document
+
+_LONGEST_NAME: Final = 64
+_CACHED_S: Final = 3600
 
 
-def page_router(box: BoxSource) -> APIRouter:
+def page_router(box: BoxSource, focus: FocusSource) -> APIRouter:
     """Return the router of the page.
 
     Args:
         box: Where the documents come from.
+        focus: Where those about the one profile come from that is shown in detail.
     """
     router = APIRouter(include_in_schema=False)
+    renderer = PageRenderer()
 
     @router.get("/")
-    async def page() -> HTMLResponse:
+    async def page(
+        profile: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
+    ) -> HTMLResponse:
         documents = await box.look()
-        status = documents.status or {}
-        rows = (
-            f"<li>{escape(text_in(row, 'name'))}: {escape(text_in(row, 'state'))}</li>"
-            for row in objects_in(status, "profiles")
+        operator = OperatorView()
+        name = focus_name(documents, profile)
+        detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
+        ended = () if detail is None else await focus.operations()
+        view = page_view(PageDocuments(box=documents, focus=detail, operations=ended))
+        html = renderer.page(view, operator)
+        return HTMLResponse(html, headers={"Cache-Control": "no-store"})
+
+    @router.get("/status.md")
+    async def markdown() -> PlainTextResponse:
+        documents = await box.look()
+        text = page_view(PageDocuments(box=documents)).markdown
+        if not text:
+            raise HTTPException(503)
+        return PlainTextResponse(
+            text + "\n",
+            media_type="text/markdown; charset=utf-8",
+            headers={"Cache-Control": "no-store"},
         )
-        return HTMLResponse(
-            "<!doctype html><html lang=en><meta charset=utf-8><title>appliance</title>"
-            f"<h1>{escape(text_in(status, 'host'))}</h1><ul>{''.join(rows)}</ul></html>"
+
+    @router.get("/static/{name}")
+    async def static(name: str) -> Response:
+        found = static_file(name)
+        if found is None:
+            raise HTTPException(404)
+        body, kind = found
+        return Response(
+            body, media_type=kind, headers={"Cache-Control": f"max-age={_CACHED_S}, private"}
         )
 
     return router
+
+
+def focus_name(documents: BoxDocuments, wanted: str) -> str | None:
+    """Return the profile to show in detail: the wanted one, else the one of most interest; None: there is none."""
+    if documents.status is None:
+        return None
+    names = [row["name"] for row in by_interest(status_document(documents)["profiles"])]
+    return wanted if wanted in names else next(iter(names), None)

@@ -26,6 +26,7 @@ from appliance.protocol.status_socket import (
     DocumentRequest,
     FollowRequest,
     GpuEvidenceRequest,
+    LogTailRequest,
     OperationEvent,
     OperationsRequest,
     RecordedOperationRequest,
@@ -36,6 +37,7 @@ from appliance.protocol.status_socket import (
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.control_verbs import ControlVerbs
+from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
@@ -96,6 +98,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         gpus=gpus,
         operations=status,
         events=supervisor.events,
+        log=LogReader(fakes.host, fakes.clock, lambda: BOX),
         resumed=supervisor.resumed,
     )
     control = ControlVerbs(
@@ -296,3 +299,18 @@ def test_the_signature_changes_with_the_box() -> None:
     supervisor.reload()
     seen.append(supervisor.signature())
     assert all(a != b for a, b in pairwise(seen))
+
+
+async def test_the_log_of_a_profile_is_told(tmp_path: Path) -> None:
+    """A profile's last lines come; of a name that is not applied, and too many, none do."""
+    async with watched(tmp_path) as box:
+        [result] = (await box.ask(LogTailRequest("aeon", 5)))[-1:]
+        assert isinstance(result, ResultEvent)
+        assert result.details == {"lines": ["last words of aeon"]}
+        for request in (
+            LogTailRequest("../aeon"),
+            LogTailRequest("aeon", 201),
+            LogTailRequest("aeon", 0),
+        ):
+            [refusal] = (await box.ask(request))[-1:]
+            assert isinstance(refusal, ErrorEvent)

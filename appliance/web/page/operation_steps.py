@@ -1,0 +1,82 @@
+"""Running operation as the steps that a person watches."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from appliance.domain.amounts import duration
+from appliance.domain.operations import Kind, Phase
+from appliance.presentation.box_texts import PHASE_LABELS, operation_text
+from appliance.protocol.json_values import Json, number_in, text_in
+
+_STOPPING: Final = (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.RELEASE)
+_STARTING: Final = (Phase.START, Phase.LOAD, Phase.WARM_UP)
+_STEPS: Final = {
+    Kind.SWITCH: (*_STOPPING, *_STARTING, Phase.COMMIT),
+    Kind.START: (Phase.PREFLIGHT, Phase.HOLD, *_STARTING, Phase.COMMIT),
+    Kind.STOP: (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.COMMIT),
+    Kind.RESTART: (*_STOPPING, *_STARTING, Phase.COMMIT),
+    Kind.HOLD: (*_STOPPING, Phase.COMMIT),
+    Kind.REPAIR: (Phase.PREFLIGHT, *_STARTING, Phase.COMMIT),
+    Kind.RUN: (*_STOPPING, Phase.RUN, *_STARTING, Phase.COMMIT),
+}
+"""Phases that an operation of a kind usually passes, in their order."""
+_ORDER: Final = {phase.value: number for number, phase in enumerate(Phase)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationStep:
+    """One phase: ``done``, ``now`` or ``next``."""
+
+    phase: str
+    label: str
+    state: str
+    text: str = ""
+    """Progress and time of the phase of now; empty for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationView:
+    """Operation that runs."""
+
+    id: int
+    title: str
+    elapsed: str
+    rolling_back: bool
+    steps: tuple[OperationStep, ...]
+
+
+def operation_view(operation: Json) -> OperationView:
+    """Return the view of the status document's `operation`."""
+    return OperationView(
+        id=int(number_in(operation, "id") or 0),
+        title=operation_text(operation),
+        elapsed=duration(number_in(operation, "elapsed_s") or 0.0),
+        rolling_back=operation.get("rolling_back") is True,
+        steps=tuple(_steps(operation)),
+    )
+
+
+def _steps(operation: Json) -> Iterable[OperationStep]:
+    now = text_in(operation, "phase")
+    kinds = {kind.value: phases for kind, phases in _STEPS.items()}
+    usual = [phase.value for phase in kinds.get(text_in(operation, "kind"), ())]
+    at = _ORDER.get(now, -1)
+    for phase in sorted({*usual, *([now] if now else [])}, key=lambda p: _ORDER.get(p, at)):
+        place = _ORDER.get(phase, at)
+        state = "now" if phase == now else "done" if place < at else "next"
+        yield OperationStep(
+            phase=phase,
+            label=PHASE_LABELS.get(phase, phase),
+            state=state,
+            text=_text(operation) if state == "now" else "",
+        )
+
+
+def _text(operation: Json) -> str:
+    phase_s, deadline_s = number_in(operation, "phase_s"), number_in(operation, "deadline_s")
+    parts = [text_in(operation, "text")]
+    if phase_s is not None:
+        bound = "" if deadline_s is None else f" of at most {duration(deadline_s)}"
+        parts.append(f"{duration(phase_s)}{bound}")
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,247 @@
+"""View of the box: everything that the page shows, in text, apart from HTML."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from appliance.domain.amounts import age
+from appliance.domain.measurements import Probe, Series, rate_of
+from appliance.planning.status.document import StatusDocument
+from appliance.planning.status.speed_row import rate_text
+from appliance.presentation.alert_texts import delivery_line
+from appliance.presentation.box_texts import (
+    gateway_lines,
+    header,
+    operation_lines,
+    run_lines,
+    unread_lines,
+    watch_lines,
+)
+from appliance.presentation.clock_times import local_minute, utc_second
+from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
+from appliance.presentation.speed_history import History, history_in
+from appliance.presentation.status_markdown import markdown_lines
+from appliance.protocol.json_values import Json, number_in, text_in
+from appliance.web.box_documents import BoxDocuments, Document
+from appliance.web.page.alert_cards import AlertsView, alerts_view
+from appliance.web.page.ansi_text import TextSpan, log_view
+from appliance.web.page.memory_bars import MemoryBar, memory_bars
+from appliance.web.page.operation_steps import OperationView, operation_view
+from appliance.web.page.page_documents import FocusDocuments, PageDocuments
+from appliance.web.page.profile_cards import ProfileCard, TrafficCard, profile_cards, traffic_cards
+from appliance.web.page.rate_chart import ChartMark, RateChart, rate_chart
+
+STALE_S: Final = 5.0
+"""Age from which a document is told as old: while its daemon answers, none is older than two seconds."""
+_BLANK: Final[StatusDocument] = {
+    "host": "",
+    "version": "",
+    "supervisor": {"state": "up", "uptime_s": None},
+    "committed": [],
+    "hold": None,
+    "run": None,
+    "operation": None,
+    "last_operation": None,
+    "memory": None,
+    "gateway": None,
+    "profiles": [],
+    "watches": [],
+    "verdict": {"state": "nothing", "exit": 3, "why": []},
+}
+"""Values of fields that a supervisor of another release leaves out."""
+_VERDICTS: Final = {"serving": "serving", "degraded": "degraded", "nothing": "nothing serves"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeLine:
+    """One probe."""
+
+    when: str
+    prompt: str
+    outcome: str
+    rate: str
+    """Steps of decoding a second; empty: nothing was measured."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusView:
+    """The profile that is shown in detail."""
+
+    name: str
+    charts: tuple[RateChart, ...]
+    chart_note: str
+    """Reason why there is no chart; empty: there is one."""
+    probes: tuple[ProbeLine, ...]
+    log: tuple[tuple[TextSpan, ...], ...]
+    log_note: str
+    """Reason why there is no log; empty: there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageView:
+    """The page."""
+
+    host: str
+    state: str
+    """Verdict, or ``unknown``; a class of the style sheet too."""
+    state_text: str
+    head: str
+    disconnected: str
+    """Sentence such as ``disconnected 40 s``; empty: the supervisor answers."""
+    age_s: float
+    """Age of the status document, for the script."""
+    reasons: tuple[str, ...] = ()
+    operation: OperationView | None = None
+    active: tuple[ProfileCard, ...] = ()
+    memory: tuple[MemoryBar, ...] = ()
+    alerts: AlertsView
+    profiles: tuple[ProfileCard, ...] = ()
+    traffic: tuple[TrafficCard, ...] = ()
+    notes: tuple[str, ...] = ()
+    focus: FocusView | None = None
+    footer: tuple[str, ...] = ()
+    markdown: str = ""
+
+
+def page_view(documents: PageDocuments) -> PageView:
+    """Return the view of the documents."""
+    box = documents.box
+    now = box.unix_s
+    if box.status is None:
+        return PageView(
+            host="",
+            state="unknown",
+            state_text="the supervisor does not answer",
+            head="",
+            disconnected="disconnected: sudo systemctl start appliance-supervisor",
+            age_s=0.0,
+            alerts=alerts_view(alert_section(box.speeds or {}), now=now),
+        )
+    status = status_document(box)
+    verdict = status["verdict"]
+    profiles = profile_cards(status, now=now)
+    focus = documents.focus
+    return PageView(
+        host=status["host"],
+        state=verdict["state"],
+        state_text=_VERDICTS.get(verdict["state"], verdict["state"]),
+        head=header(status),
+        disconnected=_disconnected(box),
+        age_s=round(box.status_age_s or 0.0, 1),
+        reasons=tuple(verdict["why"]),
+        operation=None if status["operation"] is None else operation_view(status["operation"]),
+        active=tuple(card for card in profiles if card.runs),
+        memory=memory_bars(status["memory"] or {}, box.gpus),
+        alerts=alerts_view(status.get("alerts"), now=now),
+        profiles=profiles,
+        traffic=traffic_cards(status),
+        notes=tuple(_notes(status, now)),
+        focus=None if focus is None else _focus_view(focus, documents.operations, now),
+        footer=tuple(_footer(status, box)),
+        markdown="\n".join(markdown_lines(status, now=now)),
+    )
+
+
+def status_document(box: BoxDocuments) -> StatusDocument:
+    """Return the status document with the sections that the health agent adds, as the command has it."""
+    status = cast("StatusDocument", {**_BLANK, **(box.status or {})})
+    speeds = box.speeds
+    if speeds is None or (box.speeds_age_s or 0.0) > STALE_S:
+        status["speed"] = without_speeds("speed not known: systemctl status appliance-health")
+    else:
+        status["speed"] = speed_section(speeds)
+    status["alerts"] = None if speeds is None else alert_section(speeds)
+    return status
+
+
+def _disconnected(box: BoxDocuments) -> str:
+    age_s = box.status_age_s or 0.0
+    return f"disconnected {age(age_s)}" if age_s > STALE_S else ""
+
+
+def _notes(status: StatusDocument, now: float) -> Iterable[str]:
+    yield from run_lines(status, now)
+    if status["operation"] is None:
+        yield from operation_lines(status)
+    yield from unread_lines(status)
+    yield from gateway_lines(status)
+    yield from watch_lines(status)
+
+
+def _footer(status: StatusDocument, box: BoxDocuments) -> Iterable[str]:
+    section = status.get("alerts")
+    if section is not None:
+        yield delivery_line(section)
+    if (box.speeds_age_s or 0.0) > STALE_S:
+        yield f"health agent silent for {age(box.speeds_age_s or 0.0)}"
+    reports = () if (speed := status.get("speed")) is None else speed["profiles"].values()
+    probed = [number_in(report, "last_probe_unix_s") for report in reports]
+    if last := max((unix_s for unix_s in probed if unix_s is not None), default=None):
+        yield f"last probe {age(box.unix_s - last)} ago"
+    yield f"as of {utc_second(box.unix_s - (box.status_age_s or 0.0))}"
+
+
+def _focus_view(focus: FocusDocuments, operations: Iterable[Document], now: float) -> FocusView:
+    history = None
+    if focus.history is not None:
+        history = history_in(focus.name, focus.since_unix_s, focus.history)
+    charts = () if history is None else tuple(_charts(history, operations, now))
+    return FocusView(
+        name=focus.name,
+        charts=charts,
+        chart_note="" if charts else _chart_note(focus),
+        probes=tuple(_probe_line(probe) for probe in focus.probes or ()),
+        log=log_view(focus.log or ()),
+        log_note=_log_note(focus),
+    )
+
+
+def _log_note(focus: FocusDocuments) -> str:
+    if focus.log is None:
+        return f"Shown to operators who have signed in: appliance logs {focus.name}"
+    return "" if focus.log else f"No lines: appliance logs {focus.name}"
+
+
+def _chart_note(focus: FocusDocuments) -> str:
+    if focus.history is None:
+        return "Not known: the health agent does not answer."
+    return f"No valid probe in the last days: appliance probe {focus.name}"
+
+
+def _charts(history: History, operations: Iterable[Document], now: float) -> Iterable[RateChart]:
+    switches = list(_switch_marks(operations))
+    for series in history.rows:
+        changes = [
+            ChartMark(
+                unix_s=event.unix_s,
+                kind="change",
+                text=f"{local_minute(event.unix_s)} {event.text or event.kind.replace('-', ' ')}",
+            )
+            for event in history.events
+            if event.series in {series, None}
+        ]
+        chart = rate_chart(history, series, [*changes, *switches], now=now)
+        if chart is not None:
+            yield chart
+
+
+def _switch_marks(operations: Iterable[Json]) -> Iterable[ChartMark]:
+    for operation in operations:
+        ended = number_in(operation, "finished_unix_s")
+        if ended is not None and text_in(operation, "kind") == "switch":
+            what, outcome = text_in(operation, "message"), text_in(operation, "outcome")
+            yield ChartMark(
+                unix_s=ended, kind="switch", text=f"{local_minute(ended)} switch {outcome}: {what}"
+            )
+
+
+def _probe_line(probe: Probe) -> ProbeLine:
+    rate = None if probe.raw is None else rate_of(Series.DECODE, probe.raw)
+    return ProbeLine(
+        when=local_minute(probe.began_unix_s),
+        prompt=probe.prompt,
+        outcome=probe.outcome.replace("-", " "),
+        rate="" if rate is None else rate_text(rate),
+        detail=probe.detail,
+    )

@@ -1,0 +1,93 @@
+"use strict";
+// Keeps the page fresh: asks for it anew after each event of the stream and every few seconds, and puts the parts
+// that have changed in place of the old ones. Where a form has the focus, its part stays until the focus leaves.
+(() => {
+  const STALE_S = 5, IDLE_MS = 10000, BUSY_MS = 2000, LEAST_MS = 500;
+  let age = Number(document.documentElement.dataset.age) || 0;
+  let heard = performance.now();
+  let asked = 0, timer = 0, busy = false;
+  const lost = document.getElementById("lost");
+
+  const showAge = () => {
+    const seconds = age + (performance.now() - heard) / 1000;
+    const unknown = document.documentElement.dataset.state === "unknown";
+    const quiet = (performance.now() - heard) / 1000 > STALE_S + IDLE_MS / 1000;
+    if (unknown) return;
+    lost.hidden = !(age > STALE_S || quiet);
+    if (!lost.hidden) lost.textContent = `disconnected ${words(seconds)}`;
+  };
+  const words = (s) => s < 120 ? `${Math.floor(s)} s` : s < 7200 ? `${Math.floor(s / 60)} min` : `${Math.floor(s / 3600)} h`;
+
+  const isEdited = (part) => {
+    const active = document.activeElement;
+    return part.contains(active) && active.matches("select, input, textarea");
+  };
+  const put = (fresh) => {
+    for (const name of ["age", "state"]) document.documentElement.dataset[name] = fresh.documentElement.dataset[name];
+    document.title = fresh.title;
+    const heading = document.querySelector("h1");
+    if (heading.innerHTML !== fresh.querySelector("h1").innerHTML) heading.replaceWith(fresh.querySelector("h1"));
+    const parts = [...fresh.querySelectorAll("[data-part]")];
+    const names = parts.map((part) => part.dataset.part);
+    const old = [...document.querySelectorAll("[data-part]")];
+    if (names.join() !== old.map((part) => part.dataset.part).join()) return location.reload();
+    parts.forEach((part, i) => {
+      if (old[i].innerHTML === part.innerHTML || isEdited(old[i])) return;
+      const active = document.activeElement;
+      const label = old[i].contains(active) ? active.getAttribute("aria-label") || active.textContent : "";
+      const log = old[i].querySelector("pre"), down = log && log.scrollHeight - log.scrollTop - log.clientHeight < 8;
+      old[i].replaceWith(part);
+      if (down) { const pre = part.querySelector("pre"); if (pre) pre.scrollTop = pre.scrollHeight; }
+      if (label) {
+        const again = [...part.querySelectorAll("a, button, [tabindex]")]
+          .find((one) => (one.getAttribute("aria-label") || one.textContent) === label);
+        if (again) again.focus({ preventScroll: true });
+      }
+    });
+  };
+
+  const ask = async () => {
+    clearTimeout(timer);
+    if (busy) return;
+    busy = true;
+    asked = performance.now();
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+      if (answer.ok) {
+        put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+        age = Number(document.documentElement.dataset.age) || 0;
+        heard = performance.now();
+      }
+    } catch { /* told by its age */ }
+    busy = false;
+    showAge();
+    const isRunning = document.querySelector(".operation") !== null || !lost.hidden;
+    timer = setTimeout(ask, document.hidden ? 4 * IDLE_MS : isRunning ? BUSY_MS : IDLE_MS);
+  };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, Math.max(0, asked + LEAST_MS - performance.now()));
+  };
+
+  const source = new EventSource("/api/v1/stream");
+  source.onmessage = soon;
+  for (const name of ["snapshot", "status", "phase", "alert", "measured", "event", "operation"]) source.addEventListener(name, soon);
+  setInterval(showAge, 1000);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
+  timer = setTimeout(ask, BUSY_MS);
+  const log = document.querySelector(".log pre");
+  if (log) log.scrollTop = log.scrollHeight;
+
+  const copy = document.querySelector("[data-copy]");
+  if (copy && navigator.clipboard) {
+    copy.hidden = false;
+    copy.addEventListener("click", async () => {
+      const told = document.querySelector("[data-copied]");
+      try {
+        const answer = await fetch(copy.dataset.copy, { cache: "no-store" });
+        await navigator.clipboard.writeText(await answer.text());
+        told.textContent = "Copied.";
+      } catch { told.textContent = "Not copied: open status.md."; }
+    });
+  }
+})();

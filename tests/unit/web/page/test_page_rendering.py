@@ -1,0 +1,226 @@
+"""HTML of the page, for a box in each of the states that the pins know, and with hostile texts in it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from appliance.web.box_documents import BoxDocuments
+from appliance.web.page.page_documents import FocusDocuments, PageDocuments
+from appliance.web.page.page_renderer import STATIC_TYPES, OperatorView, PageRenderer, static_file
+from appliance.web.page.page_view import page_view
+from tests.fakes.html_page import HtmlPage, read_html
+from tests.pins import status_documents
+from tests.pins.status_box import STATES
+
+RENDERER: Final = PageRenderer()
+OPERATOR: Final = OperatorView(
+    name="ana (token phone)", csrf="c0ffee", login_path="/login", logout_path="/logout"
+)
+NOW: Final = 1_800_000_000.0
+ALERT: Final = {
+    "alert": "A17",
+    "subject": "profile:aeon",
+    "rule": "slow",
+    "severity": "warning",
+    "fact": "slow: 27 tok/s (was 41)",
+    "details": ["4 probes"],
+    "likely": "11 of 49 layers on CPU",
+    "command": "appliance doctor aeon",
+    "since_unix_s": NOW - 2100,
+    "sent_unix_s": NOW - 2000,
+}
+SPEEDS: Final[Mapping[str, Any]] = {
+    "profiles": {
+        "aeon": {
+            "series": [
+                {
+                    "series": "decode",
+                    "phase": "regressed",
+                    "rate": 27.1,
+                    "baseline": 41.0,
+                    "band": 1.2,
+                    "change": -0.34,
+                    "since_unix_s": NOW - 8000,
+                    "cause_text": "11 of 49 layers on CPU",
+                    "rates": [41.0, 27.1],
+                }
+            ],
+            "last_probe_unix_s": NOW - 300,
+            "last_valid_unix_s": NOW - 300,
+        }
+    },
+    "trouble": [],
+    "alerts": {
+        "alerts": [ALERT],
+        "left_off": 2,
+        "silences": [
+            {
+                "subject": {"kind": "watch", "name": "nas"},
+                "until_unix_s": NOW + 600,
+                "by": "ana",
+                "reason": "its disks are replaced",
+            }
+        ],
+        "delivery": {"enabled": True, "targets": 1, "heartbeat_set": True, "heartbeat_s": 14.0},
+    },
+}
+HISTORY: Final = {
+    "rows": {"decode": [[NOW - 7200, 4, 40.0, 41.0, 42.0], [NOW - 3600, 4, 26.0, 27.0, 28.0]]},
+    "baseline": {"series": [{"series": "decode", "baseline": 41.0, "band": 1.2}]},
+    "events": [
+        {
+            "id": 1,
+            "unix_s": NOW - 5000,
+            "profile": "aeon",
+            "kind": "regression",
+            "series": "decode",
+            "text": "slow",
+        }
+    ],
+}
+
+
+def documents(
+    status: Mapping[str, Any] | None,
+    *,
+    speeds: Mapping[str, Any] | None = SPEEDS,
+    age_s: float = 0.3,
+    focus: str = "aeon",
+    log: tuple[str, ...] | None = ("\x1b[31mred\x1b[0m",),
+) -> PageDocuments:
+    return PageDocuments(
+        box=BoxDocuments(
+            unix_s=NOW, status=status, status_age_s=age_s, speeds=speeds, speeds_age_s=0.5
+        ),
+        focus=FocusDocuments(
+            name=focus, since_unix_s=NOW - 7 * 86400, history=HISTORY, probes=(), log=log
+        ),
+    )
+
+
+def render(found: PageDocuments, operator: OperatorView = OPERATOR) -> HtmlPage:
+    """The page, of which the rules that hold for every page are checked."""
+    page = read_html(RENDERER.page(page_view(found), operator))
+    assert page.faults == []
+    for element in page.elements:
+        for name, value in element.attributes.items():
+            assert name != "style"
+            assert not name.startswith("on")
+            if name in {"src", "href", "action"}:
+                assert value is not None
+                assert value.startswith(("/", "?", "#"))
+                assert not value.startswith("//")
+    assert [e.attributes.get("src") for e in page.named("script")] == ["/static/page.js"]
+    assert page.named("style") == []
+    assert all(e.attributes["method"] == "post" for e in page.named("form"))
+    fields = [e for e in page.named("input") if e.attributes.get("name") == "csrf"]
+    assert len(fields) == len(page.named("form"))
+    return page
+
+
+@pytest.mark.parametrize("name", sorted(STATES))
+def test_every_state_of_a_box_is_a_page(name: str) -> None:
+    """The page is well formed, has no script, style or address of elsewhere in it, and names each profile."""
+    status, _ = status_documents.observe(STATES[name])
+    page = render(documents(status))
+    shown = [e.attributes["data-profile"] for e in page.elements if "data-profile" in e.attributes]
+    assert sorted(map(str, shown)) == sorted(row["name"] for row in status["profiles"])
+    running = status["operation"] is not None
+    assert bool(page.of_class("steps")) == running
+    if running:
+        [step] = page.of_class("step-now")
+        assert step.attributes["data-phase"] == status["operation"]["phase"]
+    for sentence in status["verdict"]["why"]:
+        assert " ".join(sentence.split()) in " ".join(page.text.split())
+
+
+def test_without_a_supervisor_the_page_says_what_to_do() -> None:
+    """A box whose supervisor never answered has a page too."""
+    page = render(PageDocuments(box=BoxDocuments(unix_s=NOW)))
+    assert "sudo systemctl start appliance-supervisor" in page.text
+    assert "Not known: the health agent does not answer." in page.text
+
+
+def test_a_reader_who_has_not_signed_in_sees_no_forms() -> None:
+    """Commands to type stand in their place, and a link to sign in."""
+    status, _ = status_documents.observe(STATES["serving"])
+    page = render(documents(status, log=None), OperatorView(login_path="/login"))
+    assert page.named("form") == []
+    assert "appliance switch genesis" in page.text
+    assert "/login" in [e.attributes.get("href") for e in page.named("a")]
+
+
+HOSTILE: Final = "</pre></section><script>alert(1)</script><img src=x onerror=alert(1)>\"' style=x onclick='{{7*7}}"
+KEPT: Final = frozenset({"state", "phase", "kind", "series", "severity", "subject", "outcome"})
+"""Fields whose values are words of ours."""
+
+
+def poisoned(value: Any, key: str = "") -> Any:
+    """The value with a hostile text in each of its texts."""
+    match value:
+        case str() if key not in KEPT:
+            return value + HOSTILE
+        case Mapping():
+            return {k: poisoned(v, k) for k, v in value.items()}
+        case list() | tuple():
+            return [poisoned(v, key) for v in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    "name", ["GPUs", "switching, load", "failed, oom-kill", "rolled back", "serving"]
+)
+def test_hostile_texts_stay_texts(name: str) -> None:
+    """Names, log lines, alerts and sentences of another's making add no element and no attribute."""
+    status, _ = status_documents.observe(STATES[name])
+    plain = render(documents(status))
+    found = documents(
+        poisoned(status),
+        speeds=poisoned(SPEEDS),
+        focus="aeon" + HOSTILE,
+        log=(HOSTILE, f"\x1b[31m{HOSTILE}\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"),
+    )
+    page = render(found)
+    assert {e.name for e in page.elements} <= {e.name for e in plain.elements} | {
+        "p",
+        "code",
+        "span",
+    }
+    assert {n for e in page.elements for n in e.attributes} <= {
+        n for e in plain.elements for n in e.attributes
+    } | {"aria-current", "data-phase"}
+    assert "alert(1)" in page.text
+    assert "{{7*7}}" in page.text
+    assert "evil.example" not in page.text
+
+
+def test_an_old_document_is_told_as_old() -> None:
+    """A supervisor that has gone leaves its last document, with its age beside it."""
+    status, _ = status_documents.observe(STATES["serving"])
+    [lost] = [
+        e
+        for e in render(documents(status, age_s=40.0)).elements
+        if e.attributes.get("id") == "lost"
+    ]
+    assert "hidden" not in lost.attributes
+    assert "disconnected 40 s" in render(documents(status, age_s=40.0)).text
+    assert "disconnected" not in render(documents(status)).text
+
+
+@pytest.mark.parametrize("name", sorted(STATIC_TYPES))
+def test_files_of_the_page_ask_for_nothing_elsewhere(name: str) -> None:
+    """No font, image or script comes from another server."""
+    found = static_file(name)
+    assert found is not None
+    text = found[0].decode().replace("http://www.w3.org/2000/svg", "")
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "@import" not in text
+
+
+def test_no_other_file_is_served() -> None:
+    """A path that leads elsewhere is a name that is not known."""
+    for name in ("../page_view.py", "page.html", "", "PAGE.CSS"):
+        assert static_file(name) is None
