@@ -253,6 +253,11 @@ class Settings(BaseSettings):
         return self._beside_control_socket(paths.REQUEST_SOCKET)
 
     @property
+    def token_socket(self) -> Path:
+        """Return the supervisor's socket for requests by operators' tokens."""
+        return self._beside_control_socket(paths.TOKEN_SOCKET)
+
+    @property
     def status_socket(self) -> Path:
         """Return the supervisor's socket for processes that only look at the box."""
         return self._beside_control_socket(paths.STATUS_SOCKET)

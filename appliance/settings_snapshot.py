@@ -113,6 +113,7 @@ class SettingsSnapshot:
     watch: tuple[WatchSnapshot, ...]
     gateway_socket: str
     jobs_socket: str
+    token_socket: str
     status_socket: str
     lane_socket: str
     view_socket: str

@@ -37,7 +37,7 @@ readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly man_pages=$share/man/man1
 readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
-  appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
+  appliance-token.socket appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
   appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service
   appliance-auditor.socket appliance-checker.socket appliance-notifier.socket appliance-view.socket
   appliance-web.socket)
@@ -316,10 +316,10 @@ enable_units() { # those that this release has
 start() {
   systemctl daemon-reload
   [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier,web}.service \
-    appliance-{supervisor,request,status,jobs,gateway,lane,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
+    appliance-{supervisor,request,token,status,jobs,gateway,lane,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
-  for unit in appliance-{request,status,jobs,lane,view,auditor,checker,notifier,web}.socket; do
+  for unit in appliance-{request,token,status,jobs,lane,view,auditor,checker,notifier,web}.socket; do
     [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
   done
   # Their sockets start them again, from this release.

@@ -24,6 +24,8 @@ REQUEST_SOCKET_UNIT: Final = "appliance-request.socket"
 """Unit of the supervisor's socket for the gateway."""
 STATUS_SOCKET_UNIT: Final = "appliance-status.socket"
 """Unit of the supervisor's socket for processes that only look at the box."""
+TOKEN_SOCKET_UNIT: Final = "appliance-token.socket"  # noqa: S105 - a unit
+"""Unit of the supervisor's socket for requests by operators' tokens."""
 GATEWAY_UNIT: Final = "appliance-gateway.service"
 GATEWAY_SOCKET_UNIT: Final = "appliance-gateway.socket"
 GATEWAY_USER: Final = "appliance-gateway"

@@ -44,6 +44,7 @@ LANE_SOCKET: Final = f"{SOCKET_DIR}/lane.sock"
 """Socket on which the health agent sends probes through the gateway."""
 REQUEST_SOCKET: Final = f"{SOCKET_DIR}/request.sock"
 """Socket on which the gateway asks the supervisor; always beside the control socket."""
+TOKEN_SOCKET: Final = f"{SOCKET_DIR}/token.sock"
 STATUS_SOCKET: Final = f"{SOCKET_DIR}/status.sock"
 """Socket on which the supervisor tells the status to processes that only look at the box; always
 beside the control socket."""

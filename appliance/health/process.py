@@ -18,6 +18,7 @@ from appliance.adapters.canary_files import CanaryDirectory
 from appliance.adapters.lane_client import SocketProbeLane
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
+from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.names import HEALTH_SOCKET_UNIT, VIEW_SOCKET_UNIT
@@ -82,7 +83,8 @@ async def run(settings: SettingsSnapshot) -> None:
     )
     alerts = AlertService(settings, sources, clock, readiness.feed)
     await alerts.open()
-    verbs = HealthVerbs(agent, store, desk, clock, alerts.verbs())
+    owners = TokenOwners(status_socket)
+    verbs = HealthVerbs(agent, store, desk, clock, alerts.verbs(), operator_of=owners.operator_of)
     _freeze_garbage()
     try:
         async with asyncio.TaskGroup() as tasks:

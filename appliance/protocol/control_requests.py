@@ -20,10 +20,12 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Final
 
     from appliance.domain.profile_values import Gpus
     from appliance.protocol.control_events import ControlEvent
+    from appliance.protocol.conversation.codec import FieldReader
 
 _MAX_GPUS: Final = 256
 
@@ -140,6 +142,9 @@ class CancelRequest(Record):
     Answer: the events of that operation to its end, with exit status 0 when it was undone; at once when
     there is none.
     """
+
+    operation: int | None = None
+    """Number of the operation that is meant; another one goes on. None: whichever runs."""
 
 
 class AttachRequest(Record):
@@ -302,6 +307,18 @@ def _mark(args: Json, field: str) -> str:
     return mark
 
 
+CONTROL_READERS: Final[Mapping[str, FieldReader]] = {
+    "command": _command,
+    "gpus": _gpus,
+    "mark": _mark,
+    "may_switch": lambda args, field: args.get(field) is True,
+    "names": _names,
+    "on_behalf": _on_behalf,
+    "operation": _operation,
+    "profiles": _key_profiles,
+}
+"""Readers of fields of requests to the supervisor, on each socket that takes some of them."""
+
 CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
     name="control socket",
     server="supervisor",
@@ -335,16 +352,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         "status": StatusEvent,
     },
     results={"operation": EndedEvent},
-    readers={
-        "command": _command,
-        "gpus": _gpus,
-        "mark": _mark,
-        "may_switch": lambda args, field: args.get(field) is True,
-        "names": _names,
-        "on_behalf": _on_behalf,
-        "operation": _operation,
-        "profiles": _key_profiles,
-    },
+    readers=CONTROL_READERS,
     closing=(EndedEvent,),
     # From there on the operation goes on without the client.
     until_left=(AcceptedEvent, WatchStatusRequest),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
+    from appliance.protocol.acting_request import ActingRequest
     from appliance.protocol.conversation.codec import FieldReader
     from appliance.protocol.json_values import Json
 
@@ -312,7 +313,7 @@ HEALTH_READERS: Final[Mapping[str, FieldReader]] = {
 }
 """Readers of fields of requests to the health agent, on each of its sockets."""
 
-HEALTH: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
+HEALTH: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketTable(
     name="health socket",
     server="health agent",
     unit="appliance-health",

@@ -55,11 +55,25 @@ class GpuEvidenceRequest(Record):
     """
 
 
+class TokenOwnerRequest(Record):
+    """Request for the operator whose token it is, for whoever is asked to act by one.
+
+    Answer: `result` with `uid`, `user` and `token`, its name; a token that nobody may act by is refused.
+    """
+
+    operator_token: str
+    """Text of the token; it is kept nowhere."""
+
+    def __repr__(self) -> str:
+        """Return the request without its token."""
+        return "TokenOwnerRequest()"
+
+
 class OperationsRequest(Record):
     """Request for the newest operations that are over.
 
-    Answer: `result` with `operations`, newest first: the keys of `last_operation` in the status document, and
-    `requested_by`, `began_unix_s`, `cause` and `phases_ms`.
+    Answer: `result` with `operations`, newest first: the keys of `last_operation` in the status document,
+    `began_unix_s`, `cause` and `phases_ms`.
     """
 
     most: int = 50
@@ -103,6 +117,7 @@ StatusSocketRequest = (
     | RecordedOperationRequest
     | FollowRequest
     | LogTailRequest
+    | TokenOwnerRequest
 )
 
 
@@ -129,6 +144,7 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("operation", "", RecordedOperationRequest),
         ("follow", "", FollowRequest),
         ("log", "", LogTailRequest),
+        ("operator", "", TokenOwnerRequest),
     ),
     events={"status": StatusEvent, "operation": OperationEvent},
     readers={

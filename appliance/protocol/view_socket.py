@@ -3,15 +3,23 @@
 The socket is apart from the operators' health.sock, for the reason that status.sock is apart from the
 control socket (docs/decisions/030-conversations.md). Its requests are some of those of health.sock, and
 mean the same. `act` changes something, by the right of its token, which was in a message to the operator.
+The other requests that change something want the token of an operator (`appliance.protocol.acting_request`).
 """
 
 from typing import Final
 
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import (
+    AckRequest,
     ActRequest,
+    AddWindowRequest,
     AlertRequest,
     AlertsRequest,
     OutboxRequest,
+    RemoveWindowRequest,
+    SilenceRequest,
+    TestAlertRequest,
+    UnsilenceRequest,
     WindowsRequest,
 )
 from appliance.protocol.conversation.codec import SocketTable
@@ -25,6 +33,7 @@ from appliance.protocol.health_socket import (
     HistoryRequest,
     MeasurementEventsRequest,
     MeasurementsRequest,
+    ProbeNowRequest,
     SpeedsRequest,
 )
 from appliance.protocol.record import Record
@@ -45,14 +54,26 @@ OFFERED: Final[frozenset[type[Record]]] = frozenset(
     }
 )
 """Requests that change nothing, and the button of a message."""
+BY_TOKEN: Final[frozenset[type[Record]]] = frozenset(
+    {
+        AckRequest,
+        SilenceRequest,
+        UnsilenceRequest,
+        TestAlertRequest,
+        AddWindowRequest,
+        RemoveWindowRequest,
+        ProbeNowRequest,
+    }
+)
+"""Requests for the operator whose token they have."""
 
-VIEW: Final[SocketTable[HealthRequest, HealthEvent]] = SocketTable(
+VIEW: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketTable(
     name="view socket",
     server="health agent",
     unit="appliance-health",
     group="appliance-status",
-    requests=tuple(row for row in HEALTH.requests if row[2] in OFFERED),
+    requests=tuple(row for row in HEALTH.requests if row[2] in OFFERED | BY_TOKEN),
     events=HEALTH.events,
     readers=HEALTH_READERS,
-    until_left=(MeasurementEventsRequest,),
+    until_left=(MeasurementEventsRequest, ProbeNowRequest),
 )

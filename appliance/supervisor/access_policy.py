@@ -6,6 +6,7 @@ socket          who may connect          what is offered
 control.sock    appliance-operators      every verb
 status.sock     appliance-status         the status, operations, and the GPUs
 request.sock    appliance-gateway        a switch to a profile that requests may switch to
+token.sock      appliance-web            what an operator does whose token each request has
 ==============  =======================  ====================================================
 
 The mode of each socket says who may connect. Requesters are recorded by the kernel's credentials,
@@ -18,10 +19,13 @@ from typing import Final
 from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.names import is_engine
+from appliance.domain.operators import TokenOperator
 from appliance.planning.wording import short
+from appliance.protocol.acting_request import ActingRequest, acting_request
 from appliance.protocol.control_requests import CONTROL, ControlRequest, OnRequestSwitch
 from appliance.protocol.json_values import Json
 from appliance.protocol.status_socket import STATUS, StatusSocketRequest
+from appliance.protocol.token_socket import TOKEN
 from appliance.protocol.unix_server import Peer
 
 _ON_REQUEST: Final = frozenset(OnRequestSwitch.__match_args__)
@@ -38,9 +42,18 @@ class Requester:
     """Name of the user with `uid`, for people."""
     on_behalf: str | None = None
     """Client whose request caused a switch on request; None: the requester itself asks."""
+    token: TokenOperator | None = None
+    """Operator by whose token the process asked; None: by its own right."""
+
+    @classmethod
+    def by_token(cls, operator: TokenOperator, peer: Peer) -> "Requester":
+        """Return the requester for whom a process has presented a token."""
+        return cls(uid=operator.uid, pid=peer.pid, user=operator.user, token=operator)
 
     def __str__(self) -> str:
-        """Return the text for log and history: "ana (uid 1000, pid 4121)"."""
+        """Return the text for log and history: "ana (uid 1000, pid 4121)", "ana (token phone)"."""
+        if self.token is not None:
+            return str(self.token)
         process = f"{self.user} (uid {self.uid}, pid {self.pid})"
         return f"{self.on_behalf} as {process}" if self.on_behalf else process
 
@@ -95,6 +108,29 @@ class ReadFromGateway:
         if more := sorted(args.keys() - _ON_REQUEST):
             raise PermissionDeniedError(f"this socket does not take {short(', '.join(more))}")
         return CONTROL.filled(OnRequestSwitch, args)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadByToken:
+    """Reader of the requests on token.sock; only the user `uid` is answered."""
+
+    uid: int
+
+    def __call__(self, verb: str, args: Json, peer: Peer) -> ActingRequest:
+        """Return a request on token.sock, whose token is not checked yet.
+
+        Raises:
+            PermissionDeniedError: another user asks, or there is no token.
+            BadRequestError: it makes no sense.
+        """
+        if peer.uid != self.uid:
+            who = requester_of(peer, OnRequestSwitch(""))
+            raise PermissionDeniedError(f"this socket answers uid {self.uid} alone, not {who}")
+        _refuse_engine(peer)
+        request = acting_request(TOKEN.decode_request(verb, args), args)
+        if request is None:
+            raise PermissionDeniedError("this wants an operator's token: appliance token add NAME")
+        return request
 
 
 def _refuse_engine(peer: Peer) -> None:

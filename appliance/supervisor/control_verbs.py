@@ -109,8 +109,12 @@ class ControlVerbs:
         self, listener: socket.socket, read: ReadRequest[ControlRequest] = read_from_operator
     ) -> None:
         """Answer on one socket for ever, once an operation that was left open goes on."""
-        await self._supervisor.resumed()
+        await self.resumed()
         await serve_conversations(CONTROL, listener, read, self._answer)
+
+    async def resumed(self) -> None:
+        """Wait until an operation that was left open goes on."""
+        await self._supervisor.resumed()
 
     async def _answer(
         self, request: ControlRequest, peer: Peer
@@ -131,8 +135,8 @@ class ControlVerbs:
             case AttachRequest(operation):
                 async for event in self._attach(operation):
                     yield event
-            case CancelRequest():
-                async for event in self._cancel(by):
+            case CancelRequest(operation):
+                async for event in self._cancel(operation, by):
                     yield event
             case (
                 SwitchRequest()
@@ -237,8 +241,11 @@ class ControlVerbs:
             raise BadRequestError(f"operation {operation} is not on record")
         return control_event(event)
 
-    async def _cancel(self, by: Requester) -> AsyncIterator[ControlEvent]:
+    async def _cancel(self, operation: int | None, by: Requester) -> AsyncIterator[ControlEvent]:
         running = self._supervisor.current()
+        if operation is not None and (running is None or running.accepted.operation != operation):
+            yield _done(f"operation {operation} does not run")
+            return
         transaction = self._supervisor.cancel()
         if running is None or transaction is None:
             yield _done("nothing to cancel")

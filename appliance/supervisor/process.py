@@ -26,7 +26,7 @@ from appliance.adapters.sqlite.store import SqliteStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.systemd.service_manager import SystemdUnits
 from appliance.adapters.token_file import FileTokens
-from appliance.adapters.user_accounts import account_of
+from appliance.adapters.user_accounts import account_of, account_of_uid
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import ApplianceError, StoreError, UnitError
 from appliance.domain.names import (
@@ -34,12 +34,16 @@ from appliance.domain.names import (
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
     SUPERVISOR_SOCKET_UNIT,
+    TOKEN_SOCKET_UNIT,
+    WEB_USER,
 )
 from appliance.ports import Profiles
-from appliance.protocol.control_requests import ControlRequest
-from appliance.protocol.conversation.server import ReadRequest
 from appliance.settings_snapshot import SettingsSnapshot
-from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
+from appliance.supervisor.access_policy import (
+    ReadByToken,
+    ReadFromGateway,
+    read_from_operator,
+)
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.log_reader import LogReader
@@ -50,6 +54,8 @@ from appliance.supervisor.stall_watch import StallWatch
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_report import BoxStatus
 from appliance.supervisor.status_verbs import StatusVerbs
+from appliance.supervisor.token_check import TokenCheck
+from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures
 from appliance.supervisor.unit_memory import UnitMemory
 
@@ -123,6 +129,10 @@ async def run(settings: SettingsSnapshot) -> None:
         )
         feed = StatusFeed(partial(status.document, for_person=False), supervisor.signature)
         gpus = GpuEvidenceSource(clock)
+        tokens = FileTokens(state_dir)
+        check = TokenCheck(
+            tokens, account_of_uid, now_unix_s=clock.unix_s, monotonic_s=clock.monotonic_s
+        )
         watch = StatusVerbs(
             feed,
             status=status.document,
@@ -130,16 +140,18 @@ async def run(settings: SettingsSnapshot) -> None:
             operations=status,
             events=supervisor.events,
             log=LogReader(host, clock, lambda: supervisor.last_look()[0]),
+            operator_of=check.operator,
             resumed=supervisor.resumed,
         )
         control = ControlVerbs(
             supervisor,
             status=status.document,
             keys=FileKeys(state_dir),
-            tokens=TokenDesk(FileTokens(state_dir), account_of, clock.unix_s),
+            tokens=TokenDesk(tokens, account_of, clock.unix_s),
             now_unix_s=clock.unix_s,
             gpus=gpus.document,
         )
+        by_token = TokenVerbs(control, check.operator, clock.monotonic_s)
         listeners = named_sockets()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -157,11 +169,7 @@ async def run(settings: SettingsSnapshot) -> None:
                 gateway.reload()
                 tasks.create_task(gateway.run())
                 tasks.create_task(_bus_lost(units))
-                servers: dict[str, Callable[[socket.socket], Coroutine[Any, Any, None]]] = {
-                    STATUS_SOCKET_UNIT: watch.serve,
-                    **{unit: partial(control.serve, read=r) for unit, r in _readers().items()},
-                }
-                for unit, serve in servers.items():
+                for unit, serve in _servers(control, watch, by_token).items():
                     if unit in listeners:
                         tasks.create_task(serve(listeners[unit]))
                     else:
@@ -187,17 +195,28 @@ def _looked(line: str, readiness: Readiness, *feeds: StatusFeed) -> None:
         feed.notice()
 
 
-def _readers() -> Mapping[str, ReadRequest[ControlRequest]]:
-    """Return the reader of requests for each socket, by the name of its unit."""
-    readers: dict[str, ReadRequest[ControlRequest]] = {SUPERVISOR_SOCKET_UNIT: read_from_operator}
+def _servers(
+    control: ControlVerbs, watch: StatusVerbs, by_token: TokenVerbs
+) -> Mapping[str, Callable[[socket.socket], Coroutine[Any, Any, None]]]:
+    """Return the server of each socket, by the name of its unit."""
+    servers: dict[str, Callable[[socket.socket], Coroutine[Any, Any, None]]] = {
+        STATUS_SOCKET_UNIT: watch.serve,
+        SUPERVISOR_SOCKET_UNIT: partial(control.serve, read=read_from_operator),
+    }
+    if (uid := _uid(GATEWAY_USER, "no request can switch")) is not None:
+        servers[REQUEST_SOCKET_UNIT] = partial(control.serve, read=ReadFromGateway(uid))
+    if (uid := _uid(WEB_USER, "nobody can act by a token")) is not None:
+        servers[TOKEN_SOCKET_UNIT] = partial(by_token.serve, read=ReadByToken(uid))
+    return servers
+
+
+def _uid(user: str, otherwise: str) -> int | None:
+    """Return the number of a daemon's user; None: there is none, which the log says with its effect."""
     try:
-        readers[REQUEST_SOCKET_UNIT] = ReadFromGateway(pwd.getpwnam(GATEWAY_USER).pw_uid)
+        return pwd.getpwnam(user).pw_uid
     except KeyError:
-        _log.error(
-            "the user %s does not exist, so no request can switch: run install.sh again",
-            GATEWAY_USER,
-        )
-    return readers
+        _log.error("the user %s does not exist, so %s: run install.sh again", user, otherwise)
+        return None
 
 
 async def _until_readable(profiles: Profiles, readiness: Readiness) -> None:

@@ -113,7 +113,6 @@ class BoxStatus:
     def _recorded(self, finished: Finished) -> Mapping[str, object]:
         return {
             **self._ended(finished),
-            "requested_by": finished.operation.requested_by,
             "began_unix_s": finished.operation.began_unix_s,
             "cause": finished.cause,
             "phases_ms": dict(finished.phases_ms),
@@ -133,6 +132,7 @@ class BoxStatus:
             "outcome": finished.outcome,
             "failed": finished.failed,
             "message": finished.message,
+            "requested_by": operation.requested_by,
             "finished_unix_s": finished.finished_unix_s,
             "age_s": finished.age_s(
                 now_s=clock.monotonic_s(),
@@ -162,4 +162,5 @@ def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> Ma
         "rolling_back": operation.rolling_back,
         "elapsed_s": round(now_s - operation.began_s, 1),
         "text": transaction.text,
+        "requested_by": operation.requested_by,
     }

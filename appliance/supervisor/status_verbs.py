@@ -2,9 +2,11 @@
 
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from appliance.domain.operations import Event
+from appliance.domain.operators import TokenOperator
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
@@ -22,6 +24,7 @@ from appliance.protocol.status_socket import (
     RecordedOperationRequest,
     StatusSocketEvent,
     StatusSocketRequest,
+    TokenOwnerRequest,
     WatchRequest,
 )
 from appliance.protocol.unix_server import Peer
@@ -30,6 +33,15 @@ from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
 
+Question = (
+    DocumentRequest
+    | GpuEvidenceRequest
+    | OperationsRequest
+    | RecordedOperationRequest
+    | LogTailRequest
+    | TokenOwnerRequest
+)
+"""Request whose answer is one result."""
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
 """Function that returns a JSON object."""
 
@@ -56,6 +68,7 @@ class StatusVerbs:
         operations: Has the operations on record.
         events: Yields the events of operations, each with the operation's number.
         log: Reads the log of a profile's engine.
+        operator_of: Returns the operator for whom a token stands.
         resumed: Waits until an operation that was left open goes on: before, no status is right.
     """
 
@@ -68,6 +81,7 @@ class StatusVerbs:
         operations: OperationSource,
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
         log: LogReader,
+        operator_of: Callable[[str], TokenOperator],
         resumed: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
@@ -76,6 +90,7 @@ class StatusVerbs:
         self._operations = operations
         self._events = events
         self._log = log
+        self._operator_of = operator_of
         self._resumed = resumed
 
     async def serve(self, listener: socket.socket) -> None:
@@ -94,24 +109,30 @@ class StatusVerbs:
         self, request: StatusSocketRequest, _peer: Peer
     ) -> AsyncGenerator[StatusSocketEvent, None]:
         match request:
-            case DocumentRequest():
-                yield ResultEvent(details={"status": await self._status()})
             case WatchRequest():
                 async for document in self._feed.documents():
                     yield StatusEvent(document)
-            case GpuEvidenceRequest():
-                yield ResultEvent(details=await self._gpus())
-            case OperationsRequest(most):
-                rows = await self._operations.operations(most)
-                yield ResultEvent(details={"operations": rows})
-            case RecordedOperationRequest(number):
-                row = await self._operations.operation(number)
-                yield ResultEvent(details={"operation": row})
             case FollowRequest():
                 async for number, event in self._events():
                     line = CONTROL.encode_event(control_event(event))
                     yield OperationEvent(number, parse_object(line))
+            case _:
+                yield ResultEvent(details=await self._details(request))
+
+    async def _details(self, request: Question) -> Mapping[str, Any]:
+        """Return the details of the result that answers a question."""
+        match request:
+            case DocumentRequest():
+                return {"status": await self._status()}
+            case GpuEvidenceRequest():
+                return await self._gpus()
+            case OperationsRequest(most):
+                return {"operations": await self._operations.operations(most)}
+            case RecordedOperationRequest(number):
+                return {"operation": await self._operations.operation(number)}
             case LogTailRequest(name, most):
-                yield ResultEvent(details={"lines": await self._log.lines(name, most)})
+                return {"lines": await self._log.lines(name, most)}
+            case TokenOwnerRequest(token):
+                return asdict(self._operator_of(token))
             case never:
                 assert_never(never)

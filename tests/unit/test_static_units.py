@@ -18,6 +18,7 @@ from appliance.domain.names import (
     NOTIFY_SOCKET_UNIT,
     REQUEST_SOCKET_UNIT,
     STATUS_SOCKET_UNIT,
+    TOKEN_SOCKET_UNIT,
     VIEW_SOCKET_UNIT,
     WEB_SOCKET_UNIT,
     WEB_UNIT,
@@ -71,6 +72,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-status.socket",
         "appliance-supervisor.service",
         "appliance-supervisor.socket",
+        "appliance-token.socket",
         "appliance-view.socket",
         "appliance-web.service",
         "appliance-web.socket",
@@ -164,6 +166,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-status.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
         "appliance-supervisor.socket": ["sockets.target"],
+        "appliance-token.socket": ["sockets.target"],
         "appliance-view.socket": ["sockets.target"],
         "appliance-web.socket": ["sockets.target"],
     }
@@ -292,6 +295,16 @@ def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> 
     assert values(request, "Service", "Socket") == [SUPERVISOR]
     assert request == REQUEST_SOCKET_UNIT
     assert values(request, "ListenStream", "Socket") == [paths.REQUEST_SOCKET]
+
+
+def test_operators_tokens_are_presented_by_the_web_process_alone() -> None:
+    """No other daemon that may see a token, such as the health agent, can open the socket that takes it."""
+    assert values(TOKEN_SOCKET_UNIT, "SocketUser", "Socket") == [WEB_USER]
+    assert values(TOKEN_SOCKET_UNIT, "SocketGroup", "Socket") == ["root"]
+    assert values(TOKEN_SOCKET_UNIT, "SocketMode", "Socket") == ["0600"]
+    assert values(TOKEN_SOCKET_UNIT, "PartOf", "Unit") == ["appliance-supervisor.socket"]
+    assert values(TOKEN_SOCKET_UNIT, "Service", "Socket") == [SUPERVISOR]
+    assert values(TOKEN_SOCKET_UNIT, "ListenStream", "Socket") == [paths.TOKEN_SOCKET]
 
 
 def test_the_status_is_for_a_group_without_rights() -> None:

@@ -3,11 +3,11 @@
 import json
 import logging
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
@@ -20,12 +20,14 @@ from appliance.domain.errors import (
 )
 from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.domain.names import is_engine
+from appliance.domain.operators import TokenOperator
 from appliance.health.agent import AWAY, HealthAgent, SpeedWatch
 from appliance.health.answering.alert_verbs import AlertVerbs
 from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.clock import HealthClock
 from appliance.planning.speeds import SpeedReport
 from appliance.planning.wording import no_such_profile, short
+from appliance.protocol.acting_request import ActingRequest, acting_request
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.conversation.codec import ResultEvent, SocketTable
 from appliance.protocol.conversation.server import CROWD, serve_conversations
@@ -55,6 +57,7 @@ from appliance.protocol.health_socket import (
 from appliance.protocol.json_values import Json
 from appliance.protocol.measurement_events import measured_event, probe_event
 from appliance.protocol.unix_server import Bounds, Peer
+from appliance.protocol.view_socket import BY_TOKEN
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +68,7 @@ _MOST_ANSWER_BYTES: Final = 900_000
 _FOLLOW_EVERY_S: Final = 1.0
 """Pause between two looks for new events: of a number in memory, and by an index of the alerts."""
 _NO_ALERTS: Final = "this agent keeps no alerts"
+_NO_TOKENS: Final = "nobody can act by a token here"
 
 
 class HealthVerbs:
@@ -76,6 +80,8 @@ class HealthVerbs:
         desk: Of leases.
         clock: Of the box.
         alerts: Answers what is about alerts; None: no alerts are kept.
+        operator_of: Returns the operator for whom a token stands. Raises `ApplianceError`. None: nobody can
+            act by a token.
     """
 
     def __init__(
@@ -85,7 +91,10 @@ class HealthVerbs:
         desk: LeaseDesk,
         clock: HealthClock,
         alerts: AlertVerbs | None = None,
+        *,
+        operator_of: Callable[[str], Awaitable[TokenOperator]] | None = None,
     ) -> None:
+        self._operator_of = operator_of
         self._alerts = alerts
         self._agent = agent
         self._store = store
@@ -95,7 +104,7 @@ class HealthVerbs:
     async def serve(
         self,
         listener: socket.socket,
-        table: SocketTable[HealthRequest, HealthEvent] = HEALTH,
+        table: SocketTable[HealthRequest | ActingRequest, HealthEvent] = HEALTH,
         bounds: Bounds = CROWD,
     ) -> None:
         """Answer on one socket for ever, what its table offers."""
@@ -104,8 +113,22 @@ class HealthVerbs:
         )
 
     async def _answer(
-        self, request: HealthRequest, peer: Peer
+        self, request: HealthRequest | ActingRequest, peer: Peer
     ) -> AsyncGenerator[HealthEvent, None]:
+        operator = None
+        if isinstance(request, ActingRequest):
+            if self._operator_of is None:
+                raise PermissionDeniedError(_NO_TOKENS)
+            operator = await self._operator_of(request.token)
+            request = cast("HealthRequest", request.request)
+        async with aclosing(self._answer_to(request, peer, operator)) as events:
+            async for event in events:
+                yield event
+
+    async def _answer_to(
+        self, request: HealthRequest, peer: Peer, operator: TokenOperator | None
+    ) -> AsyncGenerator[HealthEvent, None]:
+        """Answer a request of a peer, or of the operator by whose token it acts."""
         match request:
             case SpeedsRequest():
                 yield await self._speeds()
@@ -114,7 +137,7 @@ class HealthVerbs:
             case BaselineRequest(name):
                 yield ResultEvent(details=asdict(self._monitor(name).baseline()))
             case AcceptBaselineRequest(name, by) | ResetBaselineRequest(name, by):
-                yield await self._change(request, name, _who(peer, by))
+                yield await self._change(request, name, _who(peer, operator, by))
             case StoreBenchRequest(name, document):
                 yield await self._store_bench(name, document)
             case BenchesRequest(most):
@@ -131,7 +154,8 @@ class HealthVerbs:
             case _:
                 if self._alerts is None:
                     raise BadRequestError(_NO_ALERTS)
-                yield await self._alerts.answer(request, _who(peer, getattr(request, "by", "")))
+                who = _who(peer, operator, getattr(request, "by", ""))
+                yield await self._alerts.answer(request, who)
 
     async def _several(
         self,
@@ -297,23 +321,38 @@ class HealthVerbs:
 
 
 def read_for_health(
-    table: SocketTable[HealthRequest, HealthEvent], verb: str, args: Json, peer: Peer
-) -> HealthRequest:
+    table: SocketTable[HealthRequest | ActingRequest, HealthEvent],
+    verb: str,
+    args: Json,
+    peer: Peer,
+) -> HealthRequest | ActingRequest:
     """Return a request on a socket of the health agent.
 
     Raises:
-        PermissionDeniedError: an engine asks.
+        PermissionDeniedError: an engine asks, or the request wants a token and has none.
         BadRequestError: it makes no sense.
     """
     if is_engine(peer.uid, group_name(peer.gid)):
         raise PermissionDeniedError(
             f"{user_name(peer.uid)} is an engine, and engines may not ask the health agent"
         )
-    return table.decode_request(verb, args)
+    request = table.decode_request(verb, args)
+    if table is HEALTH or type(request) not in BY_TOKEN:
+        return request
+    acting = acting_request(request, args)
+    if acting is None:
+        raise PermissionDeniedError("this wants an operator's token: appliance token add NAME")
+    return acting
 
 
-def _who(peer: Peer, by: str) -> str:
-    """Return who asks, for the record: the user of the connection first, which cannot lie."""
+def _who(peer: Peer, operator: TokenOperator | None, by: str) -> str:
+    """Return who asks, for the record: an operator by token, or the user of the connection, which cannot lie.
+
+    What the request says about a person stands beside the latter alone: the process that has the
+    token is no witness.
+    """
+    if operator is not None:
+        return str(operator)
     user = user_name(peer.uid)
     return f"{user} for {short(by)}" if by and by != user else user
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from appliance import __version__
 from appliance.domain.errors import ApplianceError, BadRequestError
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
 from appliance.protocol.json_values import (
     Json,
@@ -189,12 +190,15 @@ class SocketTable(Generic[RequestT, EventT]):
 
     def encode_request(self, request: Record) -> bytes:
         """Return the line of a request."""
+        more = {}
+        if isinstance(request, ActingRequest):
+            more, request = request.extra_arguments(), request.request
         verb, action = self._request_names[type(request)]
         document = {
             "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
             "version": __version__,
             "verb": verb,
-            "args": {**({"action": action} if action else {}), **request.fields()},
+            "args": {**({"action": action} if action else {}), **request.fields(), **more},
         }
         return encode_json(document).encode() + b"\n"
 

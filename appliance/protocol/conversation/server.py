@@ -20,6 +20,7 @@ from appliance.domain.errors import (
     PermissionDeniedError,
     UnknownProfileError,
 )
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.conversation.codec import (
     MAX_REQUEST_BYTES,
     ErrorEvent,
@@ -139,7 +140,8 @@ class _Server(Generic[RequestT, EventT]):
         writer: asyncio.StreamWriter,
     ) -> None:
         lasting = self._table.until_left
-        if not isinstance(request, lasting):
+        asked = request.request if isinstance(request, ActingRequest) else request
+        if not isinstance(asked, lasting):
             async for event in events:
                 await self._send(writer, event)
                 if isinstance(event, lasting):

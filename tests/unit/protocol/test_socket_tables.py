@@ -27,6 +27,8 @@ from appliance.protocol.health_socket import HEALTH
 from appliance.protocol.notify_socket import NOTIFY
 from appliance.protocol.record import Record
 from appliance.protocol.status_socket import STATUS
+from appliance.protocol.token_socket import TOKEN
+from appliance.protocol.view_socket import VIEW
 
 TABLES: Final[Mapping[str, SocketTable[Any, Any]]] = {
     "audit": AUDIT,
@@ -35,6 +37,8 @@ TABLES: Final[Mapping[str, SocketTable[Any, Any]]] = {
     "health": HEALTH,
     "notify": NOTIFY,
     "status": STATUS,
+    "token": TOKEN,
+    "view": VIEW,
 }
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

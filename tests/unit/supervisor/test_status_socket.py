@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from appliance.adapters.key_file import FileKeys
-from appliance.domain.errors import PermissionDeniedError
+from appliance.adapters.token_client import TokenOwners
+from appliance.adapters.token_file import FileTokens
+from appliance.domain.errors import BusyError, PermissionDeniedError, UnreachableError
 from appliance.domain.operations import Kind, Phase
+from appliance.domain.operators import OperatorToken
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
 from appliance.protocol.conversation.async_client import open_conversation
@@ -41,7 +44,8 @@ from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
-from tests.fakes.operator_accounts import token_desk
+from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
+from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 
@@ -92,6 +96,12 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         return {"gpus": [], "taken_s": 3.5}
 
     feed = StatusFeed(known, supervisor.signature)
+    check = TokenCheck(
+        FileTokens(directory),
+        FakeAccounts(BO).of_uid,
+        now_unix_s=fakes.clock.unix_s,
+        monotonic_s=fakes.clock.monotonic_s,
+    )
     verbs = StatusVerbs(
         feed,
         status=status.document,
@@ -99,6 +109,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         operations=status,
         events=supervisor.events,
         log=LogReader(fakes.host, fakes.clock, lambda: BOX),
+        operator_of=check.operator,
         resumed=supervisor.resumed,
     )
     control = ControlVerbs(
@@ -130,6 +141,29 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+
+async def test_the_owner_of_a_token_is_told(tmp_path: Path) -> None:
+    """A daemon that is asked to act by a token learns whose it is, or that nobody may act by it."""
+    async with watched(tmp_path) as box:
+        token = OperatorToken(name="phone", uid=BO.uid, user=BO.user)
+        text, _ = FileTokens(tmp_path).add(token, "ana", 0.0)
+        owners = TokenOwners(box.path)
+        assert str(await owners.operator_of(text)) == "bo (token phone)"
+        for wrong in (text[:-1], "apt_", "x" * 1000, "\udcff"):
+            with pytest.raises(PermissionDeniedError, match="not known, or was removed"):
+                await owners.operator_of(wrong)
+        for _ in range(MOST_WRONG):
+            with contextlib.suppress(PermissionDeniedError, BusyError):
+                await owners.operator_of(f"{text}0")
+        with pytest.raises(BusyError):
+            await owners.operator_of(text)
+
+
+async def test_nobody_acts_without_the_supervisor(tmp_path: Path) -> None:
+    """The error is that of a daemon that does not answer, and says nothing of the token."""
+    with pytest.raises(UnreachableError):
+        await TokenOwners(tmp_path / "none").operator_of("apt_a_b")
 
 
 async def test_a_watch_tells_a_switch_while_it_runs(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.alerts import TransitionKind
 from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
 from appliance.domain.measurements import EventKind, MeasurementEvent, Series
+from appliance.domain.operators import TokenOperator
 from appliance.domain.profile import WarmUp
 from appliance.health.agent import AWAY, HealthAgent
 from appliance.health.answering.alert_verbs import AlertVerbs
@@ -24,9 +25,10 @@ from appliance.health.answering.lease_desk import LeaseDesk
 from appliance.health.box_view import NOT_CONNECTED
 from appliance.health.clock import SystemHealthClock
 from appliance.planning.speeds import BaselineReport, SpeedReport
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import AckRequest, AlertEvent, AlertsRequest
 from appliance.protocol.conversation.async_client import open_conversation
-from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
+from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent, SocketTable
 from appliance.protocol.health_socket import (
     HEALTH,
     AcceptBaselineRequest,
@@ -53,7 +55,7 @@ from appliance.protocol.health_socket import (
 from appliance.protocol.json_dataclasses import from_json
 from appliance.protocol.measurement_events import probe_in
 from appliance.protocol.unix_server import Peer
-from appliance.protocol.view_socket import VIEW
+from appliance.protocol.view_socket import BY_TOKEN, VIEW
 from tests.fakes.alert_samples import transition
 from tests.fakes.health_monitors import RATE, FakeQualityWatch, FakeSpeedWatch
 from tests.fakes.probe_lane import FakeProbeLane, LaneAnswer
@@ -101,12 +103,16 @@ class Health:
         self.qualities |= {name: FakeQualityWatch() for name in names}
         return {name: (self.speeds[name], self.qualities[name]) for name in names}
 
-    async def ask(self, request: HealthRequest, *, most: int = 10_000) -> list[HealthEvent]:
+    table: SocketTable[HealthRequest | ActingRequest, HealthEvent] = HEALTH
+
+    async def ask(
+        self, request: HealthRequest | ActingRequest, *, most: int = 10_000
+    ) -> list[HealthEvent]:
         """The first events of a conversation, up to its end."""
         seen: list[HealthEvent] = []
         async with (
             asyncio.timeout(PATIENCE_S),
-            open_conversation(HEALTH, self.path, request) as events,
+            open_conversation(self.table, self.path, request) as events,
         ):
             async for event in events:
                 seen.append(event)
@@ -133,17 +139,22 @@ async def _documents() -> AsyncIterator[Mapping[str, object] | None]:
 
 
 @asynccontextmanager
-async def serving(directory: Path, alerts: AlertVerbs | None = None) -> AsyncIterator[Health]:
-    """A health agent that answers."""
+async def serving(
+    directory: Path, alerts: AlertVerbs | None = None, *, by_token: bool = False
+) -> AsyncIterator[Health]:
+    """A health agent that answers, to operators or on its view socket to those with a token."""
     health = Health(directory)
+    health.table = VIEW if by_token else HEALTH
     await health.store.open()
-    verbs = HealthVerbs(health.agent, health.store, health.desk, health.clock, alerts)
+    verbs = HealthVerbs(
+        health.agent, health.store, health.desk, health.clock, alerts, operator_of=one_operator
+    )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(health.path))
         listener.listen()
         tasks = [
             asyncio.create_task(health.agent.run(_documents())),
-            asyncio.create_task(verbs.serve(listener)),
+            asyncio.create_task(verbs.serve(listener, health.table)),
         ]
         try:
             while len(health.speeds) < 2:
@@ -423,10 +434,10 @@ async def test_an_agent_without_alerts_says_so(tmp_path: Path) -> None:
         )
 
 
-CHANGING = {"accept", "reset", "probe", "lease", "store-bench"}
+CHANGING = {"accept", "reset", "lease", "store-bench"}
 
 
-def test_the_view_socket_offers_no_change() -> None:
+def test_the_view_socket_offers_no_change_without_a_token() -> None:
     """A verb that changes something is refused there, and so is each such action of a verb that is offered."""
     visitor = Peer(1, 990, 990)
     assert read_for_health(VIEW, "speeds", {}, visitor) == SpeedsRequest()
@@ -434,16 +445,43 @@ def test_the_view_socket_offers_no_change() -> None:
         with pytest.raises(BadRequestError, match="does not know this verb"):
             VIEW.verb_of({"verb": verb})
     assert {verb for verb, _, _ in HEALTH.requests} - {*VIEW.verbs} == CHANGING
-    offered = {(verb, action) for verb, action, _ in VIEW.requests if action}
-    assert offered == {
-        ("alerts", "list"),
-        ("alerts", "show"),
-        ("alerts", "outbox"),
-        ("window", "ls"),
+    by_token = {(verb, action) for verb, action, form in VIEW.requests if form in BY_TOKEN}
+    assert by_token == {
+        ("probe", ""),
+        *(("alerts", action) for action in ("ack", "silence", "unsilence", "test")),
+        *(("window", action) for action in ("add", "rm")),
     }
-    for action in ("ack", "silence", "unsilence", "test"):
-        with pytest.raises(BadRequestError, match="action is none of"):
-            read_for_health(VIEW, "alerts", {"action": action, "alert": "A1", "name": "a"}, visitor)
+    args = {"alert": "A1", "name": "a", "begin": "02:00", "minutes": 5}
+    for verb, action in by_token:
+        with pytest.raises(PermissionDeniedError, match="wants an operator's token"):
+            read_for_health(VIEW, verb, {**args, "action": action}, visitor)
+        more = {"action": action, "operator_token": "apt_"}
+        assert isinstance(read_for_health(VIEW, verb, {**args, **more}, visitor), ActingRequest)
+
+
+async def one_operator(token: str) -> TokenOperator:
+    """Supervisor's word on tokens: there is one."""
+    if token != "apt_anas":  # noqa: S105 - of no box
+        raise PermissionDeniedError("the token is not known")
+    return TokenOperator(uid=1000, user="ana", token="phone")  # noqa: S106 - its name
+
+
+async def test_an_operator_acts_through_the_view_socket(tmp_path: Path) -> None:
+    """The record has operator and token, whatever the request says of a person; others change nothing."""
+    async with (
+        watched_alerts(tmp_path) as box,
+        serving(tmp_path, box.verbs, by_token=True) as health,
+    ):
+        await box.tell(transition())
+        refused = await health.ask(ActingRequest("apt_x", AckRequest("Agenesis1", "ana")))
+        assert [type(one) for one in refused] == [ErrorEvent]
+        (state,) = box.book.states.values()
+        assert state.acked_by in {None, ""}
+        await health.ask(ActingRequest("apt_anas", AckRequest("Agenesis1", "the queen")))
+        (state,) = box.book.states.values()
+        assert state.acked_by == "ana (token phone)"
+        probed = await health.ask(ActingRequest("apt_anas", ProbeNowRequest("genesis")))
+        assert isinstance(probed[-1], ResultEvent)
 
 
 def test_an_engine_may_not_look_either() -> None:

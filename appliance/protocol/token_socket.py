@@ -1,0 +1,54 @@
+"""Table of token.sock: what appliance-web asks the supervisor for in the name of an operator.
+
+Its requests are some of those of the control socket, and mean the same. Each has the token of an operator
+(`appliance.protocol.acting_request`); without one the socket offers nothing, since its client has no rights
+of its own.
+"""
+
+from __future__ import annotations
+
+from appliance.protocol.acting_request import ActingRequest
+from appliance.protocol.control_requests import (
+    CONTROL,
+    CONTROL_READERS,
+    AttachRequest,
+    CancelRequest,
+    ControlRequest,
+    MarkRequest,
+    RestartRequest,
+    StartRequest,
+    StopRequest,
+    SwitchRequest,
+)
+from appliance.protocol.conversation.codec import SocketTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from appliance.protocol.control_events import ControlEvent
+
+OFFERED: Final = (
+    SwitchRequest,
+    StartRequest,
+    StopRequest,
+    RestartRequest,
+    CancelRequest,
+    AttachRequest,
+    MarkRequest,
+)
+"""Requests by token. Not `run`, which takes the credentials of a process, nor those that make further
+credentials, nor `hold`, which a terminal is for."""
+
+TOKEN: Final[SocketTable[ControlRequest | ActingRequest, ControlEvent]] = SocketTable(
+    name="token socket",
+    server="supervisor",
+    unit="appliance-supervisor",
+    group="appliance-web",
+    requests=tuple(row for row in CONTROL.requests if row[2] in OFFERED),
+    events=CONTROL.events,
+    results=CONTROL.results,
+    readers=CONTROL_READERS,
+    closing=CONTROL.closing,
+    until_left=CONTROL.until_left,
+)
