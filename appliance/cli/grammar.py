@@ -82,7 +82,7 @@ class VerbGrammar(Record):
 def _status(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--watch", action="store_true", help="repeat every 2 s until Ctrl-C")
+    form.add_argument("--watch", action="store_true", help="show each change until q or Ctrl-C")
     form.add_argument(
         "--markdown", action="store_true", help="a document with its time, for people and agents"
     )
@@ -469,6 +469,7 @@ VERBS: Final = (
     VerbGrammar(
         "status", "status:run", "show which profiles serve or should, and why one does not", _status
     ),
+    VerbGrammar("top", "top:run", "show the box on a live screen, and switch from it", _nothing),
     VerbGrammar("list", "listing:run", "list the applied profiles", _list, ("ls",)),
     VerbGrammar("show", "show:run", "show everything about one profile", _show),
     VerbGrammar("logs", "logs:run", "show what a backend logged (journalctl)", _logs),

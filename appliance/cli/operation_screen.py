@@ -14,6 +14,10 @@ from appliance.protocol.conversation.client import Conversation
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.json_values import object_in, objects_in, text_in, texts_in
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _LEVELS = {"ok": ("✓", Style.GREEN), "warn": ("⚠", Style.YELLOW), "refuse": ("✗", Style.RED)}
 
 
@@ -48,18 +52,20 @@ def _ended(closing: ClosingEvent, arguments: Arguments, streams: Streams) -> int
     if arguments.json:
         return exit_status(closing)
     if isinstance(closing, ResultEvent) and "plan" in closing.details:
-        _show_plan(closing, streams.out)
+        for line in plan_lines(closing, streams.out):
+            streams.out.line(line)
         return exit_status(closing)
     return conclude(closing, streams)
 
 
-def _show_plan(closing: ResultEvent, out: Terminal) -> None:
+def plan_lines(closing: ResultEvent, out: Terminal) -> Iterable[str]:
+    """Return what a rehearsed operation would do, and what its preflight finds."""
     plan = object_in(closing.details, "plan")
-    out.line(f"would stop   {joined(texts_in(plan, 'stop'))}")
-    out.line(f"would start  {joined(texts_in(plan, 'start'))}")
+    yield f"would stop   {joined(texts_in(plan, 'stop'))}"
+    yield f"would start  {joined(texts_in(plan, 'start'))}"
     if plan.get("committed_after") is not None:
-        out.line(f"after a boot {joined(texts_in(plan, 'committed_after'))}")
+        yield f"after a boot {joined(texts_in(plan, 'committed_after'))}"
     for finding in objects_in(closing.details, "findings"):
         glyph, style = _LEVELS.get(text_in(finding, "level"), ("·", Style.PLAIN))
-        out.line(f" {out.paint(glyph, style)} {text_in(finding, 'text')}")
-    out.line(closing.message)
+        yield f" {out.paint(glyph, style)} {text_in(finding, 'text')}"
+    yield closing.message

@@ -63,15 +63,22 @@ def heading(accepted: AcceptedEvent) -> str:
     return f"{what}   ({'; '.join([*joins, *hints, 'Ctrl-C detaches'])})"
 
 
-def phase_line(event: PhaseEvent, glyph: str, spent_s: float) -> str:
-    """Return `` ✓ stopping aeon       SIGTERM, clean      1.8 s``."""
+def phase_line(
+    event: PhaseEvent,
+    glyph: str,
+    spent_s: float,
+    *,
+    label_width: int = _LABEL_WIDTH,
+    text_width: int = _TEXT_WIDTH,
+) -> str:
+    """Return `` ✓ stopping aeon       SIGTERM, clean      1.8 s``, with columns of these widths."""
     label = PHASE_LABELS.get(event.phase, event.phase)
     if event.rolling_back:
         label = f"back: {label}"
     text = event.text.partition("\n")[0]
     if event.phase == "preflight" and event.state == "failed":
         text = "refused"  # followed at once by the reasons, one on each line
-    return f" {glyph} {label:{_LABEL_WIDTH}} {text:{_TEXT_WIDTH}} {duration(spent_s):>8}"
+    return f" {glyph} {label:{label_width}} {text:{text_width}} {duration(spent_s):>8}"
 
 
 class LineProgress(Progress):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         StatusDocument,
     )
 
-_STYLES: Final = {
+STATE_STYLES: Final = {
     "serving": Style.GREEN,
     "loading": Style.YELLOW,
     "stopping": Style.YELLOW,
@@ -127,10 +127,10 @@ def _widths(rows: Iterable[ProfileRow]) -> tuple[int, int]:
 def _columns(row: ProfileRow, terminal: Terminal, widths: tuple[int, int]) -> str:
     state = row["state"]
     retired = row["mark"] == "retired" and state == "stopped"
-    glyph = terminal.paint("⊘" if retired else STATE_GLYPHS[state], _STYLES[state])
+    glyph = terminal.paint("⊘" if retired else STATE_GLYPHS[state], STATE_STYLES[state])
     name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
     mark = f"  {_mark(row):{widths[1]}}" if widths[1] else ""
-    shown = terminal.paint(f"{state:10}", _STYLES[state])
+    shown = terminal.paint(f"{state:10}", STATE_STYLES[state])
     return f"{glyph} {name}{mark}  {shown}  {row['engine']} {port_text(row)}"
 
 

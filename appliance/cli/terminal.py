@@ -39,6 +39,7 @@ _ASCII: Final = str.maketrans(
         "▆": "+",
         "▇": "*",
         "█": "#",
+        "°": "",
     }
 )
 _WIDTH: Final = 80
@@ -70,10 +71,11 @@ class Terminal(Record):
         """Return the abilities of `stream`. NO_COLOR (no-color.org) and TERM=dumb are respected."""
         tty = stream.isatty()
         dumb = environment.get("TERM", "dumb") == "dumb"
+        plain = tty and _is_c_locale(environment)
         return cls(
             stream=stream,
             colour=tty and not dumb and not environment.get("NO_COLOR"),
-            unicode=_knows_unicode(stream),
+            unicode=_knows_unicode(stream) and not plain,
             interactive=tty and not dumb,
         )
 
@@ -85,8 +87,12 @@ class Terminal(Record):
 
     def write(self, text: str) -> None:
         """Write `text` at once, in characters that this stream can show."""
-        self.stream.write(text if self.unicode else self._plain(text))
+        self.stream.write(self.shown(text))
         self.stream.flush()
+
+    def shown(self, text: str) -> str:
+        """Return `text` in characters that this stream can show."""
+        return text if self.unicode else self._plain(text)
 
     def line(self, text: str = "") -> None:
         """Write one line."""
@@ -106,8 +112,13 @@ class Terminal(Record):
             return _WIDTH
 
     def _plain(self, text: str) -> str:
-        encoding = self.stream.encoding or "ascii"
-        return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+        return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def _is_c_locale(environment: Mapping[str, str]) -> bool:
+    """Tell whether a locale was chosen whose terminal shows ASCII; Python takes it for UTF-8."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next((name for name in names if name), "") in {"C", "POSIX"}
 
 
 def _knows_unicode(stream: TextIO) -> bool:

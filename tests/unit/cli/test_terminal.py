@@ -1,22 +1,12 @@
 """The command on a real terminal: live progress, colour, width, Ctrl-C."""
 
-import fcntl
-import os
-import pty
 import re
-import select
-import struct
-import subprocess
-import termios
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.cli_box import CliBox
+from tests.fakes.command_terminal import on_terminal
 from tests.fakes.control_server import FakeSupervisor, Hang, Story
 
 ACCEPTED = {
@@ -38,68 +28,6 @@ LOADING = {
     "rolling_back": False,
 }
 LOADED = {**LOADING, "state": "done", "text": "ready", "ms": 19_700}
-_PATIENCE_S = 10.0
-
-
-@dataclass
-class OnTerminal:
-    """A command whose output streams and input are one terminal."""
-
-    process: subprocess.Popen[bytes]
-    master: int
-    seen: str = field(default="")
-
-    def until(self, pattern: str) -> str:
-        """Return the text written until `pattern` is in it."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while not re.search(pattern, self.seen):
-            assert time.monotonic() < deadline, f"no {pattern!r} in {self.seen!r}"
-            if select.select([self.master], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self.master, 65_536).decode()
-                except OSError:  # EIO: the command has ended
-                    assert re.search(pattern, self.seen), self.seen
-        return self.seen
-
-    def press(self, keys: bytes) -> None:
-        """Type."""
-        os.write(self.master, keys)
-
-    def status(self) -> int:
-        """The exit status, once it has ended."""
-        return self.process.wait(_PATIENCE_S)
-
-
-@contextmanager
-def on_terminal(
-    box: CliBox,
-    *arguments: str,
-    columns: int = 100,
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[OnTerminal]:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def own_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    process = subprocess.Popen(
-        box.command(*arguments),
-        env={**box.environment, **(environment or {})},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        preexec_fn=own_terminal,  # noqa: PLW1509 - the child must own the terminal for Ctrl-C
-    )
-    os.close(slave)
-    try:
-        yield OnTerminal(process, master)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        os.close(master)
 
 
 @pytest.fixture
@@ -175,9 +103,9 @@ def test_watch_redraws_until_ctrl_c(box: CliBox) -> None:
         "profiles": [],
         "verdict": {"state": "nothing", "exit": 3, "why": ["nothing is applied"]},
     }
-    stories: dict[str, Story] = {"status": [{"event": "result", "exit": 0, "status": status}]}
+    stories: dict[str, Story] = {"watch": [{"event": "status", "status": status}, Hang()]}
     with FakeSupervisor(box.socket, stories), on_terminal(box, "status", "--watch") as it:
-        it.until(r"(?s)\x1b\[H\x1b\[J.*nothing is applied.*\x1b\[H\x1b\[J")
+        it.until(r"nothing is applied")
         it.press(b"\x03")
         assert it.status() == 130
         assert "Traceback" not in it.seen

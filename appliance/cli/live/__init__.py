@@ -1,0 +1,1 @@
+"""Live screens in a terminal: `appliance top` and `appliance status --watch`."""

@@ -1,0 +1,151 @@
+"""Text in the cells of a terminal: what can be printed, how wide it is, where it is cut.
+
+Painted text has styles as SGR sequences, as `appliance.cli.terminal` writes them. Texts from outside are
+made printable first, so that a name of a process or a log line neither moves the cursor nor sets a style.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Final
+
+_STYLE: Final = re.compile(r"\x1b\[([0-9;]*)m")
+_RESET: Final = "\x1b[0m"
+_WIDE: Final = frozenset("WF")
+_MOST_MARKS: Final = 2
+"""Marks (accents) kept on one character: more only smear over other lines, and cost bytes."""
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters and without stacks of accents, on one line."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_printable(text))
+
+
+def harmless(value: Any) -> Any:
+    """Return a JSON value with every text printable, keys too."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(str(key)): harmless(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [harmless(inner) for inner in value]
+    return value
+
+
+def width(text: str) -> int:
+    """Return the cells that a painted text takes."""
+    plain = _STYLE.sub("", text)
+    return len(plain) if plain.isascii() else sum(map(_cells, plain))
+
+
+def cut(text: str, columns: int, mark: str = "…") -> str:
+    """Return a painted text in at most `columns` cells; `mark` ends one that was cut."""
+    characters = list(_painted(text, columns + 1))
+    if sum(cells for _, _, cells in characters) <= columns:
+        return _joined(characters)
+    room = columns - width(mark)
+    if room < 0:
+        return ""
+    while sum(cells for _, _, cells in characters) > room:
+        characters.pop()
+    return _joined(characters) + mark
+
+
+def padded(text: str, columns: int, mark: str = "…") -> str:
+    """Return a painted text in exactly `columns` cells."""
+    short = cut(text, columns, mark)
+    return short + " " * (columns - width(short))
+
+
+def wrapped(text: str, columns: int, *, indent: int = 0, most: int = 20) -> list[str]:
+    """Return a painted text on lines of at most `columns` cells, broken at spaces where there are any.
+
+    Args:
+        text: The text.
+        columns: At least `indent` + 2.
+        indent: Spaces before each line but the first.
+        most: Most lines; the rest is left out.
+    """
+    rest = list(_painted(text, columns * most))
+    lines: list[str] = []
+    while len(lines) < most:
+        margin = " " * indent if lines else ""
+        end = _fitting(rest, columns - len(margin))
+        if end == len(rest):
+            lines.append(margin + _joined(rest))
+            break
+        spaces = [at for at in range(1, end + 1) if rest[at][1] == " " and rest[at - 1][1] != " "]
+        end = spaces[-1] if spaces else end
+        lines.append(margin + _joined(rest[:end]))
+        rest = rest[end:]
+        while rest and rest[0][1] == " ":
+            rest.pop(0)
+    return lines
+
+
+_Character = tuple[str, str, int]
+"""Parameters of a style, one character, and the cells that it takes."""
+
+
+def _painted(text: str, most_cells: int) -> Iterator[_Character]:
+    """Yield the characters of a painted text, and no more than one beyond `most_cells`."""
+    style, at, used = "", 0, 0
+    while at < len(text) and used <= most_cells:
+        found = _STYLE.match(text, at) if text[at] == "\x1b" else None
+        if found is not None:
+            style = "" if found[1] in {"", "0"} else found[1]
+            at = found.end()
+            continue
+        cells = _cells(text[at])
+        used += cells
+        yield style, text[at], cells
+        at += 1
+
+
+def _fitting(characters: list[_Character], columns: int) -> int:
+    """Return the number of characters that fit, at least one."""
+    used = 0
+    for at, (_, _, cells) in enumerate(characters):
+        used += cells
+        if used > columns:
+            return max(at, 1)
+    return len(characters)
+
+
+def _joined(characters: Iterable[_Character]) -> str:
+    pieces: list[str] = []
+    last = ""
+    for style, character, _ in characters:
+        if style != last:
+            pieces += [_RESET] if last else []
+            pieces += [f"\x1b[{style}m"] if style else []
+            last = style
+        pieces.append(character)
+    return "".join([*pieces, _RESET] if last else pieces)
+
+
+def _cells(character: str) -> int:
+    if character < "\x7f":
+        return 1
+    if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1
+
+
+def _printable(text: str) -> Iterator[str]:
+    marks = 0
+    for character in text:
+        marks = marks + 1 if not _cells(character) else 0
+        if marks > _MOST_MARKS:
+            continue
+        if character.isprintable():
+            yield character
+        else:
+            yield " " if character.isspace() else "?"
