@@ -6,7 +6,7 @@ LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
-  bench-courtesy bench-outbox bench-slowdown bench-life bench-told check-bench fuzz chaos engines-vllm lock clean
+  bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups check-bench fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -50,12 +50,12 @@ demo:
 	scripts/demo.sh
 
 ## bench-switch, bench-footprint, bench-release, bench-reload, bench-profiles, bench-hostile, bench-slowdown,
-## bench-told: figures, the last line as JSON (root)
+## bench-told, bench-models, bench-hangups: figures, the last line as JSON (root)
 ## bench-headers, bench-gateway, bench-history, bench-detector, bench-canaries, bench-courtesy, bench-outbox,
 ## bench-life: the same, for anybody
 bench-switch bench-footprint bench-release bench-headers bench-gateway bench-reload \
   bench-profiles bench-hostile bench-history bench-detector bench-canaries bench-courtesy \
-  bench-outbox bench-slowdown bench-life bench-told: bench-%: $(VENV)/.complete
+  bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups: bench-%: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.$*
 
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
