@@ -22,7 +22,7 @@ from appliance.domain.names import HOLD_UNIT, RUN_UNIT, SUPERVISOR_UNIT, profile
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.box_status import build_status, uptime_of
-from appliance.planning.status.document import StatusDocument, SupervisorRow
+from appliance.planning.status.document import MemoryRow, StatusDocument, SupervisorRow
 from appliance.protocol.sd_notify import is_load_status
 
 _PROPERTIES: Final = (
@@ -212,7 +212,7 @@ def _supervisor(blocks: Blocks, now_s: float) -> SupervisorRow:
     return SupervisorRow(state="up", uptime_s=uptime_of(unit, now_s))
 
 
-def _host_memory() -> dict[str, object]:
+def _host_memory() -> MemoryRow:
     """Return host RAM; only the supervisor asks the GPUs."""
     total, available = meminfo()
     return {

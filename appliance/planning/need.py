@@ -33,6 +33,7 @@ from appliance.planning.memory.requirement import (
     usable_bytes,
     used,
 )
+from appliance.planning.status.document import NeedRow
 
 _MOST_BYTES: Final = 1 << 62
 """Main memory that is assumed for a box whose size is not known, in bytes."""
@@ -107,7 +108,7 @@ def _percent(fraction: float) -> str:
     return f"{round(fraction * 100, 1):g} % of each GPU"
 
 
-def need_row(need: BoxNeed) -> Mapping[str, object]:
+def need_row(need: BoxNeed) -> NeedRow:
     """Return `need` as JSON values."""
     return {
         "vram": {

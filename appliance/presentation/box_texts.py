@@ -156,7 +156,7 @@ def operation_text(operation: Json) -> str:
 
 def unread_lines(document: StatusDocument) -> Iterable[str]:
     """Return a line on GPUs that the supervisor could not read, or not recently."""
-    memory = document["memory"] or {}
+    memory: Json = document["memory"] or {}
     if document["supervisor"]["state"] != "up":
         return
     error = text_in(memory, "gpu_error")

@@ -11,7 +11,7 @@ from appliance.domain.operations import Finished
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
-from appliance.planning.status.document import GatewayRow
+from appliance.planning.status.document import EndedOperationRow, GatewayRow, OperationRow
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
@@ -122,7 +122,7 @@ class BoxStatus:
         found = {name: self._peaks.peak(name) for name in names}
         return {name: peak for name, peak in found.items() if peak is not None}
 
-    def _ended(self, finished: Finished) -> Mapping[str, object]:
+    def _ended(self, finished: Finished) -> EndedOperationRow:
         operation, clock = finished.operation, self._clock
         return {
             "id": operation.id,
@@ -149,7 +149,7 @@ def _gateway_row(figures: Figures) -> GatewayRow:
     )
 
 
-def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> Mapping[str, object]:
+def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> OperationRow:
     operation = transaction.operation
     return {
         "id": operation.id,

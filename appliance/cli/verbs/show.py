@@ -26,7 +26,7 @@ from appliance.planning.need import BoxNeed, need_row, resolve
 from appliance.planning.status.document import StatusDocument
 from appliance.protocol.control import Exit
 from appliance.protocol.health_socket import BaselineRequest
-from appliance.protocol.json_values import number_in, objects_in, text_in
+from appliance.protocol.json_values import Json, number_in, objects_in, text_in
 
 _MOST_BYTES: Final = 1 << 20
 """Largest unit or profile in bytes."""
@@ -83,7 +83,7 @@ def _baseline(arguments: Arguments, out: Terminal) -> int:
 
 def _need(applied: Applied, places: Places, document: StatusDocument) -> BoxNeed:
     """Return the need of a profile, with its observed peak, on the supervisor's memory figures."""
-    memory = document["memory"] or {}
+    memory: Json = document["memory"] or {}
     devices = tuple(filter(None, map(_device, objects_in(memory, "gpus"))))
     peak = read_peak(Path(places.state_dir, NEEDS), applied.name)
     return resolve(applied, peak, devices, int(number_in(memory, "ram_total_bytes") or 0))

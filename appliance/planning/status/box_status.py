@@ -11,8 +11,12 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import HoldUntil
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.status.document import (
+    EndedOperationRow,
     GatewayRow,
     HoldRow,
+    MemoryRow,
+    OperationRow,
+    ProfileMemoryRow,
     ProfileRow,
     ProfileState,
     RunRow,
@@ -46,9 +50,9 @@ def build_status(
     committed: Iterable[str],
     hold_until: HoldUntil,
     marks: Mapping[str, Mark] | None,
-    operation: Mapping[str, object] | None,
-    last_operation: Mapping[str, object] | None,
-    memory: Mapping[str, object] | None,
+    operation: OperationRow | None,
+    last_operation: EndedOperationRow | None,
+    memory: MemoryRow | None,
     supervisor: SupervisorRow,
     host: str,
     version: str,
@@ -56,7 +60,7 @@ def build_status(
     now_s: float,
     edited: frozenset[str] = frozenset(),
     refusals: Mapping[str, str] | None = None,
-    memory_of: Mapping[str, Mapping[str, object]] | None = None,
+    memory_of: Mapping[str, ProfileMemoryRow] | None = None,
     gateway: GatewayRow | None = None,
     stalls: Mapping[str, Stall] | None = None,
     watches: Mapping[str, Mark] | None = None,
@@ -173,7 +177,7 @@ def _profile_row(
     committed: bool,
     edited: bool,
     refusal: str | None,
-    memory: Mapping[str, object] | None,
+    memory: ProfileMemoryRow | None,
     missed: str | None,
     stall: Stall | None,
 ) -> ProfileRow:

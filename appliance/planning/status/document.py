@@ -49,6 +49,131 @@ class StallRow(TypedDict):
     """Seconds in which no byte has come and no CPU was used."""
 
 
+class HolderRow(TypedDict):
+    """Process that holds memory of a GPU."""
+
+    profile: str | None
+    """Profile to whose unit the process belongs; None: to none."""
+    unit: str | None
+    user: str | None
+    comm: str
+    """Name of the process, as the kernel has it."""
+    pid: int
+    held_bytes: int | None
+    """Bytes that the process holds; None: the driver does not tell."""
+
+
+class GpuRow(TypedDict):
+    """GPU and its memory."""
+
+    index: int
+    uuid: str
+    name: str
+    state: str
+    """Word of `appliance.domain.memory.DeviceState`."""
+    quality: str
+    """Quality of the reading: ``exact``, ``opaque`` and so on."""
+    total_bytes: int
+    free_bytes: int
+    used_bytes: int
+    holders: list[HolderRow] | None
+    """Processes that hold memory; None: they cannot be read."""
+    unattributed_bytes: int | None
+    """Used bytes that belong to no process that is known; None: not known."""
+
+
+class MemoryRow(TypedDict):
+    """Memory of the whole machine; without the supervisor nothing is known of the GPUs."""
+
+    ram_total_bytes: int
+    ram_available_bytes: int
+    gpus: list[GpuRow]
+    gpu_state: str | None
+    """State of the driver; None: nobody asked."""
+    gpu_error: str | None
+    """Reason why GPUs cannot be read; None: they can."""
+    sampled_unix_s: float | None
+    """Time of the last sample of the GPUs; None: none was taken, as for the next."""
+    sampled_age_s: float | None
+
+
+class VramNeed(TypedDict):
+    """Memory that a profile needs on its GPUs."""
+
+    source: str | None
+    """Source of the figure; None: the profile uses no GPU."""
+    bytes: int | None
+    """Bytes over all GPUs; None: unknown."""
+    gpus: Mapping[str, int]
+    """Bytes by the index of each GPU."""
+    fraction: float | None
+    """Share of each GPU; None: the need is no share."""
+    notes: list[str]
+    """Phrases that say what the source leaves out or rounds up."""
+    problem: str
+    """Reason why the need is unknown; empty: it is known."""
+
+
+class RamNeed(TypedDict):
+    """Main memory that a profile needs."""
+
+    source: str
+    bytes: int | None
+    """None: unknown."""
+
+
+class NeedRow(TypedDict):
+    """Memory that a profile needs."""
+
+    vram: VramNeed
+    ram: RamNeed
+
+
+class ProfileMemoryRow(TypedDict):
+    """Memory that a profile holds while it runs, and what it needs; None: not known, or none."""
+
+    vram_bytes: int | None
+    ram_bytes: int | None
+    locked_bytes: int | None
+    need: NeedRow
+
+
+class OperationRow(TypedDict):
+    """Operation that runs."""
+
+    id: int
+    kind: str
+    target: list[str]
+    """Profiles that were named."""
+    profiles: list[str]
+    """Profiles that are started, stopped or brought back."""
+    phase: str
+    phase_s: float
+    deadline_s: float | None
+    """Seconds that the phase may take; None: no limit of its own."""
+    rolling_back: bool
+    elapsed_s: float
+    text: str
+
+
+class EndedOperationRow(TypedDict):
+    """Operation that ended last."""
+
+    id: int
+    kind: str
+    target: list[str]
+    profiles: list[str]
+    """As of a running operation."""
+    outcome: str
+    failed: bool
+    message: str
+    finished_unix_s: float
+    age_s: float | None
+    """Seconds since the end."""
+    ms: float
+    """Duration in milliseconds."""
+
+
 class ProfileRow(TypedDict):
     """One profile and its unit."""
 
@@ -67,7 +192,7 @@ class ProfileRow(TypedDict):
     status_text: str
     main_pid: int | None
     edited_since_apply: bool
-    memory: Mapping[str, object] | None
+    memory: ProfileMemoryRow | None
     stall: StallRow | None
     note: str | None
 
@@ -176,9 +301,9 @@ class StatusDocument(TypedDict):
     committed: list[str]
     hold: HoldRow | None
     run: RunRow | None
-    operation: Mapping[str, object] | None
-    last_operation: Mapping[str, object] | None
-    memory: Mapping[str, object] | None
+    operation: OperationRow | None
+    last_operation: EndedOperationRow | None
+    memory: MemoryRow | None
     gateway: GatewayRow | None
     profiles: list[ProfileRow]
     watches: list[WatchRow]

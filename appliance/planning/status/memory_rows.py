@@ -7,11 +7,16 @@ from appliance.domain.profile import Applied, Catalogue
 from appliance.planning.ledger import Holding, Ledger
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.need import need_row, resolve
+from appliance.planning.status.document import (
+    GpuRow,
+    HolderRow,
+    MemoryRow,
+    NeedRow,
+    ProfileMemoryRow,
+)
 
-Row = Mapping[str, object]
 
-
-def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> Row:
+def memory_row(ram: HostMemory, ledger: Ledger | None, *, now_s: float) -> MemoryRow:
     """Return the memory row of the whole machine; without a sample the GPUs are unknown, not absent."""
     gpus = None if ledger is None else ledger.gpus
     asked = gpus is not None and (gpus.devices or gpus.state is not GpuState.OK)
@@ -31,19 +36,20 @@ def profile_memory(
     ledger: Ledger | None,
     peaks: Mapping[str, ObservedPeak],
     ram_total_bytes: int,
-) -> Mapping[str, Row]:
+) -> Mapping[str, ProfileMemoryRow]:
     """Return by name what each profile needs and, while it runs, holds."""
     gpus = GpuMemory() if ledger is None else ledger.gpus
     return {
-        name: {
-            **_held(applied, ledger),
-            "need": need_row(resolve(applied, peaks.get(name), gpus.devices, ram_total_bytes)),
-        }
+        name: _profile_memory(
+            applied,
+            ledger,
+            need_row(resolve(applied, peaks.get(name), gpus.devices, ram_total_bytes)),
+        )
         for name, applied in catalogue.items()
     }
 
 
-def _held(applied: Applied, ledger: Ledger | None) -> Row:
+def _profile_memory(applied: Applied, ledger: Ledger | None, need: NeedRow) -> ProfileMemoryRow:
     group = None if ledger is None else ledger.groups.get(applied.name)
     vram = None
     if ledger is not None and group is not None and applied.gpus:
@@ -52,10 +58,11 @@ def _held(applied: Applied, ledger: Ledger | None) -> Row:
         "vram_bytes": vram,
         "ram_bytes": None if group is None else group.resident_bytes,
         "locked_bytes": None if group is None else group.locked_bytes,
+        "need": need,
     }
 
 
-def _gpu(device: DeviceMemory, ledger: Ledger) -> Row:
+def _gpu(device: DeviceMemory, ledger: Ledger) -> GpuRow:
     holdings = ledger.holdings.get(device.uuid)
     return {
         "index": device.index,
@@ -71,7 +78,7 @@ def _gpu(device: DeviceMemory, ledger: Ledger) -> Row:
     }
 
 
-def _holder(holding: Holding) -> Row:
+def _holder(holding: Holding) -> HolderRow:
     return {
         "profile": holding.profile,
         "unit": holding.unit,
