@@ -225,10 +225,10 @@ def test_shells_complete(installed: Box, shell: str, file: str) -> None:
 
 def test_the_manual_has_a_page_for_each_verb(installed: Box) -> None:
     """The program man finds a page by the verb's name or its alias, and formats it without a warning."""
-    for verb in ("switch", "ls"):
+    for verb, file in (("switch", "switch"), ("ls", "list")):
         # Debian has /usr/local/man as a link to it.
         page = installed.run(f"realpath $(man -w appliance-{verb})").stdout.strip()
-        assert page == f"/usr/local/share/man/man1/appliance-{verb}.1"
+        assert page == f"/usr/local/share/man/man1/appliance-{file}.1"
     shown = installed.run("LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings appliance-ls 2>&1").stdout
     assert "appliance-list, appliance-ls" in shown
     assert "warning" not in shown

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {ROOT / "docs/reference" / f"{name}.md" for name in ("cli", "profiles", "settings")}
+GENERATED = {
+    ROOT / "docs/reference" / f"{name}.md"
+    for name in ("cli", "json-output", "profiles", "settings")
+}
 DECISIONS = set((ROOT / "docs/decisions").glob("*.md"))
 WRITTEN = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")}
 PAGES = sorted(WRITTEN - GENERATED - DECISIONS)

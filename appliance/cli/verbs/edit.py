@@ -44,13 +44,15 @@ def run(arguments: Arguments, streams: Streams) -> int:
     before = read_regular(path)
     if before is None:
         raise CliError(f"{path} is no regular file: edit what it points to", Exit.CONFIG)
+    # With --json stdout is for the report of an apply alone.
+    shown = streams.err if arguments.json else streams.out
     with _copies(settings.profiles_dir) as folder:
         copy = folder / path.name
         after = _edited(copy, settings, streams)
         if after == before:
-            streams.out.line("nothing was changed")
+            shown.line("nothing was changed")
             return int(Exit.OK)
-        _show_difference(path.name, before, after, streams.err if arguments.json else streams.out)
+        _show_difference(path.name, before, after, shown)
         if not (arguments.yes or _agreed("put it in place and apply it? [Y/n] ", streams)):
             raise _kept(copy, "not applied")
         if read_regular(path) != before:

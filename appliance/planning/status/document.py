@@ -143,6 +143,8 @@ class OperationRow(TypedDict):
 
     id: int
     kind: str
+    requested_by: str
+    """Requester, as the kernel identified the caller."""
     target: list[str]
     """Profiles that were named."""
     profiles: list[str]
@@ -161,6 +163,8 @@ class EndedOperationRow(TypedDict):
 
     id: int
     kind: str
+    requested_by: str
+    """Requester, as the kernel identified the caller."""
     target: list[str]
     profiles: list[str]
     """As of a running operation."""

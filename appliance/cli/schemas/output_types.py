@@ -1,0 +1,216 @@
+"""Types of the documents that the command itself puts together; the others have theirs where they are made."""
+
+from collections.abc import Mapping
+from typing import Literal, NotRequired, TypedDict
+
+from appliance.domain.alerts import Severity
+from appliance.domain.measurements import MeasurementEvent
+from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
+from appliance.planning.alerting.book.alert_state import PlannedWindow, Silence
+from appliance.planning.alerting.sending.outbox_rows import OutboxRow
+from appliance.planning.speeds import (
+    BaselineReport,
+    PromptBaseline,
+    SeriesBaseline,
+    SeriesSpeed,
+    SpeedReport,
+)
+from appliance.planning.status.document import AlertSection, NeedRow, ProfileRow
+from appliance.protocol.alert_requests import AlertEvent
+
+
+class ProfileStatus(ProfileRow):
+    """One profile with its speed and its alerts."""
+
+    speed: SpeedReport | None
+    """None: not known."""
+    alerts: AlertSection | None
+    """Alerts that concern the profile; None: the health agent does not answer."""
+
+
+class ProfileDetails(ProfileRow):
+    """One profile as it is applied, with what it needs on this box."""
+
+    applied: Mapping[str, object]
+    """Applied profile in the form of the manifest, which has a version of its own."""
+    need: NeedRow
+
+
+class FileText(TypedDict):
+    """Text of a file."""
+
+    path: str
+    text: str
+
+
+class BaselineChange(TypedDict):
+    """Change of a baseline."""
+
+    name: str
+    message: str
+
+
+class SpeedHistory(TypedDict):
+    """Rates of one profile over time."""
+
+    name: str
+    since_unix_s: float
+    rows: Mapping[str, list[list[float]]]
+    """By series, lists of time, number of probes, lowest, median and highest rate."""
+    baseline: BaselineReport | None
+    """None: the profile is not measured."""
+    events: list[MeasurementEvent]
+
+
+class ToldTarget(TypedDict):
+    """Outcome of a test message to one target."""
+
+    target: str
+    state: str
+    text: str
+    """Reason why it was not taken; empty: it was."""
+
+
+class AlertAnswer(TypedDict):
+    """Answer about alerts: the keys are those of the action."""
+
+    message: NotRequired[str]
+    """Sentence about what was changed."""
+    alerts: NotRequired[list[AlertRow]]
+    """Alerts that are not over (`list`)."""
+    left_off: NotRequired[int]
+    """Number of further ones, for which the answer had no room."""
+    silences: NotRequired[list[Silence]]
+    windows: NotRequired[list[PlannedWindow]]
+    alert: NotRequired[AlertRow | None]
+    """The alert, while it is not over (`show`)."""
+    changes: NotRequired[list[AlertEvent]]
+    rows: NotRequired[list[OutboxRow]]
+    """Messages (`show`, `outbox`)."""
+    delivery: NotRequired[DeliveryReport]
+    until_unix_s: NotRequired[float]
+    """End of the silence (`silence`)."""
+    targets: NotRequired[list[ToldTarget]]
+    """Outcome for each target (`test`)."""
+
+
+class PlannedWindows(TypedDict):
+    """Planned windows in which nobody is told, or the change of one."""
+
+    message: NotRequired[str]
+    windows: NotRequired[list[PlannedWindow]]
+
+
+class TargetEntry(TypedDict):
+    """Target of alerts, without its address."""
+
+    name: str
+    kind: str
+    server: str
+    min_severity: Severity
+    """Least severity of which it is told."""
+
+
+class TargetAnswer(TypedDict):
+    """Targets of alerts, the outcome of a test, or the change of one."""
+
+    message: NotRequired[str]
+    targets: NotRequired[list[TargetEntry | ToldTarget]]
+    heartbeat: NotRequired[bool]
+    """Whether an outside service gets signs of life."""
+
+
+class ApplyStep(TypedDict):
+    """File, and what was or would be done with it."""
+
+    file: str
+    action: str
+    note: str | None
+
+
+class DriftEntry(TypedDict):
+    """File that was edited by hand."""
+
+    file: str
+    kind: str
+    profile: str | None
+    diff: str
+    refused: list[str]
+    """Sentences about edits that no profile can keep."""
+
+
+class ApplyDocument(TypedDict):
+    """Report of an apply."""
+
+    dry_run: bool
+    steps: list[ApplyStep]
+    drift: list[DriftEntry]
+    adopted: Mapping[str, Mapping[str, object]]
+    """By profile, hand edits that it keeps now."""
+    errors: list[str]
+    warnings: list[str]
+    profiles: list[str]
+    restart: list[str]
+    """Profiles whose running model is older than their unit."""
+    gateway_changed: bool
+    reloaded: bool
+    exit: int
+
+
+class CheckedProfile(TypedDict):
+    """Profile file that was checked."""
+
+    file: str
+    ok: bool
+    error: str | None
+
+
+class SettingsPlace(TypedDict):
+    """File of the settings; `ok` where it was checked."""
+
+    path: str
+    ok: NotRequired[Literal[True]]
+
+
+class ProtocolVersions(TypedDict):
+    """Versions of the control protocol that the command knows."""
+
+    min: int
+    max: int
+
+
+class VersionDocument(TypedDict):
+    """Versions of the command and of the supervisor."""
+
+    version: str
+    protocol: ProtocolVersions
+    supervisor: str | None
+    """None: it does not answer."""
+
+
+class RefusalEvent(TypedDict):
+    """Error of a command with ``--json``."""
+
+    event: Literal["error"]
+    exit: int
+    message: str
+
+
+PARTIAL = frozenset(
+    {
+        AlertRow,
+        AlertSection,
+        BaselineReport,
+        DeliveryReport,
+        MeasurementEvent,
+        OutboxRow,
+        PlannedWindow,
+        PromptBaseline,
+        SeriesBaseline,
+        SeriesSpeed,
+        Silence,
+        SpeedReport,
+        ToldTarget,
+    }
+)
+"""Types that the command passes on as the health agent sent them."""

@@ -1,0 +1,177 @@
+"""JSON Schema (draft 2020-12) of types: the descriptions are those of their docstrings.
+
+Types are text, numbers, true or false, null, literals, enumerations of text, typed dictionaries, dataclasses,
+records of `appliance.protocol.record`, lists, tuples, sets, mappings from text, and unions of these. Objects
+may have further keys, as later releases add some. A key is required where the type always has it.
+"""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from enum import StrEnum
+from functools import cache
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from appliance.protocol.record import Record
+
+Schema = dict[str, Any]
+REFERENCE: Final = "$ref"
+DEFINITIONS: Final = "$defs"
+_PLAIN: Final[Mapping[Any, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    NoneType: "null",
+}
+_LISTS: Final = (list, tuple, frozenset)
+
+
+class SchemaDeriver:
+    """Deriver of one schema; types with keys become its definitions.
+
+    Args:
+        partial: Types of which a document may leave out any key, because another process made it, whose
+            release may differ.
+    """
+
+    def __init__(self, partial: frozenset[type] = frozenset()) -> None:
+        self.definitions: dict[str, Schema] = {}
+        self._partial = partial
+
+    def schema(self, kind: Any) -> Schema:
+        """Return the schema of values of a type. Raises `TypeError` for one that has no form in JSON."""
+        origin, arguments = get_origin(kind), get_args(kind)
+        if kind in _PLAIN:
+            found: Schema = {"type": _PLAIN[kind]}
+        elif kind is object or kind is Any:
+            found = {}
+        elif origin is Literal:
+            found = {"enum": list(arguments)}
+        elif origin in {Union, UnionType}:
+            found = self._union(arguments)
+        elif origin in _LISTS:
+            found = {"type": "array", "items": self.schema(arguments[0])}
+        elif origin is Mapping or origin is dict:
+            values = self.schema(arguments[1])
+            found = {"type": "object", **({"additionalProperties": values} if values else {})}
+        elif isinstance(kind, type) and issubclass(kind, StrEnum):
+            found = {"type": "string", "enum": [word.value for word in kind]}
+        elif isinstance(kind, type) and has_keys(kind):
+            found = {REFERENCE: f"#/{DEFINITIONS}/{self._define(kind)}"}
+        else:
+            raise TypeError(f"{kind} has no form in JSON")
+        return found
+
+    def event(self, kind: type[Record], name: str) -> Schema:
+        """Return the schema of the lines that report an event."""
+        own = self._object(kind)
+        properties = {"event": {"const": name}, **own["properties"]}
+        if properties.pop("details", None) is not None:
+            own["description"] += " Further keys are those that the verb promises."
+        required = [key for key in own["required"] if key in properties]
+        self.definitions[kind.__name__] = {
+            **own,
+            "properties": properties,
+            "required": ["event", *required],
+        }
+        return {REFERENCE: f"#/{DEFINITIONS}/{kind.__name__}"}
+
+    def _union(self, members: tuple[Any, ...]) -> Schema:
+        schemas = [self.schema(member) for member in members]
+        if all(schema.keys() == {"type"} for schema in schemas):
+            return {"type": [schema["type"] for schema in schemas]}
+        return {"anyOf": schemas}
+
+    def _define(self, kind: type) -> str:
+        name = kind.__name__
+        if name not in self.definitions:
+            self.definitions[name] = {}  # a type may have itself as a part
+            self.definitions[name] = self._object(kind)
+        return name
+
+    def _object(self, kind: type) -> Schema:
+        texts = _key_texts(kind)
+        properties = {}
+        for key, annotation in _annotations(kind).items():
+            schema = self.schema(annotation)
+            properties[key] = {**schema, "description": texts[key]} if key in texts else schema
+        return {
+            "type": "object",
+            "description": _text(inspect.getdoc(kind) or ""),
+            "properties": properties,
+            "required": [] if kind in self._partial else _required(kind),
+        }
+
+
+def has_keys(kind: type) -> bool:
+    """Tell whether values of a type are objects with known keys."""
+    return is_dataclass(kind) or issubclass(kind, Record) or hasattr(kind, "__required_keys__")
+
+
+def _text(docstring: str) -> str:
+    """Return a docstring in one line, in words of JSON."""
+    return re.sub(r"\bNone\b", "null", " ".join(docstring.split())).replace("``", "`")
+
+
+def _annotations(kind: type) -> dict[str, Any]:
+    # Modules that load at every command import the types of annotations for type checkers alone.
+    names = {
+        "ClassVar": ClassVar,
+        "ExitStatus": int,
+        "Json": Mapping[str, object],
+        "Mapping": Mapping,
+    }
+    hints = get_type_hints(kind, localns={**vars(sys.modules[kind.__module__]), **names})
+    return {key: _plain_hint(hint) for key, hint in hints.items() if not key.startswith("_")}
+
+
+def _plain_hint(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+
+
+def _required(kind: type) -> list[str]:
+    """Return the keys that a value always has: of an event, those without a default."""
+    keys = getattr(kind, "__required_keys__", None)
+    if keys is not None:
+        return [key for key in _annotations(kind) if key in keys]
+    if issubclass(kind, Record):
+        return [key for key in _annotations(kind) if not hasattr(kind, key)]
+    return list(_annotations(kind))
+
+
+@cache
+def _key_texts(kind: type) -> Mapping[str, str]:
+    """Return the docstrings of the keys of a class and of those that it extends."""
+    found: dict[str, str] = {}
+    tree = ast.parse(inspect.getsource(kind))
+    source = next(node for node in tree.body if isinstance(node, ast.ClassDef))
+    for base in source.bases:  # a typed dictionary does not know at run time which one it extends
+        extended = vars(sys.modules[kind.__module__]).get(ast.unparse(base))
+        if isinstance(extended, type) and extended is not Record and has_keys(extended):
+            found |= _key_texts(extended)
+    for statement, after in pairwise(source.body):
+        match statement, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=key)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[key] = _text(text)
+            case _:
+                pass
+    return found

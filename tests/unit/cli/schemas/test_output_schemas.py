@@ -1,0 +1,138 @@
+"""Schemas of the output: current, stable, and true of every pinned output."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.cli.grammar import VERBS
+from appliance.cli.schemas.output_reference import OUTPUTS, checked_text, page
+from tests.fakes.schema_validator import violations
+
+ROOT = Path(__file__).parents[4]
+REFERENCE = ROOT / "docs/reference"
+PINS = sorted((ROOT / "tests/pins/stored").glob("cli*/*.txt"))
+COMMAND = re.compile(r"^\$ appliance (.*)$", re.MULTILINE)
+BY_NAME = {output.name: output for output in OUTPUTS}
+ELSEWHERE = {
+    "bench": "docs/how-to/measure-speed.md",
+    "completion": "a script",
+    "logs": "journalctl's",
+}
+"""Verbs whose form is not ours, or is told on a page."""
+PLACEHOLDERS = {'"<of this machine>"': "0", '"<as systemd runs here>"': "false"}
+"""Values that the pins leave out, by what stands for them, with values of their type."""
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.name)
+def test_a_stored_schema_is_only_added_to(output: Any) -> None:
+    """The stored schema's readers can read what is printed now; after an addition it is renewed."""
+    stored = (REFERENCE / "json" / output.file).read_text("utf-8")
+    assert checked_text(output, stored) == stored, (
+        "run: python -m appliance.cli.schemas.output_reference"
+    )
+
+
+def test_the_page_and_the_set_of_files_are_current() -> None:
+    """Each schema has its file, and the page has each schema."""
+    assert sorted(p.name for p in (REFERENCE / "json").iterdir()) == sorted(o.file for o in OUTPUTS)
+    assert (REFERENCE / "json-output.md").read_text("utf-8") == page(), (
+        "run: python -m appliance.cli.schemas.output_reference"
+    )
+
+
+def test_each_verb_has_a_schema() -> None:
+    """No verb of the grammar is left out, and no schema names a verb that there is not."""
+    named = {words.split()[0] for output in OUTPUTS for words in output.printed_by} - {"any"}
+    assert named | ELSEWHERE.keys() == {verb.name for verb in VERBS}
+
+
+def test_every_key_of_the_status_is_described_or_plain() -> None:
+    """Objects have descriptions; times, sizes and durations have their unit in the name."""
+    schema = BY_NAME["status"].schema()
+    for name, definition in schema["$defs"].items():
+        assert definition["description"], name
+        for key, value in definition["properties"].items():
+            if value.get("type") == "number":
+                assert "description" in value or re.search(r"_(s|ms)$|^p\d+$", key), (name, key)
+
+
+class Printed:
+    """Output of one pinned command."""
+
+    def __init__(self, words: str, lines: list[str]) -> None:
+        self.words = words
+        self.lines = lines
+
+    def documents(self) -> list[Any]:
+        """Return the document that the command printed, or those of all its lines."""
+        text = "\n".join(self.lines)
+        for placeholder, value in PLACEHOLDERS.items():
+            text = text.replace(placeholder, value)
+        try:
+            return [json.loads(text)]
+        except json.JSONDecodeError:
+            return [json.loads(line) for line in text.splitlines()]
+
+
+@cache
+def printed() -> list[Printed]:
+    """Return every pinned output of a command with --json, where there is one."""
+    return [one for path in PINS for one in _printed_in(path.read_text("utf-8"))]
+
+
+def _printed_in(text: str) -> Iterator[Printed]:
+    for block in re.split(r"(?=^\$ )", text, flags=re.MULTILINE):
+        command = COMMAND.match(block)
+        if command is None or "--json" not in command[1].split():
+            continue
+        lines = [line[2:] for line in block.splitlines()[1:] if line.startswith("  ")]
+        if lines:
+            yield Printed(command[1], lines)
+
+
+FORMS = (
+    (r"status [^-]", "status-profile"),
+    (r"status", "status"),
+    (r"show .*--(unit|config)", "file"),
+    (r"show .*--baseline|baseline show", "baseline"),
+    (r"baseline", "baseline-change"),
+    (r"history .*--raw", "probes"),
+    (r"wait( [^-]|.* --for)", "status"),
+    (r"switch|start|stop|restart|hold|cancel|wait", "operation"),
+    (r"mark|key|token", "result"),
+    (r"apply|edit", "apply"),
+    (r"ls|list", "list"),
+    (r"profile validate", "profile-validate"),
+    (r"config (path|validate)", "config"),
+    (r"(show|history|probe|events|alerts|window|target|version)\b", ""),
+)
+"""Schemas by the beginning of the command line without --json, the first that matches; empty: of the same name."""
+
+
+def schema_name(words: str) -> str | None:
+    """Return the schema of a command line; None: its form is not one of ours."""
+    line = " ".join(word for word in words.split() if word != "--json")
+    found = next(
+        ((re.match(form, line), name) for form, name in FORMS if re.match(form, line)), None
+    )
+    return None if found is None else found[1] or line.split()[0]
+
+
+def test_every_pinned_output_is_as_its_schema_says() -> None:
+    """Each document and line that a pin has is valid, and is no error unless the command failed."""
+    faults, checked = [], set()
+    for one in printed():
+        name = schema_name(one.words)
+        for document in one.documents() if name is not None else ():
+            is_error = isinstance(document, dict) and document.get("event") == "error"
+            schema = BY_NAME["error" if is_error else str(name)].schema()
+            faults += [f"{one.words}: {fault}" for fault in violations(document, schema)]
+            checked.add("error" if is_error else name)
+    assert not faults, "\n".join(faults[:20])
+    assert checked >= {"status", "status-profile", "list", "show", "operation", "result", "error"}
+    assert checked >= {"apply", "version", "config", "profile-validate", "file", "baseline"}
