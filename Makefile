@@ -74,6 +74,11 @@ chaos: $(VENV)/.complete
 engines-vllm: $(VENV)/.complete
 	$(BIN)/python -m tests.system.engines
 
+## check-page: the page in chromium on a booted box; installs Playwright and axe-core in .cache (root)
+.PHONY: check-page
+check-page: $(VENV)/.complete
+	$(BIN)/python -m tests.page_check
+
 ## lock: resolve the dependencies anew
 lock:
 	scripts/lock

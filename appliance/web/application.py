@@ -21,6 +21,7 @@ from appliance.planning.wording import short
 from appliance.web.api.resources import api_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.metrics.metrics_routes import metrics_router
+from appliance.web.page.operator_desk import OperatorDesk
 from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
@@ -36,13 +37,19 @@ _DESCRIPTION: Final = (
 
 
 def make_application(
-    box: BoxSource, focus: FocusSource, policy: SameOriginPolicy, *, enabled: bool = True
+    box: BoxSource,
+    focus: FocusSource,
+    desk: OperatorDesk,
+    policy: SameOriginPolicy,
+    *,
+    enabled: bool = True,
 ) -> FastAPI:
     """Return the application.
 
     Args:
         box: Where the documents come from.
         focus: Where those about one profile come from.
+        desk: Carries out what operators ask for.
         policy: Of hosts and origins.
         enabled: Whether requests are answered; False: each is refused.
     """
@@ -56,7 +63,7 @@ def make_application(
         redirect_slashes=False,
         middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
     )
-    for router in (api_router(box), metrics_router(box), page_router(box, focus)):
+    for router in (api_router(box), metrics_router(box), page_router(box, focus, desk)):
         application.include_router(router)
     application.add_exception_handler(ProblemError, _answer_problem)
     application.add_exception_handler(ApplianceError, _answer_appliance_error)

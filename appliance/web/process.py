@@ -21,6 +21,7 @@ from appliance.web.application import make_application
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
 from appliance.web.page.live_focus import LiveFocus
+from appliance.web.page.operator_desk import LiveOperatorDesk
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,11 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     policy = SameOriginPolicy.of([*names_of(settings), *addresses])
     sockets = Path(settings.status_socket), Path(settings.view_socket)
     application = make_application(
-        LiveBox(*sockets), LiveFocus(*sockets), policy, enabled=settings.web.enabled
+        LiveBox(*sockets),
+        LiveFocus(*sockets),
+        LiveOperatorDesk(sockets[0], Path(settings.token_socket), sockets[1]),
+        policy,
+        enabled=settings.web.enabled,
     )
     server = WebServer(application)
     readiness = Readiness()

@@ -46,6 +46,7 @@ class PageRenderer:
             lstrip_blocks=True,
         )
         self._environment.globals["macros"] = self._environment.get_template("macros.html").module
+        self._login = self._environment.get_template("login.html")
         self._page = self._environment.get_template("page.html")
 
     def page(self, view: PageView, operator: OperatorView, *, notice: str = "") -> str:
@@ -59,6 +60,10 @@ class PageRenderer:
         return self._page.render(
             view=view, operator=operator, notice=notice, marks=MARKS, csrf=lambda: _hidden(operator)
         )
+
+    def login(self, notice: str) -> str:
+        """Return the form to sign in; `notice`: sentence about the last try, or empty."""
+        return self._login.render(notice=notice)
 
 
 def _template(name: str) -> str:

@@ -2,41 +2,47 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from appliance.presentation.box_texts import by_interest
 from appliance.web.box_documents import BoxDocuments, BoxSource
+from appliance.web.page.form_routes import SignedIn, form_router, operator_view
+from appliance.web.page.operator_desk import OperatorDesk
 from appliance.web.page.page_documents import FocusSource, PageDocuments
-from appliance.web.page.page_renderer import OperatorView, PageRenderer, static_file
+from appliance.web.page.page_renderer import PageRenderer, static_file
 from appliance.web.page.page_view import page_view, status_document
 
 _LONGEST_NAME: Final = 64
 _CACHED_S: Final = 3600
 
 
-def page_router(box: BoxSource, focus: FocusSource) -> APIRouter:
+def page_router(box: BoxSource, focus: FocusSource, desk: OperatorDesk) -> APIRouter:
     """Return the router of the page.
 
     Args:
         box: Where the documents come from.
         focus: Where those about the one profile come from that is shown in detail.
+        desk: Carries out what operators ask for.
     """
-    router = APIRouter(include_in_schema=False)
-    renderer = PageRenderer()
+    renderer, signed_in = PageRenderer(), SignedIn()
+    router = form_router(desk, signed_in, renderer)
 
     @router.get("/")
     async def page(
+        request: Request,
         profile: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
     ) -> HTMLResponse:
         documents = await box.look()
-        operator = OperatorView()
+        session = signed_in.session(request)
+        operator = operator_view(session)
         name = focus_name(documents, profile)
         detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
         ended = () if detail is None else await focus.operations()
         view = page_view(PageDocuments(box=documents, focus=detail, operations=ended))
-        html = renderer.page(view, operator)
+        notice = "" if session is None else session.take_notice()
+        html = renderer.page(view, operator, notice=notice)
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
 
     @router.get("/status.md")

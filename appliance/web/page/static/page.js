@@ -8,6 +8,8 @@
   let asked = 0, timer = 0, busy = false;
   const lost = document.getElementById("lost");
 
+  const source = new EventSource("/api/v1/stream");
+
   const showAge = () => {
     const seconds = age + (performance.now() - heard) / 1000;
     const unknown = document.documentElement.dataset.state === "unknown";
@@ -61,15 +63,14 @@
     } catch { /* told by its age */ }
     busy = false;
     showAge();
-    const isRunning = document.querySelector(".operation") !== null || !lost.hidden;
-    timer = setTimeout(ask, document.hidden ? 4 * IDLE_MS : isRunning ? BUSY_MS : IDLE_MS);
+    const isHurried = document.querySelector(".operation") || !lost.hidden || source.readyState !== EventSource.OPEN;
+    timer = setTimeout(ask, document.hidden ? 4 * IDLE_MS : isHurried ? BUSY_MS : IDLE_MS);
   };
   const soon = () => {
     clearTimeout(timer);
     timer = setTimeout(ask, Math.max(0, asked + LEAST_MS - performance.now()));
   };
 
-  const source = new EventSource("/api/v1/stream");
   source.onmessage = soon;
   for (const name of ["snapshot", "status", "phase", "alert", "measured", "event", "operation"]) source.addEventListener(name, soon);
   setInterval(showAge, 1000);

@@ -1,0 +1,180 @@
+"""Routes of the page's forms: signing in and out, and what an operator may ask for.
+
+======================================  ==================================================
+a form                                  leads to
+======================================  ==================================================
+of a browser that has not signed in     the form to sign in
+without the session's field             403
+that names no action, or a faulty one   the page, with a notice
+else                                    the page, with a notice where it was refused
+======================================  ==================================================
+
+A form changes at most one thing, and answers 303, so that a reload of the page repeats nothing.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from appliance.domain.errors import (
+    ApplianceError,
+    BadRequestError,
+    BusyError,
+    PermissionDeniedError,
+)
+from appliance.planning.wording import printable
+from appliance.protocol.alert_requests import AckRequest, SilenceRequest
+from appliance.protocol.control_requests import (
+    CancelRequest,
+    MarkRequest,
+    StartRequest,
+    StopRequest,
+    SwitchRequest,
+)
+from appliance.web.page.operator_desk import OperatorDesk
+from appliance.web.page.page_renderer import OperatorView, PageRenderer
+from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
+
+COOKIE: Final = "appliance-session"
+LOGIN: Final = "/login"
+_LOGOUT: Final = "/logout"
+_MOST_FIELDS: Final = 8
+_LONGEST_NUMBER: Final = 12
+_LONGEST_NOTICE: Final = 300
+_REASON: Final = "from the page"
+
+Fields = Mapping[str, str]
+
+
+class SignedIn:
+    """Sessions as a browser's cookie names them."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.sessions = Sessions()
+        self.now_s = now_s
+
+    def session(self, request: Request) -> Session | None:
+        """Return the session of a request; None: the browser has not signed in."""
+        return self.sessions.find(request.cookies.get(COOKIE, ""), self.now_s())
+
+
+def operator_view(session: Session | None) -> OperatorView:
+    """Return who looks at the page."""
+    if session is None:
+        return OperatorView(login_path=LOGIN)
+    return OperatorView(name=session.name, csrf=session.csrf, logout_path=_LOGOUT)
+
+
+def form_router(desk: OperatorDesk, signed_in: SignedIn, renderer: PageRenderer) -> APIRouter:
+    """Return the router of the forms.
+
+    Args:
+        desk: Carries requests out.
+        signed_in: Has the sessions.
+        renderer: Renders the form to sign in.
+    """
+    router = APIRouter(include_in_schema=False)
+
+    @router.get(LOGIN)
+    async def login_form() -> HTMLResponse:
+        return HTMLResponse(renderer.login(""))
+
+    @router.post(LOGIN)
+    async def login(request: Request) -> Response:
+        token = (await _fields(request)).get("token", "").strip()
+        try:
+            name = await desk.operator_of(token)
+        except (PermissionDeniedError, BusyError, BadRequestError) as error:
+            return HTMLResponse(renderer.login(_notice(error)), HTTPStatus.FORBIDDEN)
+        session_id = signed_in.sessions.begin(token, name, signed_in.now_s())
+        answer = _to_page()
+        answer.set_cookie(
+            COOKIE, session_id, max_age=int(LASTS_S), path="/", httponly=True, samesite="strict"
+        )
+        return answer
+
+    @router.post(_LOGOUT)
+    async def logout(request: Request) -> Response:
+        session, _ = await _own_form(request, signed_in)
+        if session is not None:
+            signed_in.sessions.end(request.cookies.get(COOKIE, ""))
+        answer = _to_page()
+        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        return answer
+
+    @router.post("/do/{action}")
+    async def act(action: str, request: Request) -> Response:
+        session, fields = await _own_form(request, signed_in)
+        if session is None:
+            return RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
+        try:
+            await _carry_out(action, fields, session.token, desk)
+        except ApplianceError as error:
+            session.notice = _notice(error)
+        return _to_page()
+
+    return router
+
+
+async def _carry_out(action: str, fields: Fields, token: str, desk: OperatorDesk) -> None:
+    """Carry out the request of a form. Raises `ApplianceError`."""
+    profile, alert = fields.get("profile", ""), fields.get("alert", "")
+    work: Awaitable[None]
+    match action, fields.get("action", ""):
+        case "profile", "switch":
+            work = desk.change_box(token, SwitchRequest(profile))
+        case "profile", "start" if profile:
+            work = desk.change_box(token, StartRequest((profile,)))
+        case "profile", "stop" if profile:
+            work = desk.change_box(token, StopRequest((profile,)))
+        case "mark", _:
+            work = desk.change_box(token, MarkRequest(profile, fields.get("mark", "")))
+        case "cancel", _:
+            work = desk.change_box(token, CancelRequest(_number(fields.get("operation", ""))))
+        case "ack", _:
+            work = desk.change_alerts(token, AckRequest(alert))
+        case "silence", _:
+            work = desk.change_alerts(token, SilenceRequest(alert, reason=_REASON))
+        case _:
+            raise BadRequestError("the form asks for nothing that is known")
+    await work
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise BadRequestError("the form names no operation")
+    return int(text)
+
+
+async def _own_form(request: Request, signed_in: SignedIn) -> tuple[Session | None, Fields]:
+    """Return the session and the fields of a form. Raises `HTTPException` where it is not the session's."""
+    fields, session = await _fields(request), signed_in.session(request)
+    if session is not None and not session.owns(fields.get("csrf", "")):
+        raise HTTPException(HTTPStatus.FORBIDDEN)
+    return session, fields
+
+
+async def _fields(request: Request) -> Fields:
+    """Return the fields of a form; the guard has bounded its size. Raises `HTTPException`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    try:
+        text = (await request.body()).decode("ascii")
+        return dict(parse_qsl(text, max_num_fields=_MOST_FIELDS, errors="strict"))
+    except ValueError as error:
+        raise HTTPException(HTTPStatus.BAD_REQUEST) from error
+
+
+def _notice(error: ApplianceError) -> str:
+    return printable(str(error)[:_LONGEST_NOTICE])
+
+
+def _to_page() -> RedirectResponse:
+    return RedirectResponse("/", HTTPStatus.SEE_OTHER)

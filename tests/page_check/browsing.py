@@ -1,0 +1,300 @@
+"""Browser's side of the check of the page: runs in an environment of its own, which has Playwright.
+
+Arguments: the browser's program, the script of axe-core, and the directory for pictures. A line on stdout asks for
+a command in the box, of which a line on stdin tells the end.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
+
+AT = "http://127.0.0.1:8011/"
+WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+]
+PHASES = ["preflight", "hold", "drain", "stop", "release", "start", "load", "warm-up", "commit"]
+"""Phases of a switch in their order; quick ones may be missed."""
+MOST_TABS = 200
+
+
+def tell(**word: object) -> None:
+    """Write a line for the parent."""
+    print(json.dumps(word), flush=True)  # noqa: T201 - the protocol
+
+
+def run_in_box(command: str) -> None:
+    """Have a command run in the box."""
+    tell(run=command)
+    assert sys.stdin.readline() == "done\n"
+
+
+class Browsing:
+    """Browser, and what the scenarios have in common."""
+
+    def __init__(self, play: Playwright, program: str, axe: Path, profile: str, token: str) -> None:
+        self._play = play
+        self._program = program
+        self._axe = axe.read_text("utf-8")
+        self._profile = profile
+        self._token = token
+        self._opened = 0
+        self.axe_checks = 0
+
+    @contextmanager
+    def page(
+        self, width: str = "wide", scheme: str = "light", *, script: bool = True, also: str = AT
+    ) -> Iterator[Page]:
+        """Open the page; errors of the script, refused contents and requests to elsewhere fail the scenario."""
+        self._opened += 1
+        across, down = WIDTHS[width]
+        context: BrowserContext = self._play.chromium.launch_persistent_context(
+            f"{self._profile}/{self._opened}",
+            executable_path=self._program,
+            args=FLAGS,
+            viewport={"width": across, "height": down},
+            color_scheme=scheme,
+            java_script_enabled=script,
+            is_mobile=width == "phone",
+            has_touch=width == "phone",
+        )
+        faults: list[str] = []
+        context.set_default_timeout(15_000)
+        try:
+            page = context.pages[0]
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("console", lambda said: faults.append(said.text) if _is_fault(said) else None)
+            page.on(
+                "request",
+                lambda asked: (
+                    None if asked.url.startswith((AT, also)) else faults.append(asked.url)
+                ),
+            )
+            page.goto(AT)
+            yield page
+            assert not faults, faults
+        finally:
+            context.close()
+
+    def sign_in(self, page: Page) -> None:
+        """Sign in by the page's own form, as an operator does."""
+        page.get_by_role("link", name="Sign in to act").click()
+        page.get_by_label("Token of an operator").fill(self._token)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(AT)
+        assert "(token page)" in page.inner_text("nav")
+
+    def check_axe(self, page: Page) -> None:
+        """Check that axe-core finds nothing serious. Its script is run by the debugger, beyond the page's policy."""
+        found: dict[str, Any] = page.evaluate(self._axe + "; axe.run(document)")
+        bad = [
+            (one["id"], [node["html"][:120] for node in one["nodes"]])
+            for one in found["violations"]
+            if one["impact"] in {"serious", "critical"}
+        ]
+        assert not bad, bad
+        assert len(found["passes"]) > 10, "axe-core has checked nothing"
+        self.axe_checks += 1
+
+
+def wait_until(page: Page, expression: str, *, within_s: float = 30.0) -> None:
+    """Wait until an expression is true; the page's policy forbids the way that Playwright has for it."""
+    until_s = time.monotonic() + within_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < until_s, expression
+        page.wait_for_timeout(50)  # real time: a browser has no other
+
+
+def _is_fault(said: Any) -> bool:
+    """Tell whether a line of the console is an error; a resource that is not there while a daemon is away is none."""
+    harmless = ("Failed to load resource", "Cross-Origin-Opener-Policy header has been ignored")
+    return said.type == "error" and not any(text in said.text for text in harmless)
+
+
+def check_width(browsing: Browsing, width: str, scheme: str, pictures: Path) -> None:
+    """No part is wider than the window, axe-core is content, and a picture is taken."""
+    with browsing.page(width, scheme) as page:
+        browsing.check_axe(page)
+        browsing.sign_in(page)
+        wide = page.evaluate(
+            "[document.scrollingElement.scrollWidth, window.innerWidth,"
+            " ...[...document.querySelectorAll('section, section *')]"
+            " .filter(e => !e.closest('.scroll, pre, svg') && e.getBoundingClientRect().right > window.innerWidth + 1)"
+            " .map(e => e.outerHTML.slice(0, 80))]"
+        )
+        assert wide[0] <= wide[1] == WIDTHS[width][0], wide
+        assert not wide[2:], wide
+        order = page.eval_on_selector_all(
+            "main section", "all => all.map(e => [e.dataset.part, e.getBoundingClientRect().top])"
+        )
+        places = dict(order)
+        if width == "phone":
+            assert places["now"] < places["alerts"] < places["profiles"], places
+            assert [name for name, _ in sorted(order, key=lambda one: one[1])] == [
+                name for name, _ in order
+            ]
+        browsing.check_axe(page)
+        page.screenshot(path=pictures / f"page-{width}-{scheme}.png", full_page=True)
+
+
+def check_switch(browsing: Browsing, pictures: Path) -> int:
+    """A click on Switch shows the phases in order while they run, and then the profile that serves."""
+    with browsing.page("phone") as page:
+        browsing.sign_in(page)
+        # Begins anew with each document: the form leads to a new one.
+        page.add_init_script(
+            """(() => { window.seen = []; setInterval(() => {
+                const step = document.querySelector('[aria-current="step"]');
+                const phase = step && step.dataset.phase;
+                if (phase && window.seen.at(-1) !== phase) window.seen.push(phase);
+            }, 20); })()"""
+        )
+        page.get_by_role("button", name="Switch to b").click()
+        page.wait_for_selector('[aria-current="step"][data-phase="load"]')
+        browsing.check_axe(page)
+        page.screenshot(path=pictures / "page-phone-switch.png")
+        page.wait_for_selector(".active .is-serving >> nth=0", timeout=30_000)
+        wait_until(page, "document.querySelector('.active h3')?.textContent.includes('b')")
+        wait_until(page, "!document.querySelector('.operation')")
+        seen: list[str] = page.evaluate("window.seen")
+    assert seen == sorted(set(seen), key=PHASES.index), seen
+    assert "load" in seen
+    return len(seen)
+
+
+def check_lost(browsing: Browsing, pictures: Path) -> float:
+    """A supervisor that has gone is told within 20 s, with a growing age; its return takes the sentence away."""
+    with browsing.page("phone", "dark") as page:
+        run_in_box(
+            "systemctl kill -s KILL appliance-supervisor; systemctl stop appliance-supervisor"
+        )
+        began_s = time.monotonic()
+        page.wait_for_selector("#lost:not([hidden])", timeout=25_000)
+        took_s = time.monotonic() - began_s
+        first = page.inner_text("#lost")
+        assert first.startswith("disconnected "), first
+        wait_until(page, f"document.getElementById('lost').textContent !== {json.dumps(first)}")
+        page.screenshot(path=pictures / "page-phone-lost.png")
+        browsing.check_axe(page)
+        run_in_box("systemctl start appliance-supervisor")
+        page.wait_for_selector("#lost", state="hidden", timeout=30_000)
+    return took_s
+
+
+def check_keyboard(browsing: Browsing) -> int:
+    """Every link, button and field is reached by Tab, with a visible focus; Enter on a profile shows it."""
+    with browsing.page() as page:
+        wanted = page.eval_on_selector_all(
+            "a[href], button:not([hidden]), select, input:not([type=hidden]), textarea",
+            "all => all.filter(e => e.checkVisibility()).length",
+        )
+        reached: list[str] = []
+        for _ in range(MOST_TABS):
+            page.keyboard.press("Tab")
+            what = page.evaluate(
+                "() => { const e = document.activeElement; if (e === document.body) return '';"
+                " const s = getComputedStyle(e);"
+                " if (s.outlineStyle === 'none' || parseFloat(s.outlineWidth) < 2) return 'no focus: ' + e.outerHTML;"
+                " return e.tagName + ' ' + (e.getAttribute('href') || '') + (e.getAttribute('aria-label') || e.textContent); }"
+            )
+            if not what or what in reached:
+                break
+            assert not what.startswith("no focus"), what
+            reached.append(what)
+        assert reached[0].startswith("A #main"), reached
+        assert any("Sign in to act" in one for one in reached), reached
+        controls = [one for one in reached if one.split()[0] in {"A", "BUTTON", "SELECT", "INPUT"}]
+        assert len(controls) == wanted, (wanted, reached)
+        page.focus('.profile[data-profile="b"] a')
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/?profile=b")
+        assert page.inner_text("#speed-title") == "Speed of b"
+    return len(reached)
+
+
+def check_without_script(browsing: Browsing) -> None:
+    """Without JavaScript the page has the same parts, and its links and forms work."""
+    with browsing.page("phone", script=False) as page:
+        names = page.locator(".profile h3 a").all_inner_texts()
+        assert sorted(names) == ["a", "b"], names
+        assert page.locator(".active").count() == 1
+        assert not page.locator("[data-copy]").is_visible()
+        page.locator(".profile h3 a").last.click()
+        page.wait_for_url("**/?profile=*")
+        assert page.locator("#speed-title").is_visible()
+        browsing.sign_in(page)
+        mark = page.get_by_label("Mark of a", exact=True)
+        assert mark.input_value() != "live"
+        mark.select_option("live")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Set the mark of a").click()
+        assert mark.input_value() == "live", mark.input_value()
+
+
+def check_strange_host(browsing: Browsing) -> None:
+    """A name that an attacker has made resolve to this machine is refused; the policy allows nothing in the page."""
+    with browsing.page(also="http://evil.example:8011/") as page:
+        kind, text = page.evaluate(
+            "fetch('/status.md').then(async a => [a.headers.get('content-type'), await a.text()])"
+        )
+        assert kind == "text/markdown; charset=utf-8"
+        assert "## Profiles" in text
+        answer = page.goto("http://evil.example:8011/")
+        assert answer is not None
+        assert answer.status == 403
+        assert answer.headers["content-type"] == "application/problem+json"
+        policy = answer.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+
+
+def main() -> int:
+    """Run every scenario, also after one that failed; the last line has the figures."""
+    program, axe, pictures = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    token = sys.stdin.readline().strip()
+    figures: dict[str, float] = {"scenarios": 0, "failed": 0}
+
+    def scenario(name: str, check: Callable[[], object]) -> object:
+        figures["scenarios"] += 1
+        try:
+            found = check()
+        except Exception as error:  # noqa: BLE001 - told, and the next scenario runs
+            figures["failed"] += 1
+            tell(say=f"✗ {name}: {error}")
+            return 0
+        tell(say=f"✓ {name}")
+        return found
+
+    with TemporaryDirectory() as profile, sync_playwright() as play:
+        browsing = Browsing(play, program, axe, profile, token)
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                scenario(
+                    f"{width}, {scheme}",
+                    lambda w=width, s=scheme: check_width(browsing, w, s, pictures),  # type: ignore[misc]
+                )
+        figures["phases_seen"] = float(
+            str(scenario("a switch", lambda: check_switch(browsing, pictures)))
+        )
+        figures["tabs"] = float(str(scenario("keyboard only", lambda: check_keyboard(browsing))))
+        scenario("without JavaScript", lambda: check_without_script(browsing))
+        scenario("a strange host name", lambda: check_strange_host(browsing))
+        figures["lost_after_s"] = float(
+            str(scenario("a supervisor that is gone", lambda: check_lost(browsing, pictures)))
+        )
+        figures["axe_checks"] = browsing.axe_checks
+    tell(figures=figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
