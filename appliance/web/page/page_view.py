@@ -30,6 +30,7 @@ from appliance.web.page.operation_steps import OperationView, operation_view
 from appliance.web.page.page_documents import FocusDocuments, PageDocuments
 from appliance.web.page.profile_cards import ProfileCard, TrafficCard, profile_cards, traffic_cards
 from appliance.web.page.rate_chart import ChartMark, RateChart, rate_chart
+from appliance.web.page.state_bars import StateBar, state_bars
 
 STALE_S: Final = 5.0
 """Age from which a document is told as old: while its daemon answers, none is older than two seconds."""
@@ -98,6 +99,7 @@ class PageView:
     alerts: AlertsView
     profiles: tuple[ProfileCard, ...] = ()
     traffic: tuple[TrafficCard, ...] = ()
+    states: tuple[StateBar, ...] = ()
     notes: tuple[str, ...] = ()
     focus: FocusView | None = None
     footer: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ def page_view(documents: PageDocuments) -> PageView:
         alerts=alerts_view(status.get("alerts"), now=now),
         profiles=profiles,
         traffic=traffic_cards(status),
+        states=state_bars(status["profiles"], documents.operations, now=now),
         notes=tuple(_notes(status, now)),
         focus=None if focus is None else _focus_view(focus, documents.operations, now),
         footer=tuple(_footer(status, box)),

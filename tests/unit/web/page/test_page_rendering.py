@@ -80,6 +80,18 @@ HISTORY: Final = {
     ],
 }
 
+OPERATIONS: Final = (
+    {
+        "kind": "switch",
+        "target": ["aeon"],
+        "profiles": ["aeon", "genesis"],
+        "outcome": "done",
+        "message": "aeon is serving on :8023",
+        "began_unix_s": NOW - 4060,
+        "finished_unix_s": NOW - 4000,
+    },
+)
+
 
 def documents(
     status: Mapping[str, Any] | None,
@@ -88,6 +100,7 @@ def documents(
     age_s: float = 0.3,
     focus: str = "aeon",
     log: tuple[str, ...] | None = ("\x1b[31mred\x1b[0m",),
+    operations: Any = OPERATIONS,
 ) -> PageDocuments:
     return PageDocuments(
         box=BoxDocuments(
@@ -96,6 +109,7 @@ def documents(
         focus=FocusDocuments(
             name=focus, since_unix_s=NOW - 7 * 86400, history=HISTORY, probes=(), log=log
         ),
+        operations=operations,
     )
 
 
@@ -131,6 +145,13 @@ def test_every_state_of_a_box_is_a_page(name: str) -> None:
     if running:
         [step] = page.of_class("step-now")
         assert step.attributes["data-phase"] == status["operation"]["phase"]
+    known = {
+        row["name"]
+        for row in status["profiles"]
+        if row["name"] in {"aeon", "genesis"} or row["state"] == "serving"
+    }
+    assert len(page.of_class("states")) == len(known)
+    assert len(page.of_class("marker-switch")) == len(page.of_class("marker-change")) == 1
     for sentence in status["verdict"]["why"]:
         assert " ".join(sentence.split()) in " ".join(page.text.split())
 
@@ -180,6 +201,7 @@ def test_hostile_texts_stay_texts(name: str) -> None:
         poisoned(status),
         speeds=poisoned(SPEEDS),
         focus="aeon" + HOSTILE,
+        operations=tuple(poisoned(OPERATIONS)),
         log=(HOSTILE, f"\x1b[31m{HOSTILE}\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"),
     )
     page = render(found)

@@ -1,0 +1,91 @@
+"""Bars of states: what operations on record tell of a profile's last days."""
+
+from typing import Any
+
+import pytest
+
+from appliance.web.page.state_bars import MOST_PARTS, state_bars
+from tests.pins import status_documents
+from tests.pins.status_box import STATES
+
+NOW = 1_800_000_000.0
+HOUR_S = 3600.0
+STATUS, _ = status_documents.observe(STATES["serving"])
+
+
+def row(name: str, state: str, since_h: float | None = None) -> Any:
+    """A profile that has been in a state for some hours."""
+    [found] = [one for one in STATUS["profiles"] if one["name"] == name]
+    since = None if since_h is None else NOW - since_h * HOUR_S
+    return {**found, "state": state, "since_unix_s": since}
+
+
+def operation(kind: str, target: str, ended_h: float, **more: object) -> dict[str, object]:
+    """An operation that took an hour and ended some hours ago."""
+    ended = NOW - ended_h * HOUR_S
+    found = {"kind": kind, "target": [target], "profiles": [target], "outcome": "done"}
+    return {**found, "finished_unix_s": ended, "began_unix_s": ended - HOUR_S, **more}
+
+
+def told(rows: list[Any], *operations: dict[str, object]) -> list[list[tuple[str, int]]]:
+    """Each bar as states and whole hours."""
+    return [
+        [(part.state, round(part.width * 1.68)) for part in bar.parts]
+        for bar in state_bars(rows, operations, now=NOW)
+    ]
+
+
+def test_a_switch_raises_one_and_takes_down_another() -> None:
+    """Both change while it runs; what lies before the first operation is not known."""
+    switch = operation("switch", "genesis", 10, profiles=["aeon", "genesis"])
+    rows = [row("aeon", "stopped"), row("genesis", "serving", 10)]
+    assert told(rows, operation("start", "aeon", 100), switch) == [
+        [("unknown", 67), ("changing", 1), ("serving", 89), ("changing", 1), ("stopped", 10)],
+        [("unknown", 157), ("changing", 1), ("serving", 10)],
+    ]
+
+
+def test_what_is_not_so_now_is_not_known() -> None:
+    """A profile that was raised and serves no more has crashed, or was stopped by hand."""
+    assert told([row("aeon", "failed")], operation("start", "aeon", 5)) == [
+        [("unknown", 162), ("changing", 1), ("unknown", 5)]
+    ]
+    restarted = told([row("aeon", "serving", 2)], operation("start", "aeon", 5))
+    assert restarted == [[("unknown", 162), ("changing", 1), ("serving", 3), ("serving", 2)]]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [("failed", "failed"), ("interrupted", "unknown"), ("superseded", "unknown")],
+)
+def test_an_operation_that_did_not_end_well(outcome: str, state: str) -> None:
+    """One that failed leaves the profile failed; after one that was cut nothing is known."""
+    operations = operation("start", "aeon", 20), operation("restart", "aeon", 5, outcome=outcome)
+    assert told([row("aeon", "failed")], *operations)[0][-2:] == [("changing", 1), (state, 5)]
+
+
+@pytest.mark.parametrize("outcome", ["rolled-back", "refused"])
+def test_an_operation_that_changed_nothing_in_the_end(outcome: str) -> None:
+    """The profile serves before and after it."""
+    operations = (
+        operation("start", "aeon", 20),
+        operation("switch", "genesis", 5, profiles=["aeon", "genesis"], outcome=outcome),
+    )
+    assert {state for state, _ in told([row("aeon", "serving", 4)], *operations)[0][2:]} == {
+        "serving"
+    }
+
+
+def test_bars_are_bounded() -> None:
+    """Profiles of which nothing is on record have none; a thousand operations make a bounded number of parts."""
+    assert told([row("aeon", "stopped")]) == []
+    many = [operation("restart", "aeon", 1 + n / 100) for n in range(1000)]
+    [bar] = state_bars([row("aeon", "serving", 1)], many, now=NOW)
+    assert len(bar.parts) <= MOST_PARTS + 1
+    assert sum(part.width for part in bar.parts) == pytest.approx(100, abs=0.5)
+    odd: list[dict[str, object]] = [
+        {},
+        {"finished_unix_s": 1e300, "target": ["aeon"]},
+        {"finished_unix_s": "x"},
+    ]
+    assert state_bars([row("aeon", "stopped")], odd, now=NOW)
