@@ -2,10 +2,10 @@
 // Keeps the page fresh: asks for it anew after each event of the stream and every few seconds, and puts the parts
 // that have changed in place of the old ones. Where a form has the focus, its part stays until the focus leaves.
 (() => {
-  const STALE_S = 5, IDLE_MS = 10000, BUSY_MS = 2000, LEAST_MS = 500;
+  const STALE_S = 5, IDLE_MS = 10000, BUSY_MS = 2000, LEAST_MS = 500, AGAIN_MS = 1200;
   let age = Number(document.documentElement.dataset.age) || 0;
   let heard = performance.now();
-  let asked = 0, timer = 0, busy = false;
+  let asked = 0, timer = 0, busy = false, again = false;
   const lost = document.getElementById("lost");
 
   const source = new EventSource("/api/v1/stream");
@@ -64,15 +64,18 @@
     busy = false;
     showAge();
     const isHurried = document.querySelector(".operation") || !lost.hidden || source.readyState !== EventSource.OPEN;
-    timer = setTimeout(ask, document.hidden ? 4 * IDLE_MS : isHurried ? BUSY_MS : IDLE_MS);
+    timer = setTimeout(ask, again ? AGAIN_MS : document.hidden ? 4 * IDLE_MS : isHurried ? BUSY_MS : IDLE_MS);
+    again = false;
   };
+  // The server may have an answer of up to a second ago, so the page is asked for twice.
   const soon = () => {
+    again = true;
     clearTimeout(timer);
     timer = setTimeout(ask, Math.max(0, asked + LEAST_MS - performance.now()));
   };
 
   source.onmessage = soon;
-  for (const name of ["snapshot", "status", "phase", "alert", "measured", "event", "operation"]) source.addEventListener(name, soon);
+  for (const name of ["status", "operation", "recorded", "measured", "alert", "lost"]) source.addEventListener(name, soon);
   setInterval(showAge, 1000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
   timer = setTimeout(ask, BUSY_MS);
