@@ -312,7 +312,7 @@ async def test_figures_come_back(gateway: Gateway) -> None:
     gateway.meter.begin("aeon", None)
     stats = await SocketGateway(gateway.path, figures_s=PATIENCE_S).stats()
     assert stats is not None
-    assert stats.keys() == {"profiles", "keys", "uptime_s"}
+    assert stats.keys() == {"profiles", "keys", "uptime_s", "bounds_s"}
 
 
 async def test_profiles_are_read_again(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:
