@@ -18,10 +18,12 @@ from appliance import __version__
 from appliance.domain.errors import ApplianceError
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.planning.wording import short
+from appliance.web.acting.box_actions import BoxActions
+from appliance.web.acting.request_operator import RequestOperators
+from appliance.web.api.changes import changes_router
 from appliance.web.api.resources import api_router
 from appliance.web.box_documents import BoxSource
 from appliance.web.metrics.metrics_routes import metrics_router
-from appliance.web.page.operator_desk import OperatorDesk
 from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
@@ -39,7 +41,7 @@ _DESCRIPTION: Final = (
 def make_application(
     box: BoxSource,
     focus: FocusSource,
-    desk: OperatorDesk,
+    actions: BoxActions,
     policy: SameOriginPolicy,
     *,
     enabled: bool = True,
@@ -49,7 +51,7 @@ def make_application(
     Args:
         box: Where the documents come from.
         focus: Where those about one profile come from.
-        desk: Carries out what operators ask for.
+        actions: What operators do.
         policy: Of hosts and origins.
         enabled: Whether requests are answered; False: each is refused.
     """
@@ -63,8 +65,10 @@ def make_application(
         redirect_slashes=False,
         middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
     )
-    for router in (api_router(box), metrics_router(box), page_router(box, focus, desk)):
+    for router in (api_router(box), metrics_router(box), page_router(box, focus, actions)):
         application.include_router(router)
+    application.state.operators = RequestOperators(actions)
+    application.include_router(changes_router(actions))
     application.add_exception_handler(ProblemError, _answer_problem)
     application.add_exception_handler(ApplianceError, _answer_appliance_error)
     application.add_exception_handler(HTTPException, _answer_http_exception)

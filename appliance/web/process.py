@@ -17,11 +17,11 @@ from appliance.domain.gateway import is_loopback
 from appliance.domain.names import WEB_SOCKET_UNIT
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.settings_snapshot import SettingsSnapshot
+from appliance.web.acting.box_actions import SocketBoxActions
 from appliance.web.application import make_application
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
 from appliance.web.page.live_focus import LiveFocus
-from appliance.web.page.operator_desk import LiveOperatorDesk
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     application = make_application(
         LiveBox(*sockets),
         LiveFocus(*sockets),
-        LiveOperatorDesk(sockets[0], Path(settings.token_socket), sockets[1]),
+        SocketBoxActions(sockets[0], Path(settings.token_socket), sockets[1]),
         policy,
         enabled=settings.web.enabled,
     )

@@ -29,6 +29,7 @@ from appliance.domain.errors import (
     PermissionDeniedError,
 )
 from appliance.planning.wording import printable
+from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import AckRequest, SilenceRequest
 from appliance.protocol.control_requests import (
     CancelRequest,
@@ -37,7 +38,7 @@ from appliance.protocol.control_requests import (
     StopRequest,
     SwitchRequest,
 )
-from appliance.web.page.operator_desk import OperatorDesk
+from appliance.web.acting.box_actions import BoxActions
 from appliance.web.page.page_renderer import OperatorView, PageRenderer
 from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
 
@@ -71,11 +72,11 @@ def operator_view(session: Session | None) -> OperatorView:
     return OperatorView(name=session.name, csrf=session.csrf, logout_path=_LOGOUT)
 
 
-def form_router(desk: OperatorDesk, signed_in: SignedIn, renderer: PageRenderer) -> APIRouter:
+def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer) -> APIRouter:
     """Return the router of the forms.
 
     Args:
-        desk: Carries requests out.
+        actions: Carry requests out.
         signed_in: Has the sessions.
         renderer: Renders the form to sign in.
     """
@@ -89,7 +90,7 @@ def form_router(desk: OperatorDesk, signed_in: SignedIn, renderer: PageRenderer)
     async def login(request: Request) -> Response:
         token = (await _fields(request)).get("token", "").strip()
         try:
-            name = await desk.operator_of(token)
+            name = str(await actions.operator_of(token))
         except (PermissionDeniedError, BusyError, BadRequestError) as error:
             return HTMLResponse(renderer.login(_notice(error)), HTTPStatus.FORBIDDEN)
         session_id = signed_in.sessions.begin(token, name, signed_in.now_s())
@@ -114,7 +115,7 @@ def form_router(desk: OperatorDesk, signed_in: SignedIn, renderer: PageRenderer)
         if session is None:
             return RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
         try:
-            await _carry_out(action, fields, session.token, desk)
+            await _carry_out(action, fields, session.token, actions)
         except ApplianceError as error:
             session.notice = _notice(error)
         return _to_page()
@@ -122,25 +123,29 @@ def form_router(desk: OperatorDesk, signed_in: SignedIn, renderer: PageRenderer)
     return router
 
 
-async def _carry_out(action: str, fields: Fields, token: str, desk: OperatorDesk) -> None:
+async def _carry_out(action: str, fields: Fields, token: str, actions: BoxActions) -> None:
     """Carry out the request of a form. Raises `ApplianceError`."""
     profile, alert = fields.get("profile", ""), fields.get("alert", "")
-    work: Awaitable[None]
+    work: Awaitable[object]
     match action, fields.get("action", ""):
         case "profile", "switch":
-            work = desk.change_box(token, SwitchRequest(profile))
+            work = actions.operate(ActingRequest(token, SwitchRequest(profile)))
         case "profile", "start" if profile:
-            work = desk.change_box(token, StartRequest((profile,)))
+            work = actions.operate(ActingRequest(token, StartRequest((profile,))))
         case "profile", "stop" if profile:
-            work = desk.change_box(token, StopRequest((profile,)))
+            work = actions.operate(ActingRequest(token, StopRequest((profile,))))
         case "mark", _:
-            work = desk.change_box(token, MarkRequest(profile, fields.get("mark", "")))
+            work = actions.operate(
+                ActingRequest(token, MarkRequest(profile, fields.get("mark", "")))
+            )
         case "cancel", _:
-            work = desk.change_box(token, CancelRequest(_number(fields.get("operation", ""))))
+            work = actions.operate(
+                ActingRequest(token, CancelRequest(_number(fields.get("operation", ""))))
+            )
         case "ack", _:
-            work = desk.change_alerts(token, AckRequest(alert))
+            work = actions.ask_agent(ActingRequest(token, AckRequest(alert)))
         case "silence", _:
-            work = desk.change_alerts(token, SilenceRequest(alert, reason=_REASON))
+            work = actions.ask_agent(ActingRequest(token, SilenceRequest(alert, reason=_REASON)))
         case _:
             raise BadRequestError("the form asks for nothing that is known")
     await work

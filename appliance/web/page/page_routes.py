@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from appliance.presentation.box_texts import by_interest
+from appliance.web.acting.box_actions import BoxActions
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.page.form_routes import SignedIn, form_router, operator_view
-from appliance.web.page.operator_desk import OperatorDesk
 from appliance.web.page.page_documents import FocusSource, PageDocuments
 from appliance.web.page.page_renderer import PageRenderer, static_file
 from appliance.web.page.page_view import page_view, status_document
@@ -18,16 +18,16 @@ _LONGEST_NAME: Final = 64
 _CACHED_S: Final = 3600
 
 
-def page_router(box: BoxSource, focus: FocusSource, desk: OperatorDesk) -> APIRouter:
+def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIRouter:
     """Return the router of the page.
 
     Args:
         box: Where the documents come from.
         focus: Where those about the one profile come from that is shown in detail.
-        desk: Carries out what operators ask for.
+        actions: Carry out what operators ask for.
     """
     renderer, signed_in = PageRenderer(), SignedIn()
-    router = form_router(desk, signed_in, renderer)
+    router = form_router(actions, signed_in, renderer)
 
     @router.get("/")
     async def page(

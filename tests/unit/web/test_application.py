@@ -10,14 +10,17 @@ from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.request_guard import MOST_BODY, SECURITY_HEADERS
-from tests.fakes.fixed_box import FakeDesk, FixedBox, FixedFocus, browse
+from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
+from tests.fakes.operator_actions import FakeBoxActions
 
 POLICY = SameOriginPolicy.of(["Garage", "box.example.org"])
 BOX = FixedBox(BoxDocuments(unix_s=1.0, status={"host": "garage", "profiles": []}))
 
 
 def client(host: str = "127.0.0.1:8011", *, enabled: bool = True) -> httpx.AsyncClient:
-    return browse(make_application(BOX, FixedFocus(), FakeDesk(), POLICY, enabled=enabled), host)
+    return browse(
+        make_application(BOX, FixedFocus(), FakeBoxActions(), POLICY, enabled=enabled), host
+    )
 
 
 def problem(response: httpx.Response) -> dict[str, object]:

@@ -21,7 +21,8 @@ from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
 from appliance.web.page.page_documents import FocusDocuments
 from appliance.web.page.page_sessions import LASTS_S, MOST_SESSIONS, Sessions
-from tests.fakes.fixed_box import FakeDesk, FixedBox, FixedFocus, browse
+from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
+from tests.fakes.operator_actions import TOKEN, FakeBoxActions
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -33,10 +34,10 @@ class Visit:
     """A browser at the page."""
 
     web: httpx.AsyncClient
-    desk: FakeDesk
+    desk: FakeBoxActions
     focus: FixedFocus
 
-    async def sign_in(self, token: str = "good-token") -> str:  # noqa: S107 - no secret
+    async def sign_in(self, token: str = TOKEN) -> str:
         """Sign in; returns the field of the forms."""
         answer = await self.web.post("/login", data={"token": token})
         assert answer.status_code == 303
@@ -49,14 +50,14 @@ class Visit:
 def visit() -> Visit:
     box = FixedBox(BoxDocuments(unix_s=1e9, status=STATUS, status_age_s=0.1))
     focus = FixedFocus(FocusDocuments(name="", since_unix_s=0.0, log=("loaded <b>",)))
-    desk = FakeDesk()
+    desk = FakeBoxActions()
     return Visit(browse(make_application(box, focus, desk, SameOriginPolicy.of([]))), desk, focus)
 
 
 def request_of(visitor: Visit) -> Record:
     """The one request that was made, with the token that signed in."""
     [(token, request)] = visitor.desk.asked
-    assert token == "good-token"  # noqa: S105 - no secret
+    assert token == TOKEN
     return request
 
 
@@ -135,7 +136,7 @@ async def test_a_wrong_token_signs_nobody_in() -> None:
     one = visit()
     answer = await one.web.post("/login", data={"token": "<wrong-token>"})
     assert answer.status_code == 403
-    assert "this token is not known" in answer.text
+    assert "the token is not known" in answer.text
     assert "wrong-token" not in answer.text
     assert "set-cookie" not in answer.headers
 
@@ -143,11 +144,11 @@ async def test_a_wrong_token_signs_nobody_in() -> None:
 async def test_the_cookie_is_for_this_page_alone() -> None:
     """No script reads it, no other site sends it, and the token is not in it."""
     one = visit()
-    answer = await one.web.post("/login", data={"token": "good-token"})
+    answer = await one.web.post("/login", data={"token": TOKEN})
     cookie = answer.headers["set-cookie"]
     for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"):
         assert part in cookie
-    assert "good-token" not in cookie
+    assert TOKEN not in cookie
 
 
 async def test_signing_out_ends_the_session() -> None:
@@ -190,12 +191,12 @@ async def test_what_is_no_form_is_refused(body: bytes, kind: str, status: int) -
 def test_sessions_end_and_are_few() -> None:
     """A session ends after its time; one too many ends the oldest; its text holds no secret."""
     sessions = Sessions()
-    first = sessions.begin("good-token", "ana", 0.0)
+    first = sessions.begin(TOKEN, "ana", 0.0)
     found = sessions.find(first, LASTS_S - 1)
     assert found is not None
-    assert "good-token" not in repr(found)
+    assert TOKEN not in repr(found)
     assert sessions.find(first, LASTS_S) is None
-    ids = [sessions.begin("good-token", "ana", 0.0) for _ in range(MOST_SESSIONS + 1)]
+    ids = [sessions.begin(TOKEN, "ana", 0.0) for _ in range(MOST_SESSIONS + 1)]
     assert sessions.find(ids[0], 1.0) is None
     assert all(sessions.find(one, 1.0) for one in ids[1:])
     assert sessions.find("x" * 10_000, 1.0) is None
