@@ -1,12 +1,17 @@
 """The switch on a real systemd: what it ends with, whatever happens on the way."""
 
 import json
+import os
+import re
+import select
 import threading
 import time
 
 import pytest
 
-from tests.system.fleet import PROFILES, Fleet
+from tests.fakes.screen_emulator import shown_lines
+from tests.system.fleet import OPERATOR, PROFILES, Fleet
+from tests.system.rig.stream import Stream
 
 
 def test_switch_serves_and_commits(fleet: Fleet) -> None:
@@ -167,3 +172,51 @@ def test_switch_without_a_drained_old_engine_still_ends(fleet: Fleet) -> None:
     answer = fleet.switch("b")
     assert answer.result["phases_ms"]["stop"] >= 900
     assert fleet.active() == ["b"]
+
+
+def until_shown(stream: Stream, seen: bytearray, pattern: str) -> str:
+    """Return the screen of a live command once it matches."""
+    assert stream.process.stdout is not None
+    output = stream.process.stdout.fileno()
+    deadline = time.monotonic() + 30
+    while not re.search(pattern, screen := "\n".join(shown_lines(seen.decode(errors="replace")))):
+        assert time.monotonic() < deadline, screen
+        if select.select([output], [], [], 0.1)[0]:
+            seen += os.read(output, 65_536)
+    return screen
+
+
+def test_an_operator_switches_from_a_live_screen(fleet: Fleet) -> None:
+    """`appliance top` shows the plan, then each phase of the switch as it comes, then what serves."""
+    fleet.people()
+    fleet.profile("slow", 9003, "--delay", "3")
+    fleet.apply()
+    command = 'script -qec "stty rows 40 columns 100; exec appliance top" /dev/null'
+    with fleet.box.stream(command, user=OPERATOR, env={"TERM": "xterm"}) as stream:
+        seen = bytearray()
+
+        def press(keys: str) -> None:
+            assert stream.process.stdin is not None
+            stream.process.stdin.write(keys)
+            stream.process.stdin.flush()
+
+        until_shown(stream, seen, r">● a +\S+ +serving")
+        press("\x1b[B\x1b[B")
+        until_shown(stream, seen, r">○ slow +\S+ +stopped")
+        press("s")
+        plan = until_shown(stream, seen, "no obstacle|refused")
+        assert re.search(r"switch to slow\?\n\nwould stop +a\nwould start +slow\n", plan)
+        press("y")
+        during = until_shown(stream, seen, r"◐ loading")
+        assert re.search(r"switch to slow · \d", during)
+        done = re.findall(r"✓ (\S+)", during)
+        assert done[0] == "preflight"
+        assert {"stopping", "starting"} <= set(done)
+        after = until_shown(stream, seen, r">● slow +\S+ +serving")
+        assert re.search(r"○ a +\S+ +stopped", after)
+        until_shown(stream, seen, "last: switch to slow .* done")
+        press("q")
+        assert stream.process.stdout is not None
+        assert f"{seen.decode()}{stream.process.stdout.read()}".endswith("\x1b[?1049l")
+        assert stream.wait() == 0
+    assert fleet.committed() == ["slow"]

@@ -363,7 +363,9 @@ class BoxFeed:
 
     def _heed_switch(self, event: object) -> None:
         if isinstance(event, AcceptedEvent):
-            self._leave("switch")  # the operation goes on, and the watch tells of it
+            self._leave("switch")  # the operation goes on
+            self._operation = event.operation
+            self._due["attach"] = 0.0
             self._show(answer="")
         elif isinstance(event, ErrorEvent | EndedEvent | ResultEvent):
             self._show(answer=printable(event.message))
