@@ -344,11 +344,16 @@ def watched(box: CliBox, supervised: dict[str, Story], *arguments: str, most: in
             text=True,
         ) as process,
     ):
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(most)]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-        return [*lines, *process.stdout.readlines()]
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline()]
+            (box.root / "told").touch()
+            lines += [process.stdout.readline() for _ in range(most - 1)]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+            return [*lines, *process.stdout.readlines()]
+        finally:
+            process.kill()
 
 
 def older(event: Mapping[str, object]) -> Mapping[str, object]:
@@ -363,7 +368,9 @@ def older(event: Mapping[str, object]) -> Mapping[str, object]:
 def test_into_a_pipe_a_document_follows_each_change(box: CliBox) -> None:
     """Ages alone are no change; each line is one document."""
     first, second = told(), told(host="barn")
-    story = stories(first, older(first), older(older(first)), second, older(second))
+    # Of documents that come at the same moment the last one is told.
+    seen = WaitFor(box.root / "told")
+    story = stories(first, older(first), seen, older(older(first)), second, older(second))
     lines = watched(box, story, "--json", most=2)
     assert [json.loads(line)["host"] for line in lines] == ["garage", "barn"]
 
