@@ -12,6 +12,7 @@ import venv
 from pathlib import Path
 from typing import Final
 
+from tests import pretend
 from tests.bench.machine import prepared, report, say
 from tests.programs import ROOT
 from tests.system.fleet import OPERATOR, Fleet
@@ -41,6 +42,12 @@ def environment() -> tuple[Path, Path]:
     return python, axe
 
 
+def prepare(box: Box) -> None:
+    """Install the appliance and two pretend GPUs of 16 GiB."""
+    install(box)
+    pretend.install(box)
+
+
 def browser_in(box: Box) -> Path:
     """Return a program that runs chromium in the network of a box."""
     path = _CACHE / "chromium-in-box"
@@ -55,10 +62,11 @@ def furnish(fleet: Fleet) -> str:
     """Apply two profiles that exclude each other and take four seconds to load; a serves. Return an operator's token."""
     fleet.people()
     for name, port in (("a", 9001), ("b", 9002)):
-        fleet.profile(name, port, "--delay", "4")
+        fleet.gpu_profile(name, port, "--delay", "4", gib=20.0)
     fleet.apply()
     fleet.box.run("appliance", "switch", "a", timeout_s=60)
     fleet.box.wait_for("curl -fsS -m 5 http://127.0.0.1:8011/livez", timeout_s=30)
+    fleet.foreign_holder("miner", "0:4")
     command = ("runuser", "-u", OPERATOR, "--", "appliance", "token", "add", "page")
     return fleet.box.run(*command).stdout.strip()
 
@@ -87,7 +95,7 @@ def main() -> int:
         sys.exit("no chromium: sudo apt install chromium")
     python, axe = environment()
     _PICTURES.mkdir(exist_ok=True)
-    with prepared(install) as image, Box(image) as box:
+    with prepared(prepare) as image, Box(image) as box:
         fleet = Fleet(box)
         token = furnish(fleet)
         command = [python, _BROWSING, browser_in(box), axe, _PICTURES]
