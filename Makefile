@@ -6,7 +6,7 @@ LOCKS := scripts/requirements
 
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
-  bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups check-bench fuzz chaos engines-vllm lock clean
+  bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups check-bench check-metrics fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -61,6 +61,10 @@ bench-switch bench-footprint bench-release bench-headers bench-gateway bench-rel
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
 check-bench: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.bench_check
+
+## check-metrics: the metrics under Debian's own Prometheus, which it unpacks beside the boxes; two minutes (root)
+check-metrics: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.metrics_check
 
 ## fuzz: random requests and answers for the gateway: RUNS=n SEED=n
 fuzz: $(VENV)/.complete

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from appliance.domain.claims import Claim
-    from appliance.domain.gateway import EngineLoad, State
+    from appliance.domain.gateway import EngineLoad, EngineMetrics, State
     from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
     from appliance.domain.observed import Observed, RunReport
     from appliance.domain.operations import Finished, HoldUntil, Operation, RunCaller
@@ -116,6 +116,10 @@ class Backend(Protocol):
 
     async def load(self, applied: Applied) -> EngineLoad | None:
         """Return the load that the engine reports; None: none, or not within a few seconds."""
+        ...
+
+    async def metrics(self, applied: Applied) -> EngineMetrics | None:
+        """Return the page of metrics of the engine; None: none, or not within a few seconds."""
         ...
 
 

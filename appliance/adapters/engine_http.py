@@ -9,11 +9,12 @@ import http.client
 import json
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from appliance.domain.errors import BackendError
-from appliance.domain.gateway import EngineLoad
+from appliance.domain.gateway import EngineLoad, EngineMetrics
 from appliance.domain.profile import Applied, Endpoint, WarmUp
 from appliance.planning.status.engine_load import kv_cache_page, load_in
 from appliance.planning.text_request import requested_name, text_request
@@ -24,6 +25,7 @@ _MAX_ANSWER_BYTES: Final = 1 << 20
 _LOAD_TIMEOUT_S: Final = 2.0
 """Time for an engine to report its load, between two steps of its model; a slower engine is
 busy."""
+T = TypeVar("T")
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -65,14 +67,25 @@ class HttpBackend:
 
     async def load(self, applied: Applied) -> EngineLoad | None:
         """Return the load that the engine reports; None: none, or not within two seconds."""
-        connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
-        try:
-            async with asyncio.timeout(_LOAD_TIMEOUT_S):
-                return await asyncio.to_thread(_load, connection, applied)
-        except (TimeoutError, OSError, http.client.HTTPException):
-            return None
-        finally:
-            _abort(connection)
+        return await _read(_load, applied)
+
+    async def metrics(self, applied: Applied) -> EngineMetrics | None:
+        """Return the engine's page of metrics; None: none, or not within two seconds."""
+        return await _read(_metrics, applied)
+
+
+async def _read(
+    read: Callable[[http.client.HTTPConnection, Applied], T | None], applied: Applied
+) -> T | None:
+    """Read figures of an engine in a thread; None: there are none, or not in time."""
+    connection = _connection(applied.endpoint, _LOAD_TIMEOUT_S)
+    try:
+        async with asyncio.timeout(_LOAD_TIMEOUT_S):
+            return await asyncio.to_thread(read, connection, applied)
+    except (TimeoutError, OSError, http.client.HTTPException):
+        return None
+    finally:
+        _abort(connection)
 
 
 def _connection(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
@@ -98,24 +111,36 @@ def _ask(connection: http.client.HTTPConnection, applied: Applied) -> None:
 
 def _load(connection: http.client.HTTPConnection, applied: Applied) -> EngineLoad | None:
     """Read the load, in a thread. Raises OSError or HTTPException."""
-    metrics = _page(connection, "/metrics")
+    metrics = _metrics(connection, applied)
     if metrics is None:
         return None
-    load = load_in(metrics)
+    load = load_in(metrics.text)
     page = kv_cache_page(applied.engine)
     if load.kv_cache is None and page is not None:
-        text = _page(connection, page.path)
-        load = replace(load, kv_cache=None if text is None else page.read(text))
+        slots = _page(connection, page.path)
+        load = replace(load, kv_cache=None if slots is None else page.read(slots[0]))
     return None if load == EngineLoad() else load
 
 
-def _page(connection: http.client.HTTPConnection, path: str) -> str | None:
+def _metrics(connection: http.client.HTTPConnection, _applied: Applied) -> EngineMetrics | None:
+    page = _page(connection, "/metrics")
+    if page is None:
+        return None
+    text, is_whole = page
+    if is_whole:
+        return EngineMetrics(text=text)
+    return EngineMetrics(text=text[: text.rfind("\n") + 1], truncated=True)
+
+
+def _page(connection: http.client.HTTPConnection, path: str) -> tuple[str, bool] | None:
+    """Return a page, and whether that is all of it; None: there is no such page."""
     connection.request("GET", path)
     response = connection.getresponse()
     text = response.read(_MAX_ANSWER_BYTES).decode(errors="replace")
-    if response.read(1):
+    is_whole = not response.read(1)
+    if not is_whole:
         connection.close()  # the rest of a long answer is not read; the next request connects anew
-    return text if response.status == http.client.OK else None
+    return (text, is_whole) if response.status == http.client.OK else None
 
 
 def _request(applied: Applied) -> tuple[str, dict[str, Any]]:

@@ -200,6 +200,15 @@ def is_loopback(address: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMetrics:
+    """Metrics that an engine publishes, in Prometheus's text format."""
+
+    text: str = field(repr=False)
+    truncated: bool = False
+    """Whether the page was longer than is read; `text` then ends with its last whole line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
     """Load that an engine reports; a figure that is None is not reported."""
 

@@ -148,6 +148,7 @@ class AlertService:
             heartbeat=lambda: self.heartbeat.facts,
             targets=self.targets,
             trouble=lambda: self._names.trouble or self.sender.trouble or "",
+            attempts=self.sender.attempts,
             enabled=alerts.enabled,
             clock=pace,
         )

@@ -30,6 +30,8 @@ MOST_LOG_CHARACTERS: Final = 2000
 """Characters of a line that are told."""
 MOST_LOG_BYTES: Final = 256 << 10
 """Size of all lines of an answer: the newest are told."""
+PAGE_CHARACTERS: Final = 64 << 10
+"""Most characters of a page in one event: escaped, they may take twelve times as many bytes."""
 WATCHER_READS_WITHIN_S: Final = 5.0
 """Time for a client to read a document; after it the connection is closed."""
 
@@ -109,6 +111,22 @@ class LogTailRequest(Record):
     """Number of lines, at most 200."""
 
 
+class CountersRequest(Record):
+    """Request for figures for statistics: counts and histograms since the start of each process.
+
+    Answer: `result` with `gateway`, the gateway's counters as it tells them (null: it does not answer), and
+        `operations`, counts of operations by kind and outcome, and durations of the phases of switches.
+    """
+
+
+class EngineMetricsRequest(Record):
+    """Request for the metrics that engines publish themselves; each that serves is asked.
+
+    Answer: a `page` again and again, then `result` with `profiles`: by name `complete`, `truncated` after a
+        MiB, or `absent`.
+    """
+
+
 StatusSocketRequest = (
     DocumentRequest
     | WatchRequest
@@ -118,6 +136,8 @@ StatusSocketRequest = (
     | FollowRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | CountersRequest
+    | EngineMetricsRequest
 )
 
 
@@ -129,7 +149,15 @@ class OperationEvent(Record):
     """Event of the control protocol (`accepted`, `phase` or `result`) with its keys."""
 
 
-StatusSocketEvent = CommonEvent | StatusEvent | OperationEvent
+class EnginePageEvent(Record):
+    """Event `page`: a part of the page of metrics of one engine."""
+
+    profile: str
+    text: str
+    """Prometheus's text format, at most 64 Ki characters; a part may end within a line."""
+
+
+StatusSocketEvent = CommonEvent | StatusEvent | OperationEvent | EnginePageEvent
 
 STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable(
     name="status socket",
@@ -145,11 +173,13 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("follow", "", FollowRequest),
         ("log", "", LogTailRequest),
         ("operator", "", TokenOwnerRequest),
+        ("counters", "", CountersRequest),
+        ("engine-metrics", "", EngineMetricsRequest),
     ),
-    events={"status": StatusEvent, "operation": OperationEvent},
+    events={"status": StatusEvent, "operation": OperationEvent, "page": EnginePageEvent},
     readers={
         "most": lambda args, field: read_whole(args, field, 1, MOST_OPERATIONS),
         "operation": lambda args, field: read_whole(args, field, 1, _MOST_NUMBER),
     },
-    until_left=(WatchRequest, FollowRequest),
+    until_left=(WatchRequest, FollowRequest, EngineMetricsRequest),
 )

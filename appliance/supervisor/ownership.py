@@ -67,6 +67,7 @@ from appliance.supervisor.operation_runner import (
     observe,
     transaction_factory,
 )
+from appliance.supervisor.operation_tally import OperationTally
 from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.unit_memory import UnitMemory
 
@@ -187,6 +188,8 @@ class Supervisor:
             preflight=self._preflight,
             boot_choice=self._boot_choice,
         )
+        self.tally = OperationTally()
+        """Tally of the operations that ended since the start of this process."""
         self._watches = {watch.name: Mark(watch.mark) for watch in settings.watch}
         self._marked = 0
         """Number of marks that were set by this process."""
@@ -498,6 +501,7 @@ class Supervisor:
 
     async def _live(self, transaction: Transaction, latest: TimedObservation | None) -> None:
         finished = await transaction.run(latest)
+        self.tally.add(finished)
         # Not after an error: the process then ends, and no operation may begin beside this one.
         self._running = None
         self._ended.set()
@@ -524,14 +528,14 @@ class Supervisor:
         _log.warning(
             "operation %d was cut in %s by a reboot", operation.id, operation.phase, extra=cut
         )
-        await self._store.finish(
-            Finished(
-                operation=operation,
-                outcome=Outcome.INTERRUPTED,
-                message=f"cut in {operation.phase} by a reboot",
-                finished_unix_s=self._clock.unix_s(),
-            )
+        finished = Finished(
+            operation=operation,
+            outcome=Outcome.INTERRUPTED,
+            message=f"cut in {operation.phase} by a reboot",
+            finished_unix_s=self._clock.unix_s(),
         )
+        self.tally.add(finished)
+        await self._store.finish(finished)
 
     def _is_known(self, operation: Operation) -> bool:
         goal = operation.goal

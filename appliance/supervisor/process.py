@@ -45,9 +45,11 @@ from appliance.supervisor.access_policy import (
     read_from_operator,
 )
 from appliance.supervisor.control_verbs import ControlVerbs
+from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.memory_sampler import MemorySampler
+from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.stall_watch import StallWatch
@@ -141,6 +143,8 @@ async def run(settings: SettingsSnapshot) -> None:
             events=supervisor.events,
             log=LogReader(host, clock, lambda: supervisor.last_look()[0]),
             operator_of=check.operator,
+            counters=partial(counters_document, traffic, supervisor.tally),
+            pages=EnginePageReader(supervisor.last_look, backend),
             resumed=supervisor.resumed,
         )
         control = ControlVerbs(

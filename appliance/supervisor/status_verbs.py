@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
@@ -13,9 +14,13 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
 from appliance.protocol.json_values import parse_object
 from appliance.protocol.status_socket import (
+    PAGE_CHARACTERS,
     STATUS,
     WATCHER_READS_WITHIN_S,
+    CountersRequest,
     DocumentRequest,
+    EngineMetricsRequest,
+    EnginePageEvent,
     FollowRequest,
     GpuEvidenceRequest,
     LogTailRequest,
@@ -30,6 +35,7 @@ from appliance.protocol.status_socket import (
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.control_verbs import control_event
+from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
 
@@ -40,6 +46,7 @@ Question = (
     | RecordedOperationRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | CountersRequest
 )
 """Request whose answer is one result."""
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -69,6 +76,8 @@ class StatusVerbs:
         events: Yields the events of operations, each with the operation's number.
         log: Reads the log of a profile's engine.
         operator_of: Returns the operator for whom a token stands.
+        counters: Reads the figures for statistics.
+        pages: Reads the metrics of engines.
         resumed: Waits until an operation that was left open goes on: before, no status is right.
     """
 
@@ -82,6 +91,8 @@ class StatusVerbs:
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
         log: LogReader,
         operator_of: Callable[[str], TokenOperator],
+        counters: Report,
+        pages: EnginePageReader,
         resumed: Callable[[], Awaitable[None]],
     ) -> None:
         self._feed = feed
@@ -91,6 +102,8 @@ class StatusVerbs:
         self._events = events
         self._log = log
         self._operator_of = operator_of
+        self._counters = counters
+        self._pages = pages
         self._resumed = resumed
 
     async def serve(self, listener: socket.socket) -> None:
@@ -116,10 +129,13 @@ class StatusVerbs:
                 async for number, event in self._events():
                     line = CONTROL.encode_event(control_event(event))
                     yield OperationEvent(number, parse_object(line))
+            case EngineMetricsRequest():
+                async for part in self._engine_metrics():
+                    yield part
             case _:
                 yield ResultEvent(details=await self._details(request))
 
-    async def _details(self, request: Question) -> Mapping[str, Any]:
+    async def _details(self, request: Question) -> Mapping[str, Any]:  # noqa: PLR0911 - one a question
         """Return the details of the result that answers a question."""
         match request:
             case DocumentRequest():
@@ -134,5 +150,20 @@ class StatusVerbs:
                 return {"lines": await self._log.lines(name, most)}
             case TokenOwnerRequest(token):
                 return asdict(self._operator_of(token))
+            case CountersRequest():
+                return await self._counters()
             case never:
                 assert_never(never)
+
+    async def _engine_metrics(self) -> AsyncGenerator[StatusSocketEvent, None]:
+        states: dict[str, str] = {}
+        async with aclosing(self._pages.pages()) as pages:
+            async for name, page in pages:
+                if page is None:
+                    states[name] = "absent"
+                    continue
+                states[name] = "truncated" if page.truncated else "complete"
+                for first in range(0, len(page.text), PAGE_CHARACTERS):
+                    part = page.text[first : first + PAGE_CHARACTERS]
+                    yield EnginePageEvent(profile=name, text=part)
+        yield ResultEvent(details={"profiles": states})

@@ -22,6 +22,7 @@ from appliance.supervisor.unit_memory import WATCHED_S
 _EVERY_S: Final = 2.0
 _UNWATCHED_EVERY_S: Final = 12.0
 """Longer than the pause of the stall watch (10 s), whose readings serve here too."""
+_FRESH_S: Final = 1.0
 _ENGINES_EVERY_S: Final = 5.0
 _WORTH_SHOWING_S: Final = 30.0
 """Age beyond which figures of engines are not shown."""
@@ -73,6 +74,12 @@ class TrafficFigures:
     async def stats(self) -> Mapping[str, object] | None:
         """Read the gateway's figures now; None: it does not answer."""
         await self.turn()
+        return self._stats
+
+    async def fresh_stats(self) -> Mapping[str, object] | None:
+        """Return figures of the gateway that are at most a second old; None: it does not answer."""
+        if self._age_s() > _FRESH_S:
+            await self.turn()
         return self._stats
 
     async def turn(self) -> None:

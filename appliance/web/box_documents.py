@@ -31,9 +31,27 @@ class BoxDocuments:
     """Time since the supervisor sent it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePages:
+    """Metrics that the engines publish themselves."""
+
+    states: Mapping[str, str]
+    """Outcome of each page, by profile: ``complete``, ``truncated``, ``absent`` or ``left-out``."""
+    texts: Mapping[str, str]
+    """Pages by profile, in Prometheus's text format."""
+
+
 class BoxSource(Protocol):
     """Source of the box's documents for API, metrics and page."""
 
     async def look(self) -> BoxDocuments:
         """Return the documents of now, none older than about two seconds while its daemon answers."""
+        ...
+
+    async def counters(self) -> Document | None:
+        """Return the supervisor's answer to `counters`, at most two seconds old; None: it has none."""
+        ...
+
+    async def engine_pages(self) -> EnginePages | None:
+        """Return the engines' own metrics of now; None: the supervisor does not answer."""
         ...

@@ -17,18 +17,30 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from appliance.domain.errors import ApplianceError
-from appliance.protocol.conversation.async_client import details_of
+from appliance.protocol.conversation.async_client import details_of, open_conversation
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import SpeedsRequest
-from appliance.protocol.json_values import Json, object_in
-from appliance.protocol.status_socket import STATUS, DocumentRequest, GpuEvidenceRequest
+from appliance.protocol.json_values import Json, object_in, text_in
+from appliance.protocol.status_socket import (
+    STATUS,
+    CountersRequest,
+    DocumentRequest,
+    EngineMetricsRequest,
+    EnginePageEvent,
+    GpuEvidenceRequest,
+)
 from appliance.protocol.view_socket import VIEW
-from appliance.web.box_documents import BoxDocuments
+from appliance.web.box_documents import BoxDocuments, EnginePages
 
 _log = logging.getLogger(__name__)
 
 AnswerT = TypeVar("AnswerT")
 
 FRESH_S: Final = 1.0
+PAGES_WITHIN_S: Final = 9.0
+"""Time for the engines' pages: a collector usually waits for ten seconds."""
+MOST_PAGES_CHARACTERS: Final = 8 << 20
+"""Most characters of all engines' pages together: a page of vLLM has 100 to 300 thousand."""
 WITHIN_S: Final = 3.0
 """Time for a daemon's answer; one that hangs makes a look so much longer."""
 
@@ -90,6 +102,11 @@ class LiveBox:
         self._gpus = LastAnswer(
             lambda: details_of(STATUS, status_socket, GpuEvidenceRequest(), within_s=WITHIN_S)
         )
+        self._status_socket = status_socket
+        self._counters = LastAnswer(
+            lambda: details_of(STATUS, status_socket, CountersRequest(), within_s=WITHIN_S)
+        )
+        self._pages_turn = asyncio.Lock()
         self._speeds = LastAnswer(
             lambda: details_of(VIEW, view_socket, SpeedsRequest(), within_s=WITHIN_S)
         )
@@ -108,6 +125,42 @@ class LiveBox:
             gpus=gpus,
             gpus_age_s=gpus_age_s,
         )
+
+    async def counters(self) -> Json | None:
+        """Return the counters of now; None: the supervisor does not answer."""
+        counters, age_s = await self._counters.get()
+        return counters if age_s is not None and age_s < 2 * FRESH_S else None
+
+    async def engine_pages(self) -> EnginePages | None:
+        """Return the engines' pages of now, for one caller after the other: they take megabytes."""
+        try:
+            async with asyncio.timeout(PAGES_WITHIN_S), self._pages_turn:
+                return await _engine_pages(self._status_socket)
+        except (ApplianceError, TimeoutError) as error:
+            _log.debug("%s", error)
+            return None
+
+
+async def _engine_pages(path: Path) -> EnginePages:
+    texts: dict[str, list[str]] = {}
+    states: dict[str, str] = {}
+    room = MOST_PAGES_CHARACTERS
+    async with open_conversation(STATUS, path, EngineMetricsRequest()) as events:
+        async for event in events:
+            if isinstance(event, EnginePageEvent):
+                room -= len(event.text)
+                if room < 0:
+                    states[event.profile] = "left-out"
+                    texts.pop(event.profile, None)
+                else:
+                    texts.setdefault(event.profile, []).append(event.text)
+            elif isinstance(event, ResultEvent):
+                told = object_in(event.details, "profiles")
+                states = {name: text_in(told, name) for name in told} | states
+    return EnginePages(
+        states=states,
+        texts={n: "".join(parts) for n, parts in texts.items() if states.get(n) != "left-out"},
+    )
 
 
 async def _status(path: Path) -> Json:

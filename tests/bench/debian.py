@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def tools() -> Tools:
         return Tools(nginx=nginx, wrk=wrk, environment=dict(os.environ))
     root = folder() / "bench-packages"
     if not (root / "usr/bin/wrk").exists():
-        _unpack(root)
+        _unpack(root, _PACKAGES)
     libraries = ":".join(str(path) for path in (root / "usr/lib").glob("*-linux-gnu*"))
     return Tools(
         nginx=root / "usr/sbin/nginx",
@@ -42,18 +43,26 @@ def tools() -> Tools:
     )
 
 
+def unpacked(package: str, program: str) -> Path:
+    """Return a program of one of Debian's packages, unpacked unless that was done before."""
+    root = folder() / f"bench-{package}"
+    if not (root / program).exists():
+        _unpack(root, [package])
+    return root / program
+
+
 def _found(name: str) -> Path | None:
     place = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
     return Path(place) if place else None
 
 
-def _unpack(root: Path) -> None:
+def _unpack(root: Path, packages: Sequence[str]) -> None:
     archives = root / "archives"
     archives.mkdir(parents=True, exist_ok=True)
-    command = ["apt-get", "download", "-qq", *_PACKAGES]
+    command = ["apt-get", "download", "-qq", *packages]
     if subprocess.run(command, cwd=archives, stderr=subprocess.DEVNULL, check=False).returncode:
         subprocess.run(["apt-get", "update", "-qq"], check=False)
         if subprocess.run(command, cwd=archives, check=False).returncode:
-            sys.exit("no figures: neither nginx and wrk nor Debian's packages of them are here")
+            sys.exit(f"no figures: Debian's packages are not here: {' '.join(packages)}")
     for archive in sorted(archives.glob("*.deb")):
         subprocess.run(["dpkg-deb", "-x", str(archive), str(root)], check=True)

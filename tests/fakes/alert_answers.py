@@ -43,6 +43,7 @@ def delivery_answer(**more: object) -> dict[str, object]:
         "heartbeat_set": True,
         "heartbeat_s": 14.0,
         "heartbeat_trouble": "",
+        "attempts": {"phone": {"sent": 2, "retry": 0, "refused": 0}},
         **more,
     }
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import httpx
 from starlette.types import ASGIApp
 
-from appliance.web.box_documents import BoxDocuments, Document
+from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.web.page.page_documents import FocusDocuments
 
 
@@ -14,10 +14,20 @@ class FixedBox:
     """Source of one value, which a test may replace."""
 
     documents: BoxDocuments = field(default_factory=lambda: BoxDocuments(unix_s=0.0))
+    counted: Document | None = None
+    pages: EnginePages | None = None
 
     async def look(self) -> BoxDocuments:
         """Return it."""
         return self.documents
+
+    async def counters(self) -> Document | None:
+        """Return the counters that a test has set."""
+        return self.counted
+
+    async def engine_pages(self) -> EnginePages | None:
+        """Return the pages that a test has set."""
+        return self.pages
 
 
 def browse(application: ASGIApp, host: str = "127.0.0.1:8011") -> httpx.AsyncClient:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from appliance.domain.claims import Claim
 from appliance.domain.errors import BackendError, StoreError
-from appliance.domain.gateway import EngineLoad, Standing, State
+from appliance.domain.gateway import EngineLoad, EngineMetrics, Standing, State
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
@@ -27,6 +27,7 @@ class FakeBackend:
         self.cold: set[str] = set()
         self.asked: list[str] = []
         self.loads: dict[str, EngineLoad] = {}
+        self.pages: dict[str, EngineMetrics] = {}
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -44,6 +45,10 @@ class FakeBackend:
     async def load(self, applied: Applied) -> EngineLoad | None:
         await self.answers.wait()
         return self.loads.get(applied.name)
+
+    async def metrics(self, applied: Applied) -> EngineMetrics | None:
+        await self.answers.wait()
+        return self.pages.get(applied.name)
 
 
 class FakeGateway:

@@ -76,6 +76,7 @@ class WatchedAlerts:
             heartbeat=lambda: self.beat,
             targets=lambda: self.targets,
             trouble=lambda: self.sending_trouble,
+            attempts=lambda target: {"sent": len(target), "retry": 0, "refused": 0},
             enabled=True,
             clock=self.clock,
         )

@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--die", nargs="?", const="start", choices=("start", "load", "ready"))
     parser.add_argument("--die-status", type=int, default=3)
     parser.add_argument("--die-after", type=float, default=0.0, help="seconds after that moment")
+    parser.add_argument("--metrics", help="file to answer /metrics with")
     parser.add_argument("--mute", action="store_true", help="completions fail")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--hang", action="store_true", help="before it loads, with its workers")
@@ -170,6 +171,9 @@ def answer(connection: socket.socket, options: argparse.Namespace) -> None:
             elif path == b"/v1/models":
                 models = {"object": "list", "data": [{"id": "pretend", "object": "model"}]}
                 reply(connection, b"200 OK", json.dumps(models).encode())
+            elif path == b"/metrics" and options.metrics:
+                with open(options.metrics, "rb") as file:  # noqa: PTH123 - a quick start
+                    reply(connection, b"200 OK", file.read())
             else:
                 reply(connection, b"200 OK", b"{}")
 

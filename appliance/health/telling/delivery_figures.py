@@ -32,6 +32,7 @@ class DeliveryFigures:
         heartbeat: Function that returns the heartbeat's facts.
         targets: Function that returns the targets.
         trouble: Function that returns sentences about what keeps messages from being sent.
+        attempts: Function that returns how often a target was sent a message, by outcome.
         enabled: Whether targets are told at all.
         clock: Of the box.
     """
@@ -43,6 +44,7 @@ class DeliveryFigures:
         heartbeat: Callable[[], HeartbeatFacts],
         targets: Callable[[], Sequence[TargetStanding]],
         trouble: Callable[[], str],
+        attempts: Callable[[str], Mapping[str, int]],
         enabled: bool,
         clock: HealthClock,
     ) -> None:
@@ -50,6 +52,7 @@ class DeliveryFigures:
         self._heartbeat = heartbeat
         self._targets = targets
         self._trouble = trouble
+        self._attempts = attempts
         self._enabled = enabled
         self._clock = clock
         self._counts = OutboxCounts()
@@ -77,6 +80,7 @@ class DeliveryFigures:
             heartbeat_set=beat.is_set,
             heartbeat_s=None if last is None else max(0.0, now_unix_s - last),
             heartbeat_trouble=beat.trouble,
+            attempts={name: self._attempts(name) for name in self.targets()},
         )
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ process that is killed between the two sends it again, and loses none. What is s
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -102,6 +103,7 @@ class OutboxSender:
         self._jitter = jitter
         self._news = asyncio.Event()
         self._queues: dict[str, _TargetQueue] = {}
+        self._attempts: dict[str, Counter[SendOutcome]] = {}
 
     async def run(self) -> None:
         """Send for ever; rows that an earlier run was sending are sent again."""
@@ -141,6 +143,11 @@ class OutboxSender:
                 rows = await self._store.queued(target, most=_MOST_SUMMARISED)
                 await self._store.drop({row.id: _REMOVED for row in rows}, now_unix_s=now)
 
+    def attempts(self, target: str) -> Mapping[str, int]:
+        """Return how often a target was sent a message since the agent's start, by outcome."""
+        counts = self._attempts.get(target, Counter())
+        return {outcome.value: counts[outcome] for outcome in SendOutcome}
+
     @property
     def trouble(self) -> str | None:
         """Sentence about targets that take no messages; None: all do, as far as is known."""
@@ -155,11 +162,16 @@ class OutboxSender:
             clock=self._clock,
             render=self._render,
             jitter=self._jitter,
+            attempts=self._attempts.setdefault(target, Counter()),
         )
 
 
 class _TargetQueue:
-    """Rows of one target, sent one after the other; arguments as of `OutboxSender`."""
+    """Rows of one target, sent one after the other; arguments as of `OutboxSender`.
+
+    Args:
+        attempts: Attempts are counted here by outcome.
+    """
 
     def __init__(
         self,
@@ -170,8 +182,10 @@ class _TargetQueue:
         clock: HealthClock,
         render: Render,
         jitter: Callable[[], float],
+        attempts: Counter[SendOutcome],
     ) -> None:
         self._target = target
+        self._attempts = attempts
         self._store = store
         self._notifier = notifier
         self._clock = clock
@@ -258,6 +272,7 @@ class _TargetQueue:
         self, delivery: Delivery, rows: Sequence[OutboxRow], result: SendResult
     ) -> None:
         """Store how an attempt ended, and take it in."""
+        self._attempts[result.outcome] += 1
         now, jitter = self._clock.unix_s(), self._jitter()
         is_joined = delivery.form != DeliveryForm.SINGLE
         self._health = self._health.after(

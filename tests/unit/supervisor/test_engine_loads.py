@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.adapters.engine_http import HttpBackend
-from appliance.domain.gateway import EngineLoad
+from appliance.domain.gateway import EngineLoad, EngineMetrics
 from appliance.domain.profile import Applied, Endpoint
 from tests.fakes.profiles import applied
 
@@ -70,6 +70,21 @@ async def test_an_engine_is_asked_in_its_own_words(
     """An engine's page of metrics is read, and llama-server's slots where that lacks the cache."""
     async with engine(pages, kind) as profile:
         assert await HttpBackend().load(profile) == load
+
+
+async def test_a_page_of_metrics_is_passed_on_up_to_a_mebibyte() -> None:
+    """A longer page ends with a whole line; an engine without a page, or without an answer, has none."""
+    async with engine({"/metrics": METRICS}, "vllm") as profile:
+        assert await HttpBackend().metrics(profile) == EngineMetrics(text=METRICS.decode())
+    async with engine({"/metrics": METRICS * 40_000}, "command") as profile:
+        page = await HttpBackend().metrics(profile)
+    assert page is not None
+    assert page.truncated
+    assert page.text.endswith("2\n") or page.text.endswith("1\n")
+    assert (1 << 20) - len(METRICS) < len(page.text) <= 1 << 20
+    async with engine({}) as profile:
+        assert await HttpBackend().metrics(profile) is None
+    assert await HttpBackend().metrics(profile) is None
 
 
 async def test_an_engine_that_is_away_or_busy_says_nothing() -> None:

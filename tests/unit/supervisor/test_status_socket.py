@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from appliance.adapters.key_file import FileKeys
 from appliance.adapters.token_client import TokenOwners
 from appliance.adapters.token_file import FileTokens
 from appliance.domain.errors import BusyError, PermissionDeniedError, UnreachableError
+from appliance.domain.gateway import EngineMetrics
 from appliance.domain.operations import Kind, Phase
 from appliance.domain.operators import OperatorToken
 from appliance.protocol.control_events import StatusEvent
@@ -26,7 +28,10 @@ from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.json_values import object_in, objects_in
 from appliance.protocol.status_socket import (
     STATUS,
+    CountersRequest,
     DocumentRequest,
+    EngineMetricsRequest,
+    EnginePageEvent,
     FollowRequest,
     GpuEvidenceRequest,
     LogTailRequest,
@@ -40,14 +45,18 @@ from appliance.protocol.status_socket import (
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
 from appliance.supervisor.control_verbs import ControlVerbs
+from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
+from appliance.supervisor.operation_tally import counters_document
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
 from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
+from appliance.supervisor.traffic_figures import TrafficFigures
 from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
+from tests.waiting import settle
 
 BOX = catalogue(applied("aeon", "gpu-all"), applied("genesis", "gpu-all"))
 ANA, DYNAMIC = Peer(pid=1, uid=1000, gid=1000), Peer(pid=1, uid=61200, gid=61200)
@@ -102,6 +111,9 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         now_unix_s=fakes.clock.unix_s,
         monotonic_s=fakes.clock.monotonic_s,
     )
+    traffic = TrafficFigures(
+        supervisor.last_look, gateway=fakes.gateway, backend=fakes.backend, clock=fakes.clock
+    )
     verbs = StatusVerbs(
         feed,
         status=status.document,
@@ -110,6 +122,8 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         events=supervisor.events,
         log=LogReader(fakes.host, fakes.clock, lambda: BOX),
         operator_of=check.operator,
+        counters=partial(counters_document, traffic, supervisor.tally),
+        pages=EnginePageReader(supervisor.last_look, fakes.backend),
         resumed=supervisor.resumed,
     )
     control = ControlVerbs(
@@ -286,6 +300,58 @@ async def test_operations_on_record_are_told_newest_first(tmp_path: Path) -> Non
             (one,) = await box.ask(RecordedOperationRequest(number))
             assert isinstance(one, ResultEvent)
             assert object_in(one.details, "operation").get("message") == expected
+
+
+async def test_counters_are_those_of_gateway_and_operations(tmp_path: Path) -> None:
+    """Each operation is counted once, with its phases; the gateway's figures pass as they are."""
+    async with watched(tmp_path) as box:
+        box.fakes.gateway.figures["aeon"] = {"requests": 7, "histograms": {"x": {"counts": [1]}}}
+        running = await box.supervisor.submit(
+            OperationRequest(kind=Kind.SWITCH, names=("genesis",))
+        )
+        async for _event in running.transaction.feed.follow():
+            pass
+        await settle()
+        (answer,) = await box.ask(CountersRequest())
+        assert isinstance(answer, ResultEvent)
+        gateway, operations = (answer.details[name] for name in ("gateway", "operations"))
+        assert gateway == {"uptime_s": 1.0, "profiles": box.fakes.gateway.figures, "keys": {}}
+        assert isinstance(operations, dict)
+        outcomes = operations["outcomes"]
+        assert {k: n for k, n in outcomes["switch"].items() if n} == {"done": 1}
+        assert set(outcomes) == set(Kind)
+        assert set(outcomes["repair"].values()) == {0}
+        phases = operations["switch_phases"]
+        assert {"preflight", "stop", "load", "commit"} <= set(phases)
+        bounds = operations["bounds_s"]
+        assert all(
+            (len(p["counts"]), sum(p["counts"])) == (len(bounds) + 1, 1) for p in phases.values()
+        )
+        box.fakes.gateway.away = True
+        box.fakes.systemd.now_s += 5.0
+        (answer,) = await box.ask(CountersRequest())
+        assert isinstance(answer, ResultEvent)
+        assert answer.details["gateway"] is None
+
+
+async def test_pages_of_engines_come_in_parts(tmp_path: Path) -> None:
+    """A page of any length, of any characters, arrives as it is; the result tells which are whole."""
+    text = "".join(f'x{{a="\U0001f600\\x00"}} {number}\n' for number in range(20_000))
+    async with watched(tmp_path) as box:
+        box.fakes.backend.pages["aeon"] = EngineMetrics(text=text, truncated=True)
+        *parts, result = await box.ask(EngineMetricsRequest())
+        assert len(parts) > 4
+        assert all(isinstance(part, EnginePageEvent) and part.profile == "aeon" for part in parts)
+        assert "".join(p.text for p in parts if isinstance(p, EnginePageEvent)) == text
+        assert result == ResultEvent(details={"profiles": {"aeon": "truncated"}})
+        box.fakes.backend.pages["aeon"] = EngineMetrics(text="up 1\n")
+        *parts, result = await box.ask(EngineMetricsRequest())
+        assert parts == [EnginePageEvent(profile="aeon", text="up 1\n")]
+        assert result == ResultEvent(details={"profiles": {"aeon": "complete"}})
+        box.fakes.backend.pages.clear()
+        assert await box.ask(EngineMetricsRequest()) == [
+            ResultEvent(details={"profiles": {"aeon": "absent"}})
+        ]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in CONTROL.verbs if verb not in STATUS.verbs])

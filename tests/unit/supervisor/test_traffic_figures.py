@@ -70,6 +70,18 @@ async def test_figures_that_are_known_ask_nobody() -> None:
     assert known.loads_age_s is None
 
 
+async def test_fresh_figures_are_read_once_a_second() -> None:
+    """Many collectors cost the gateway no more than one does, and see at once that it has gone."""
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    for _ in range(5):
+        assert await figures.fresh_stats() is not None
+    assert fakes.gateway.questions == 1
+    fakes.systemd.now_s += 1.5
+    fakes.gateway.away = True
+    assert await figures.fresh_stats() is None
+
+
 async def test_the_first_status_waits_for_the_gateway() -> None:
     """The first status waits for figures, and stale ones of a stopped loop are not shown."""
     fakes = FakePorts(BOX)

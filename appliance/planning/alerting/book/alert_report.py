@@ -1,7 +1,7 @@
 """Report on alerts: rows of what is not over, and figures of the delivery, as the socket and screens have them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.alerts import AlertRule, Severity, Subject, SubjectKind
@@ -59,6 +59,8 @@ class DeliveryReport:
     heartbeat_s: float | None = None
     """Time since the last sign of life that was taken; None: none was."""
     heartbeat_trouble: str = ""
+    attempts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Attempts to send since the agent's start, by target and outcome (`SendOutcome`)."""
 
 
 def open_alerts(book: AlertBook, sent: Mapping[str, float]) -> tuple[AlertRow, ...]:

@@ -93,6 +93,8 @@ async def test_the_delivery_has_outbox_and_heartbeat(tmp_path: Path) -> None:
     assert found["heartbeat_set"] is True
     assert 30 <= found["heartbeat_s"] < 60
     assert found["heartbeat_trouble"] == "not reached: mail"
+    assert found["attempts"]["phone"] == {"sent": 5, "retry": 0, "refused": 0}
+    assert set(found["attempts"]) == {"phone", "mail"}
     assert found["trouble"] == "the notifier does not answer"
 
 

@@ -118,6 +118,8 @@ async def test_a_failed_attempt_backs_off_and_is_told_as_a_trouble(
         world.notifier.answer = lambda _target, _message: SENT
         await advance(1000)
         assert (world.notifier.titles(), world.sender.trouble) == (["single Agenesis1 fired"], None)
+        assert world.sender.attempts("phone") == {"sent": 1, "retry": 6, "refused": 0}
+        assert world.sender.attempts("mail") == {"sent": 0, "retry": 0, "refused": 0}
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
 
