@@ -4,7 +4,6 @@ A part is a router; `make_application` has the list of them. Parts get the box a
 `ProblemError` or any `ApplianceError` for what goes wrong.
 """
 
-import logging
 from http import HTTPStatus
 from typing import Final
 
@@ -20,16 +19,21 @@ from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.planning.wording import short
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.acting.request_operator import RequestOperators
+from appliance.web.api.alert_records import alert_records_router
+from appliance.web.api.answers import problems
+from appliance.web.api.buttons import button_router
 from appliance.web.api.changes import changes_router
+from appliance.web.api.openapi_document import openapi_document
+from appliance.web.api.records import records_router
 from appliance.web.api.resources import api_router
+from appliance.web.api.stream import stream_router
 from appliance.web.box_documents import BoxSource
+from appliance.web.box_stream import BoxStream
 from appliance.web.metrics.metrics_routes import metrics_router
 from appliance.web.page.page_documents import FocusSource
 from appliance.web.page.page_routes import page_router
 from appliance.web.problem import ProblemError, problem_of, problem_of_error, problem_response
 from appliance.web.request_guard import RequestGuard
-
-_log = logging.getLogger(__name__)
 
 OPENAPI_PATH: Final = "/api/v1/openapi.json"
 _DESCRIPTION: Final = (
@@ -65,15 +69,24 @@ def make_application(
         redirect_slashes=False,
         middleware=[Middleware(RequestGuard, policy=policy, enabled=enabled)],
     )
-    for router in (api_router(box), metrics_router(box), page_router(box, focus, actions)):
-        application.include_router(router)
+    routers = (
+        api_router(box),
+        records_router(box),
+        alert_records_router(box),
+        button_router(box),
+        stream_router(BoxStream(box)),
+        metrics_router(box),
+        page_router(box, focus, actions),
+    )
+    for router in routers:
+        application.include_router(router, responses=problems())
     application.state.operators = RequestOperators(actions)
-    application.include_router(changes_router(actions))
+    application.include_router(changes_router(actions), responses=problems())
     application.add_exception_handler(ProblemError, _answer_problem)
     application.add_exception_handler(ApplianceError, _answer_appliance_error)
     application.add_exception_handler(HTTPException, _answer_http_exception)
     application.add_exception_handler(RequestValidationError, _answer_invalid)
-    application.add_exception_handler(Exception, _answer_failure)
+    application.openapi = lambda: openapi_document(application)  # type: ignore[method-assign]
     return application
 
 
@@ -107,11 +120,3 @@ async def _answer_invalid(_request: Request, error: Exception) -> Response:
         for one in error.errors()
     ]
     return problem_response(problem_of(422, "; ".join(places[:8]), f"GET {OPENAPI_PATH}"))
-
-
-async def _answer_failure(request: Request, error: Exception) -> Response:
-    """Answer a fault of our own, which the journal has in full."""
-    _log.error("%s %s failed", request.method, short(request.url.path), exc_info=error)
-    return problem_response(
-        problem_of(500, "this is a fault of the appliance", "journalctl -u appliance-web")
-    )

@@ -3,9 +3,14 @@
 API, metrics and page are made from one value of this kind, so that they show the same truth.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from appliance.protocol.alert_requests import ActRequest
+from appliance.protocol.health_socket import HealthEvent, HealthRequest
+from appliance.protocol.status_socket import StatusSocketEvent, StatusSocketRequest
 
 Document = Mapping[str, Any]
 """JSON object, as decoded."""
@@ -42,7 +47,7 @@ class EnginePages:
 
 
 class BoxSource(Protocol):
-    """Source of the box's documents for API, metrics and page."""
+    """Source of the box's documents for API, metrics and page. Questions raise `ApplianceError`."""
 
     async def look(self) -> BoxDocuments:
         """Return the documents of now, none older than about two seconds while its daemon answers."""
@@ -54,4 +59,32 @@ class BoxSource(Protocol):
 
     async def engine_pages(self) -> EnginePages | None:
         """Return the engines' own metrics of now; None: the supervisor does not answer."""
+        ...
+
+    async def ask_supervisor(self, request: StatusSocketRequest) -> Document:
+        """Return the supervisor's answer to a question on the status socket."""
+        ...
+
+    async def ask_agent(self, request: HealthRequest) -> Document:
+        """Return the health agent's answer to a question on the view socket."""
+        ...
+
+    async def ask_agent_events(self, request: HealthRequest) -> Sequence[HealthEvent]:
+        """Return the events of the health agent's answer, without the closing one."""
+        ...
+
+    async def act(self, request: ActRequest) -> str:
+        """Have the health agent do what a button is for; return its sentence about that."""
+        ...
+
+    def follow_supervisor(
+        self, request: StatusSocketRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[StatusSocketEvent, None]]:
+        """Begin a conversation with the supervisor."""
+        ...
+
+    def follow_agent(
+        self, request: HealthRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[HealthEvent, None]]:
+        """Begin a conversation with the health agent."""
         ...

@@ -3,12 +3,11 @@
 =========================  ==========================================================
 a connection               is closed
 =========================  ==========================================================
+that reads no response     after `READ_WITHIN_S`
 without a request head     after `HEAD_S`, from its begin or the last response
 with a head above 16 KiB   at once, with 400
 beyond `MOST_CONNECTIONS`  at once, with 503
 =========================  ==========================================================
-
-A response that its client does not read is the route's to end: see `appliance.web.request_guard`.
 """
 
 import asyncio
@@ -25,6 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument, problem_body, problem_of
 
 HEAD_S: Final = 10.0
+READ_WITHIN_S: Final = 20.0
 MOST_CONNECTIONS: Final = 256
 _MOST_HEAD_BYTES: Final = 16 << 10
 _ENDING_S: Final = 2.0
@@ -38,6 +38,7 @@ class BoundedProtocol(H11Protocol):
     """Connection of one client."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin a connection, or refuse it."""
@@ -47,9 +48,23 @@ class BoundedProtocol(H11Protocol):
         else:
             self._expect_head()
 
+    def pause_writing(self) -> None:
+        """Wait for the client to read; one that reads nothing is disconnected."""
+        super().pause_writing()
+        self._reading_timer = self.loop.call_later(READ_WITHIN_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection."""
         self._stop_timer()
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -74,7 +89,14 @@ class BoundedProtocol(H11Protocol):
 
     def _expect_head(self) -> None:
         self._stop_timer()
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+
+    def _give_up(self) -> None:
+        """Disconnect the client, unless it still reads the last response."""
+        if self.transport.get_write_buffer_size():
+            self._expect_head()
+        else:
+            self.transport.abort()
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
@@ -129,11 +151,13 @@ class WebServer(Server):
     async def _end_when_idle(self, idle_s: float) -> None:
         loop = asyncio.get_running_loop()
         seen, since_s = -1, loop.time()
-        while loop.time() - since_s < idle_s:
+        while True:
             if self.server_state.connections or self.server_state.total_requests != seen:
                 seen, since_s = self.server_state.total_requests, loop.time()
+            elif loop.time() - since_s >= idle_s:
+                self.should_exit = True
+                return
             await asyncio.sleep(_LOOK_EVERY_S)
-        self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -12,14 +12,16 @@ a failure               has the last answer with its age, and asks again after `
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, UnreachableError
+from appliance.protocol.alert_requests import ActRequest
 from appliance.protocol.conversation.async_client import details_of, open_conversation
-from appliance.protocol.conversation.codec import ResultEvent
-from appliance.protocol.health_socket import SpeedsRequest
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError, ResultEvent
+from appliance.protocol.health_socket import HealthEvent, HealthRequest, SpeedsRequest
 from appliance.protocol.json_values import Json, object_in, text_in
 from appliance.protocol.status_socket import (
     STATUS,
@@ -28,9 +30,11 @@ from appliance.protocol.status_socket import (
     EngineMetricsRequest,
     EnginePageEvent,
     GpuEvidenceRequest,
+    StatusSocketEvent,
+    StatusSocketRequest,
 )
 from appliance.protocol.view_socket import VIEW
-from appliance.web.box_documents import BoxDocuments, EnginePages
+from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +102,8 @@ class LiveBox:
     """
 
     def __init__(self, status_socket: Path, view_socket: Path) -> None:
+        self._status_socket = status_socket
+        self._view_socket = view_socket
         self._status = LastAnswer(lambda: _status(status_socket))
         self._gpus = LastAnswer(
             lambda: details_of(STATUS, status_socket, GpuEvidenceRequest(), within_s=WITHIN_S)
@@ -125,6 +131,50 @@ class LiveBox:
             gpus=gpus,
             gpus_age_s=gpus_age_s,
         )
+
+    async def ask_supervisor(self, request: StatusSocketRequest) -> Document:
+        """Return the supervisor's answer. Raises `ApplianceError`."""
+        return await details_of(STATUS, self._status_socket, request, within_s=WITHIN_S)
+
+    async def ask_agent(self, request: HealthRequest) -> Document:
+        """Return the health agent's answer. Raises `ApplianceError`."""
+        return await details_of(VIEW, self._view_socket, request, within_s=WITHIN_S)
+
+    async def ask_agent_events(self, request: HealthRequest) -> Sequence[HealthEvent]:
+        """Return the events of the health agent's answer. Raises `ApplianceError`."""
+        found: list[HealthEvent] = []
+        try:
+            async with asyncio.timeout(WITHIN_S), self.follow_agent(request) as events:
+                async for event in events:
+                    if isinstance(event, ErrorEvent):
+                        raise RequestRefusedError(event)
+                    if not isinstance(event, ResultEvent):
+                        found.append(event)
+        except TimeoutError as error:
+            raise UnreachableError("the health agent does not answer in time") from error
+        return found
+
+    async def act(self, request: ActRequest) -> str:
+        """Have the health agent do what a button is for. Raises `ApplianceError`."""
+        async with asyncio.timeout(WITHIN_S), self.follow_agent(request) as events:
+            async for event in events:
+                if isinstance(event, ErrorEvent):
+                    raise RequestRefusedError(event)
+                if isinstance(event, ResultEvent):
+                    return event.message
+        raise UnreachableError(VIEW.not_running)
+
+    def follow_supervisor(
+        self, request: StatusSocketRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[StatusSocketEvent, None]]:
+        """Begin a conversation on the status socket."""
+        return open_conversation(STATUS, self._status_socket, request)
+
+    def follow_agent(
+        self, request: HealthRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[HealthEvent, None]]:
+        """Begin a conversation on the view socket."""
+        return open_conversation(VIEW, self._view_socket, request)
 
     async def counters(self) -> Json | None:
         """Return the counters of now; None: the supervisor does not answer."""

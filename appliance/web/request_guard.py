@@ -8,6 +8,7 @@ that changes, from another page    403
 with a body above `MOST_BODY`      413
 whose body does not come in time   408
 while the process is off           503
+that fails by a fault of our own   500, and the journal has the fault
 else                               its route's answer
 =================================  =========================================================
 
@@ -15,6 +16,7 @@ Each has the headers of `SECURITY_HEADERS`, an error of a route too; none has a 
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,6 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.web.problem import ProblemDocument, problem_of, problem_response
+
+_log = logging.getLogger(__name__)
 
 MOST_BODY: Final = 64 << 10
 """Bytes of a body: the longest request to a socket of ours."""
@@ -53,6 +57,7 @@ _STRANGE_PAGE: Final = problem_of(
 )
 _TOO_LARGE: Final = problem_of(413, f"a body may have {MOST_BODY >> 10} KiB", "send less")
 _TOO_SLOW: Final = problem_of(408, f"the body did not come within {BODY_WITHIN_S:.0f} s", "")
+_FAULT: Final = problem_of(500, "this is a fault of the appliance", "journalctl -u appliance-web")
 _OFF: Final = problem_of(503, "the status API is off", "web.enabled in appliance.toml")
 
 
@@ -78,8 +83,12 @@ class RequestGuard:
             await self._application(scope, receive, send)
             return
 
+        is_begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
+                is_begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
@@ -95,7 +104,15 @@ class RequestGuard:
         if problem is not None:
             await problem_response(problem)(scope, receive, send_guarded)
             return
-        await self._application(scope, receive, send_guarded)
+        try:
+            await self._application(scope, receive, send_guarded)
+        except Exception:
+            # The route, not the path: that of a button holds its token.
+            route = getattr(scope.get("route"), "path", "no route")
+            _log.exception("%s of %s failed", scope["method"], route)
+            if is_begun:
+                raise
+            await problem_response(_FAULT)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> ProblemDocument | None:
         headers = Headers(scope=scope)

@@ -1,24 +1,42 @@
-"""Box whose documents are given, for the routes of the web process."""
+"""Box whose documents and answers are given, for the routes of the web process."""
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
 
+from appliance.domain.errors import ApplianceError, UnreachableError
+from appliance.protocol.alert_requests import ActRequest
+from appliance.protocol.health_socket import HealthEvent, HealthRequest
+from appliance.protocol.status_socket import StatusSocketEvent, StatusSocketRequest
 from appliance.web.box_documents import BoxDocuments, Document, EnginePages
 from appliance.web.page.page_documents import FocusDocuments
+
+NOT_RUNNING = UnreachableError("supervisor not running: sudo systemctl start appliance-supervisor")
 
 
 @dataclass(slots=True)
 class FixedBox:
-    """Source of one value, which a test may replace."""
+    """Source of given values, which a test may replace; what is not given is a daemon that is down."""
 
     documents: BoxDocuments = field(default_factory=lambda: BoxDocuments(unix_s=0.0))
     counted: Document | None = None
     pages: EnginePages | None = None
+    answers: dict[type, Document | ApplianceError] = field(default_factory=dict)
+    """By the type of the request."""
+    agent_events: list[HealthEvent] = field(default_factory=list)
+    asked: list[object] = field(default_factory=list)
+    told: dict[type, asyncio.Queue[Any]] = field(default_factory=dict)
+    """Events of conversations that last, by the type of the request."""
+    followers: int = 0
+    """Conversations that are open."""
 
     async def look(self) -> BoxDocuments:
-        """Return it."""
+        """Return the documents."""
         return self.documents
 
     async def counters(self) -> Document | None:
@@ -28,6 +46,64 @@ class FixedBox:
     async def engine_pages(self) -> EnginePages | None:
         """Return the pages that a test has set."""
         return self.pages
+
+    async def ask_supervisor(self, request: StatusSocketRequest) -> Document:
+        """Return the answer to a request of its type."""
+        return self._answer(request)
+
+    async def ask_agent(self, request: HealthRequest) -> Document:
+        """Return the answer to a request of its type."""
+        return self._answer(request)
+
+    async def ask_agent_events(self, request: HealthRequest) -> Sequence[HealthEvent]:
+        """Return the events."""
+        self.asked.append(request)
+        return list(self.agent_events)
+
+    async def act(self, request: ActRequest) -> str:
+        """Return the sentence of the answer."""
+        return str(self._answer(request)["message"])
+
+    @asynccontextmanager
+    async def follow_supervisor(
+        self, request: StatusSocketRequest
+    ) -> AsyncIterator[AsyncGenerator[StatusSocketEvent, None]]:
+        """Give the events of a queue."""
+        async with self._followed(request) as events:
+            yield events
+
+    @asynccontextmanager
+    async def follow_agent(
+        self, request: HealthRequest
+    ) -> AsyncIterator[AsyncGenerator[HealthEvent, None]]:
+        """Give the events of a queue."""
+        async with self._followed(request) as events:
+            yield events
+
+    @asynccontextmanager
+    async def _followed(self, request: object) -> AsyncIterator[AsyncGenerator[Any, None]]:
+        if type(request) not in self.told:
+            raise NOT_RUNNING
+        self.followers += 1
+        try:
+            yield _events(self.told[type(request)])
+        finally:
+            self.followers -= 1
+
+    def _answer(self, request: object) -> Document:
+        self.asked.append(request)
+        answer = self.answers.get(type(request), NOT_RUNNING)
+        if isinstance(answer, ApplianceError):
+            raise answer
+        return answer
+
+
+async def _events(queue: asyncio.Queue[Any]) -> AsyncGenerator[Any, None]:
+    while True:
+        event = await queue.get()
+        if isinstance(event, ApplianceError):
+            raise event
+        yield event
 
 
 def browse(application: ASGIApp, host: str = "127.0.0.1:8011") -> httpx.AsyncClient:

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 GENERATED = {
     ROOT / "docs/reference" / f"{name}.md"
-    for name in ("cli", "json-output", "profiles", "settings")
+    for name in ("cli", "json-output", "profiles", "settings", "status-api")
 }
 DECISIONS = set((ROOT / "docs/decisions").glob("*.md"))
 WRITTEN = {ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")}

@@ -11,6 +11,8 @@ from appliance.planning.alerting.messages.action_tokens import (
     issue_token,
 )
 
+ACT_PATH: Final = "/api/v1/act"
+"""Path of the web process that takes tokens, below the declared address."""
 _LABELS: Final = {ButtonAction.ACK: "Ack", ButtonAction.SILENCE: "Silence 2 h"}
 _WITH_BUTTONS: Final = frozenset(
     {
@@ -48,5 +50,5 @@ class MessageButtons:
                 transition.alert, transition.episode, action, secret, now_unix_s
             )
             await self._store.add_token(kept.digest, kept.alert, kept.action, kept.expires_unix_s)
-            found.append(MessageAction(label=label, url=f"{self._url}/act/{text}"))
+            found.append(MessageAction(label=label, url=f"{self._url}{ACT_PATH}/{text}"))
         return tuple(found)

@@ -1,36 +1,143 @@
-"""Resources of the status API."""
+"""Resources of the status API about the box of now: checks, status, profiles, GPUs."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
+from starlette.responses import JSONResponse
 
-from appliance.web.box_documents import BoxSource
+from appliance.planning.status.document import StatusDocument
+from appliance.planning.wording import no_such_profile, short
+from appliance.presentation.alert_texts import alerts_of
+from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
+from appliance.protocol.json_values import Json, objects_in, text_in, texts_in
+from appliance.web.api.answers import (
+    AnswerExample,
+    GpusDocument,
+    LivenessDocument,
+    ProfileDocument,
+    ProfilesDocument,
+    responses_of,
+)
+from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.problem import ProblemError
+
+_AGENT_AWAY = "the health agent does not answer: sudo systemctl start appliance-health"
+MOST_NAME = 48
+"""Characters of the longest name of a profile."""
+ProfileName = Annotated[
+    str,
+    Path(description="Name of a profile.", examples=["smol"], min_length=1, max_length=MOST_NAME),
+]
 
 
 def api_router(box: BoxSource) -> APIRouter:
-    """Return the router of the API.
+    """Return the router of these resources.
 
     Args:
         box: Where the documents come from.
     """
     router = APIRouter()
 
-    @router.get("/livez", tags=["checks"])
-    async def livez() -> dict[str, str]:
-        """Tell that the web process answers."""
-        return {"status": "ok"}
+    alive = AnswerExample(LivenessDocument, "The web process answers.", {"status": "ok"})
 
-    @router.get("/api/v1/status", tags=["box"])
-    async def status() -> dict[str, Any]:
+    @router.get("/livez", tags=["checks"], responses=responses_of(alive))
+    async def livez() -> JSONResponse:
+        """Tell that the web process answers."""
+        return JSONResponse({"status": "ok"})
+
+    ready = AnswerExample(
+        LivenessDocument, "Each profile that should serve does.", {"status": "ok"}
+    )
+
+    @router.get("/readyz", tags=["checks"], responses=responses_of(ready))
+    async def readyz() -> JSONResponse:
+        """Tell whether the profiles that this box should serve, serve; 503 with the reason if not."""
+        status = _status(await box.look())
+        if faults := unready(status):
+            raise ProblemError(503, "; ".join(faults), hint="appliance status")
+        return JSONResponse({"status": "ok"})
+
+    whole = AnswerExample(StatusDocument, "The status document.")
+
+    @router.get("/api/v1/status", tags=["box"], responses=responses_of(whole))
+    async def status() -> JSONResponse:
         """Return the status document, as `appliance status --json` prints it."""
+        return JSONResponse(whole_status(await box.look()))
+
+    every = AnswerExample(ProfilesDocument, "The profiles, in the order of their names.")
+
+    @router.get("/api/v1/profiles", tags=["profiles"], responses=responses_of(every))
+    async def profiles() -> JSONResponse:
+        """Return every profile with its state, speed and alerts."""
+        document = whole_status(await box.look())
+        return JSONResponse(
+            {"profiles": [profile_row(row, document) for row in document["profiles"]]}
+        )
+
+    one = AnswerExample(ProfileDocument, "The profile.")
+
+    @router.get("/api/v1/profiles/{name}", tags=["profiles"], responses=responses_of(one))
+    async def profile(name: ProfileName) -> JSONResponse:
+        """Return one profile, as `appliance status NAME --json` prints it."""
+        document = whole_status(await box.look())
+        rows = {text_in(row, "name"): row for row in objects_in(document, "profiles")}
+        if name not in rows:
+            raise ProblemError(404, no_such_profile(short(name), rows), hint="appliance list")
+        return JSONResponse(profile_row(rows[name], document))
+
+    devices = AnswerExample(GpusDocument, "The GPUs; none on a box without.", {"gpus": []})
+
+    @router.get("/api/v1/gpus", tags=["box"], responses=responses_of(devices))
+    async def gpus() -> JSONResponse:
+        """Return clocks, power, heat, errors and memory of each GPU, and who holds memory."""
         documents = await box.look()
-        if documents.status is None:
-            raise ProblemError(
-                503,
-                "the supervisor does not answer",
-                hint="sudo systemctl start appliance-supervisor",
-            )
-        return dict(documents.status)
+        if documents.gpus is None:
+            raise _supervisor_away()
+        return JSONResponse(dict(documents.gpus))
 
     return router
+
+
+def unready(status: Json) -> list[str]:
+    """Return why the box is not ready, as sentences; none: each committed profile serves."""
+    states = {text_in(row, "name"): text_in(row, "state") for row in objects_in(status, "profiles")}
+    committed = texts_in(status, "committed")
+    if status.get("hold") is not None:
+        return ["an operator holds the box"]
+    if not committed:
+        return ["no profile is to serve"]
+    return [
+        f"{name} is {states.get(name, 'not applied')}"
+        for name in committed
+        if states.get(name) != "serving"
+    ]
+
+
+def whole_status(documents: BoxDocuments) -> dict[str, Any]:
+    """Return the status document with its sections on speeds and alerts. Raises `ProblemError`."""
+    status = _status(documents)
+    speeds = documents.speeds
+    speed = without_speeds(_AGENT_AWAY) if speeds is None else speed_section(speeds)
+    return {**status, "speed": speed, "alerts": None if speeds is None else alert_section(speeds)}
+
+
+def profile_row(row: Json, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a profile with its speed and its alerts."""
+    name = text_in(row, "name")
+    alerts = document["alerts"]
+    return {
+        **row,
+        "speed": document["speed"]["profiles"].get(name),
+        "alerts": None if alerts is None else alerts_of(alerts, name),
+    }
+
+
+def _status(documents: BoxDocuments) -> Json:
+    if documents.status is None:
+        raise _supervisor_away()
+    return documents.status
+
+
+def _supervisor_away() -> ProblemError:
+    hint = "sudo systemctl start appliance-supervisor"
+    return ProblemError(503, "the supervisor does not answer", hint=hint)

@@ -25,7 +25,7 @@ def buttons_of(box: WatchedAlerts, url: str = URL) -> MessageButtons:
 
 
 def token_in(action: MessageAction) -> str:
-    return action.url.removeprefix("https://box.example/act/")
+    return action.url.removeprefix("https://box.example/api/v1/act/")
 
 
 def _files(directory: Path) -> list[Path]:

@@ -1,0 +1,64 @@
+"""Resources of the status API about alerts: those that are not over, one of them, the outbox."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import JSONResponse
+
+from appliance.protocol.alert_requests import AlertRequest, AlertsRequest, OutboxRequest
+from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.protocol.health_socket import MOST_PROBES
+from appliance.web.api.answers import (
+    AlertDocument,
+    AlertsDocument,
+    AnswerExample,
+    OutboxDocument,
+    responses_of,
+)
+from appliance.web.box_documents import BoxSource
+from appliance.web.problem import ProblemError
+
+AlertId = Annotated[
+    str, Path(description="Short id of an alert.", examples=["A17"], pattern=r"^A[0-9]{1,9}$")
+]
+
+
+def alert_records_router(box: BoxSource) -> APIRouter:
+    """Return the router of these resources.
+
+    Args:
+        box: Where the answers come from.
+    """
+    router = APIRouter(prefix="/api/v1", tags=["alerts"])
+
+    messages = AnswerExample(OutboxDocument, "The rows, newest first.")
+
+    @router.get("/outbox", responses=responses_of(messages))
+    async def outbox(
+        most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_PROBES)] = 20,
+    ) -> JSONResponse:
+        """Return the newest messages to targets and what became of them, and figures of the delivery."""
+        return JSONResponse(dict(await box.ask_agent(OutboxRequest(most))))
+
+    firing = AnswerExample(AlertsDocument, "The alerts, the most severe first.")
+
+    @router.get("/alerts", responses=responses_of(firing))
+    async def alerts() -> JSONResponse:
+        """Return the alerts that are not over, silences, planned windows, and figures of the delivery."""
+        return JSONResponse(dict(await box.ask_agent(AlertsRequest())))
+
+    known = AnswerExample(AlertDocument, "The alert.")
+
+    @router.get("/alerts/{alert}", responses=responses_of(known))
+    async def alert(alert: AlertId) -> JSONResponse:
+        """Return one alert with its transitions, and the messages about it."""
+        try:
+            answer = await box.ask_agent(AlertRequest(alert))
+        except RequestRefusedError as error:
+            if error.kind == "bad-request":  # its form is right, so it is not on record
+                detail = f"{alert} is not on record"
+                raise ProblemError(404, detail, hint="appliance alerts") from None
+            raise
+        return JSONResponse(dict(answer))
+
+    return router

@@ -1,0 +1,132 @@
+"""Resources of the status API about the past: history, events, operations."""
+
+import time
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import JSONResponse
+
+from appliance.protocol.alert_requests import AlertEvent
+from appliance.protocol.health_socket import (
+    MOST_PROBES,
+    HistoryRequest,
+    MeasuredEvent,
+    MeasurementEventsRequest,
+)
+from appliance.protocol.json_values import number_in, object_in
+from appliance.protocol.status_socket import (
+    MOST_OPERATIONS,
+    OperationsRequest,
+    RecordedOperationRequest,
+)
+from appliance.web.api.answers import (
+    AnswerExample,
+    EventsDocument,
+    HistoryDocument,
+    OperationDocument,
+    OperationsDocument,
+    responses_of,
+)
+from appliance.web.api.resources import MOST_NAME
+from appliance.web.box_documents import BoxSource
+from appliance.web.problem import ProblemError
+
+_DAY_S: Final = 86_400.0
+_MOST_UNIX_S: Final = 1e11
+_MOST_NUMBER: Final = (1 << 53) - 1
+Since = Annotated[
+    float | None,
+    Query(
+        description="Unix seconds of the oldest one; absent: a day ago.",
+        examples=[1795256172.0],
+        ge=0,
+        le=_MOST_UNIX_S,
+        allow_inf_nan=False,
+    ),
+]
+ProfileQuery = Annotated[
+    str,
+    Query(description="Name of a profile.", examples=["smol"], min_length=1, max_length=MOST_NAME),
+]
+OperationId = Annotated[
+    int, Path(description="Number of an operation.", examples=[18], ge=1, le=_MOST_NUMBER)
+]
+
+
+def records_router(box: BoxSource) -> APIRouter:
+    """Return the router of these resources.
+
+    Args:
+        box: Where the answers come from.
+    """
+    router = APIRouter(prefix="/api/v1")
+
+    rates = AnswerExample(HistoryDocument, "The rates of the profile.")
+
+    @router.get("/history", tags=["profiles"], responses=responses_of(rates))
+    async def history(
+        profile: ProfileQuery,
+        since: Since = None,
+        series: Annotated[
+            Literal["decode", "prefill"] | None, Query(description="Series; absent: both.")
+        ] = None,
+    ) -> JSONResponse:
+        """Return the measured rates of one profile over time, with its baseline and events."""
+        answer = await box.ask_agent(HistoryRequest(profile, _since(since), series))
+        return JSONResponse(dict(answer))
+
+    told = AnswerExample(EventsDocument, "The events, oldest first.")
+
+    @router.get("/events", tags=["box"], responses=responses_of(told))
+    async def events(
+        since: Since = None,
+        most: Annotated[
+            int, Query(description="Most of each kind, the newest.", ge=1, le=MOST_PROBES)
+        ] = 200,
+    ) -> JSONResponse:
+        """Return measurement events and transitions of alerts, of the whole box."""
+        request = MeasurementEventsRequest(name=None, most=most, alerts_after=0)
+        found = await box.ask_agent_events(request)
+        since_unix_s = _since(since)
+        shown: dict[str, list[dict[str, Any]]] = {"measured": [], "alerts": []}
+        for event in found:
+            match event:
+                case MeasuredEvent() if event.unix_s >= since_unix_s:
+                    shown["measured"].append(event.fields())
+                case AlertEvent() if event.unix_s >= since_unix_s:
+                    shown["alerts"].append(event.fields())
+                case _:
+                    pass
+        return JSONResponse(shown)
+
+    done = AnswerExample(OperationsDocument, "The operations.")
+
+    @router.get("/operations", tags=["operations"], responses=responses_of(done))
+    async def operations(
+        most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_OPERATIONS)] = 50,
+    ) -> JSONResponse:
+        """Return the operation that runs, and the newest ones that are over."""
+        answer = await box.ask_supervisor(OperationsRequest(most))
+        status = (await box.look()).status or {}
+        return JSONResponse({"running": status.get("operation"), **answer})
+
+    single = AnswerExample(OperationDocument, "The operation.")
+
+    @router.get("/operations/{number}", tags=["operations"], responses=responses_of(single))
+    async def operation(number: OperationId) -> JSONResponse:
+        """Return one operation; of the one that runs, its present phase."""
+        answer = await box.ask_supervisor(RecordedOperationRequest(number))
+        found = object_in(answer, "operation")
+        if not found:
+            running = object_in((await box.look()).status or {}, "operation")
+            found = running if number_in(running, "id") == number else {}
+        if not found:
+            detail = f"operation {number} is not on record"
+            raise ProblemError(404, detail, hint="appliance operations")
+        return JSONResponse(dict(found))
+
+    return router
+
+
+def _since(unix_s: float | None) -> float:
+    return max(0.0, time.time() - _DAY_S) if unix_s is None else unix_s

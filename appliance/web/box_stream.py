@@ -1,0 +1,305 @@
+"""Stream of what happens on the box: one follower of the daemons for any number of clients.
+
+=============  =====================================  ==================================================
+event          data                                   id
+=============  =====================================  ==================================================
+`snapshot`     status, speeds and alerts of now       of the client, first of all
+`status`       the status document after a change     none
+`operation`    an event of an operation               with the closing one: the operation's number counts
+`recorded`     an operation that ended while the      likewise
+               client was away
+`measured`     a measurement event                    its number counts
+`alert`        a transition of an alert               its number counts
+`lost`         the daemon that does not answer        none
+=============  =====================================  ==================================================
+
+An id has three numbers, ``m12.a34.o56``: the last measurement event, transition and operation that the
+client has. With it a client that comes back is told what it has missed. While no client is there, no daemon is
+asked. A client that does not read in time finds its queue full and is sent away; it comes back with its id.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from appliance.domain.errors import ApplianceError
+from appliance.protocol.alert_requests import AlertEvent
+from appliance.protocol.control_events import StatusEvent
+from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
+from appliance.protocol.health_socket import HealthEvent, MeasuredEvent, MeasurementEventsRequest
+from appliance.protocol.json_values import Json, encode_json, number_in, objects_in
+from appliance.protocol.status_socket import (
+    MOST_OPERATIONS,
+    FollowRequest,
+    OperationEvent,
+    OperationsRequest,
+    WatchRequest,
+)
+from appliance.web.box_documents import BoxSource, Document
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 256
+"""Events that wait for one client; a switch has some forty."""
+_MOST_MISSED: Final = 500
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 5.0
+_ID: Final = re.compile(r"m([0-9]{1,15})\.a([0-9]{1,15})\.o([0-9]{1,15})\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPosition:
+    """Position in the stream: the last numbers that a client has."""
+
+    measured: int = 0
+    alert: int = 0
+    operation: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> "StreamPosition | None":
+        """Return the position that an id stands for; None: it is none."""
+        found = _ID.match(text)
+        if found is None:
+            return None
+        measured, alert, operation = map(int, found.groups())
+        return cls(measured=measured, alert=alert, operation=operation)
+
+    def __str__(self) -> str:
+        """Return the id."""
+        return f"m{self.measured}.a{self.alert}.o{self.operation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """Event of the stream, encoded once for all clients."""
+
+    name: str
+    data: str
+    """JSON in one line."""
+    measured: int = 0
+    """Number that the client has with it; 0: none of this kind, as for the next two."""
+    alert: int = 0
+    operation: int = 0
+
+    def is_new(self, position: StreamPosition) -> bool:
+        """Tell whether a client at a position lacks it."""
+        numbers = (self.measured, self.alert, self.operation)
+        if not any(numbers):
+            return True
+        have = (position.measured, position.alert, position.operation)
+        return any(number > had for number, had in zip(numbers, have, strict=True))
+
+    def after(self, position: StreamPosition) -> StreamPosition:
+        """Return the position of a client that has it."""
+        return replace(
+            position,
+            measured=max(position.measured, self.measured),
+            alert=max(position.alert, self.alert),
+            operation=max(position.operation, self.operation),
+        )
+
+
+Follower = Callable[[], AsyncGenerator[StreamEvent | None, None]]
+"""Function that follows a daemon until the conversation ends; None: nothing for clients."""
+
+
+class StreamOverflowError(Exception):
+    """A client does not read: its events are dropped, and it has to come back."""
+
+
+class BoxStream:
+    """Stream to any number of clients.
+
+    Args:
+        box: Whose daemons are followed while a client is there.
+    """
+
+    def __init__(self, box: BoxSource) -> None:
+        self._box = box
+        self._queues: set[asyncio.Queue[StreamEvent | None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last = StreamPosition()
+        """Position of a client that has everything."""
+
+    @contextlib.contextmanager
+    def _queue(self) -> Iterator[asyncio.Queue[StreamEvent | None]]:
+        """Give a queue of what happens from now on."""
+        queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(MOST_WAITING)
+        self._queues.add(queue)
+        if not self._tasks:
+            self._begin()
+        try:
+            yield queue
+        finally:
+            self._queues.discard(queue)
+            if not self._queues:
+                self._end()
+
+    async def events(self, last_id: str = "") -> AsyncGenerator[tuple[StreamEvent, str], None]:
+        """Yield events, each with the id of the client that has it; the snapshot first.
+
+        Args:
+            last_id: Id that the client had; empty or malformed: it begins with what happens now.
+
+        Raises:
+            StreamOverflowError: The client does not take them in time.
+        """
+        with self._queue() as queue:
+            known = StreamPosition.of(last_id)
+            position = await self._newest() if known is None else known
+            yield await self._snapshot(), str(position)
+            if known is not None:
+                async for event in self._missed(known):
+                    position = event.after(position)
+                    yield event, str(position)
+            while (found := await queue.get()) is not None:
+                if found.is_new(position):
+                    position = found.after(position)
+                    yield found, str(position)
+        raise StreamOverflowError
+
+    # --- what a client begins with ---------------------------------------------------
+
+    async def _snapshot(self) -> StreamEvent:
+        documents = await self._box.look()
+        data = {
+            "unix_s": documents.unix_s,
+            "status": documents.status,
+            "status_age_s": documents.status_age_s,
+            "speeds": documents.speeds,
+            "speeds_age_s": documents.speeds_age_s,
+        }
+        return _event("snapshot", data)
+
+    async def _newest(self) -> StreamPosition:
+        """Return the position of now; a daemon that does not answer has the last one known."""
+        with contextlib.suppress(ApplianceError):
+            for event in await self._box.ask_agent_events(
+                MeasurementEventsRequest(most=1, alerts_after=0)
+            ):
+                self._note(_agent_event(event))
+        with contextlib.suppress(ApplianceError):
+            answer = await self._box.ask_supervisor(OperationsRequest(1))
+            for row in objects_in(answer, "operations"):
+                self._note(_recorded(row))
+        return self._last
+
+    async def _missed(self, position: StreamPosition) -> AsyncIterator[StreamEvent]:
+        with contextlib.suppress(ApplianceError):
+            answer = await self._box.ask_supervisor(OperationsRequest(MOST_OPERATIONS))
+            rows = [_recorded(row) for row in objects_in(answer, "operations")]
+            for event in reversed(rows):
+                if event.operation > position.operation:
+                    yield event
+        with contextlib.suppress(ApplianceError):
+            request = MeasurementEventsRequest(
+                after=position.measured, most=_MOST_MISSED, alerts_after=position.alert
+            )
+            for found in await self._box.ask_agent_events(request):
+                told = _agent_event(found)
+                if told is not None:
+                    yield told
+
+    # --- followers -------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        for follower in (self._follow_status, self._follow_operations, self._follow_agent):
+            task = asyncio.create_task(self._again_and_again(follower))
+            self._tasks.add(task)
+
+    def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+
+    async def _again_and_again(self, follower: Follower) -> None:
+        """Follow for ever; tell of a lost daemon once, until it answers again."""
+        pause_s, told = _FIRST_PAUSE_S, False
+        while True:
+            try:
+                async with contextlib.aclosing(follower()) as events:
+                    async for event in events:
+                        pause_s, told = _FIRST_PAUSE_S, False
+                        if event is not None:
+                            self._publish(event)
+            except ApplianceError as error:
+                _log.debug("%s", error)
+                if not told:
+                    told = True
+                    self._publish(_event("lost", {"message": str(error)}))
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _follow_status(self) -> AsyncGenerator[StreamEvent | None, None]:
+        async with self._box.follow_supervisor(WatchRequest()) as events:
+            async for event in events:
+                if isinstance(event, ErrorEvent):
+                    raise RequestRefusedError(event)
+                if isinstance(event, StatusEvent):
+                    yield _event("status", event.status)
+
+    async def _follow_operations(self) -> AsyncGenerator[StreamEvent | None, None]:
+        async with self._box.follow_supervisor(FollowRequest()) as events:
+            async for event in events:
+                if isinstance(event, ErrorEvent):
+                    raise RequestRefusedError(event)
+                if isinstance(event, OperationEvent):
+                    yield _operation_event(event)
+
+    async def _follow_agent(self) -> AsyncGenerator[StreamEvent | None, None]:
+        last = await self._newest()
+        request = MeasurementEventsRequest(
+            after=last.measured, follow=True, alerts_after=last.alert
+        )
+        async with self._box.follow_agent(request) as events:
+            async for event in events:
+                if isinstance(event, ErrorEvent):
+                    raise RequestRefusedError(event)
+                yield _agent_event(event)
+
+    def _publish(self, event: StreamEvent) -> None:
+        """Hand an event to every client. Never blocks."""
+        self._note(event)
+        for queue in list(self._queues):
+            if queue.full():
+                # Its generator ends with the next event that it takes.
+                self._queues.discard(queue)
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event)
+
+    def _note(self, event: StreamEvent | None) -> None:
+        if event is not None:
+            self._last = event.after(self._last)
+
+
+def _event(name: str, data: Document, **numbers: int) -> StreamEvent:
+    return StreamEvent(name=name, data=encode_json(data), **numbers)
+
+
+def _operation_event(event: OperationEvent) -> StreamEvent:
+    """Return an event of an operation; the closing one alone moves the position."""
+    is_over = event.change.get("event") == "result"
+    data = {"operation": event.operation, "change": event.change}
+    return _event("operation", data, operation=event.operation if is_over else 0)
+
+
+def _recorded(row: Json) -> StreamEvent:
+    return _event("recorded", row, operation=int(number_in(row, "id") or 0))
+
+
+def _agent_event(event: HealthEvent) -> StreamEvent | None:
+    """Return an event of the health agent; None: it is not one for clients."""
+    match event:
+        case MeasuredEvent():
+            return _event("measured", event.fields(), measured=event.id)
+        case AlertEvent():
+            return _event("alert", event.fields(), alert=event.id)
+        case _:
+            return None

@@ -1,0 +1,162 @@
+"""HTTP server of the web process, over real sockets: bounds on connections, heads and slow clients."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from appliance.web.http_server import HEAD_S, MOST_CONNECTIONS, READ_WITHIN_S, WebServer
+
+GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+LARGE = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Server that runs, its port, and the connections of its clients."""
+
+    server: WebServer
+    port: int
+    task: asyncio.Task[None]
+    opened: list[asyncio.StreamWriter] = field(default_factory=list)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.opened.append(writer)
+        return reader, writer
+
+    async def ask(self, data: bytes) -> bytes:
+        """Bytes that the server sends until it closes."""
+        reader, writer = await self.connect()
+        writer.write(data)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["path"] == "/large":
+        await PlainTextResponse("x" * LARGE)(scope, receive, send)
+    else:
+        await PlainTextResponse("hello")(scope, receive, send)
+
+
+@asynccontextmanager
+async def served(idle_s: float = 600.0) -> AsyncIterator[Served]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = WebServer(application)
+    task = asyncio.create_task(server.serve_until_idle([listener], idle_s))
+    while not server.started:
+        await asyncio.sleep(0)
+    web = Served(server, listener.getsockname()[1], task)
+    try:
+        yield web
+    finally:
+        for writer in web.opened:
+            writer.transport.abort()
+        server.should_exit = True
+        await task
+
+
+def problem(answer: bytes) -> tuple[int, str]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    return int(head.split()[1]), json.loads(body)["detail"]
+
+
+async def test_a_request_is_answered() -> None:
+    """Two on one connection; the server does not tell what it is."""
+    async with served() as web:
+        reader, writer = await web.connect()
+        for _ in range(2):
+            writer.write(GET)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert b"server:" not in head.lower()
+            assert await reader.readexactly(5) == b"hello"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01 not http\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"x: " + b"a" * (20 << 10),
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000,
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_or_has_too_long_a_head_is_refused(data: bytes) -> None:
+    """With a problem, and the connection is closed: a flood of headers takes no more than 16 KiB."""
+    async with served() as web:
+        try:
+            status, detail = problem(await web.ask(data))
+        except ConnectionError:
+            return  # the rest of a flood, which nobody reads, may reset the connection first
+        assert status == 400
+        assert "head is too long" in detail
+
+
+async def test_connections_have_a_bound() -> None:
+    """One too many is told so; when one closes there is room again."""
+    async with served() as web:
+        held = [await web.connect() for _ in range(MOST_CONNECTIONS)]
+        assert problem(await web.ask(GET))[0] == 503
+        held.pop()[1].close()
+        while len(web.server.server_state.connections) >= MOST_CONNECTIONS:
+            await asyncio.sleep(0.01)  # real time: the kernel tells of the close
+        reader, writer = await web.connect()
+        writer.write(GET)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, one in (*held, (reader, writer)):
+            one.close()
+
+
+@pytest.mark.slow
+async def test_a_client_that_is_slow_with_its_head_is_disconnected() -> None:
+    """Whether it sends nothing or a byte now and then."""
+    async with served() as web, asyncio.timeout(2 * HEAD_S):
+        silent, _ = await web.connect()
+        dripping, writer = await web.connect()
+
+        async def drip() -> None:
+            for byte in GET[:-4]:
+                writer.write(bytes([byte]))
+                await asyncio.sleep(HEAD_S / 20)  # real time: a slow client
+
+        dripped = asyncio.create_task(drip())
+        assert await silent.read() == b""
+        assert await dripping.read() == b""
+        dripped.cancel()
+
+
+@pytest.mark.slow
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
+    """The response that it asked for does not stay in memory for ever."""
+    async with served() as web, asyncio.timeout(2 * READ_WITHIN_S):
+        _, writer = await web.connect()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a real socket
+        writer.write(GET.replace(b"GET / ", b"GET /large "))
+        while not web.server.server_state.connections:
+            await asyncio.sleep(0)
+        while web.server.server_state.connections:
+            await asyncio.sleep(0.1)  # real time: the server's timer
+        writer.close()
+
+
+async def test_it_ends_when_nobody_asks_and_not_before() -> None:
+    """A connection that is open keeps it; then it ends by itself."""
+    async with served(idle_s=1.0) as web:
+        _, writer = await web.connect()
+        await asyncio.sleep(2.5)  # real time: longer than its idle time
+        assert not web.task.done()
+        writer.close()
+        async with asyncio.timeout(10):
+            await web.task
