@@ -24,7 +24,7 @@ class Script:
 
 
 SCRIPTS: Final[dict[str, Script]] = {}
-AS_ROOT: Final = {"apply", "edit"}
+AS_ROOT: Final = {"apply", "edit", "token"}
 """Scripts whose commands tell others that they are not root."""
 
 
@@ -341,6 +341,19 @@ _script(
     "version now",
     _supervisor_ends,
     "version",
+)
+_script(
+    "token",
+    "token ls",
+    "token add phone",
+    "token add tablet --for 90d",
+    "token ls",
+    "token rm phone",
+    "token rm phone",
+    "token ls",
+    "token add",
+    "token add x --user nobody",
+    "token ls phone",
 )
 _script(
     "key",
