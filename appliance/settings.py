@@ -202,7 +202,9 @@ class Settings(BaseSettings):
         "old `vllm.service`",
     )
     status_port: Port = Field(
-        default=8011, description="port of the status API and its page; no profile may use it"
+        default=8011,
+        description="port of the status API and its page, which no profile may use; another one needs"
+        " another `ListenStream=` too: `sudo systemctl edit appliance-web.socket`",
     )
     look_every_s: Annotated[Duration, Field(ge=0.1, le=10)] = Field(
         default=2.0,

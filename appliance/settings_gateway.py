@@ -26,7 +26,7 @@ def split_list(value: Any) -> Any:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
-def place(text: str) -> str:
+def _place(text: str) -> str:
     """Return an address in its shortest form, or the name of an interface."""
     try:
         address = ip_address(text)
@@ -41,7 +41,7 @@ def place(text: str) -> str:
     return str(address)
 
 
-def no_doubles(items: Sequence[str]) -> Sequence[str]:
+def _no_doubles(items: Sequence[str]) -> Sequence[str]:
     if len(set(items)) != len(items):
         raise wrong("lists an address or interface twice")
     return items
@@ -66,11 +66,11 @@ def _origin(text: str) -> str:
 
 
 Places = Annotated[
-    list[Annotated[str, AfterValidator(place), TypeName("address or interface")]],
+    list[Annotated[str, AfterValidator(_place), TypeName("address or interface")]],
     NoDecode,
     BeforeValidator(split_list),
     Field(min_length=1, max_length=_MOST_ADDRESSES),
-    AfterValidator(no_doubles),
+    AfterValidator(_no_doubles),
 ]
 UrlPaths = Annotated[
     list[Annotated[str, AfterValidator(_url_path), TypeName("URL path")]],

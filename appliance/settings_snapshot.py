@@ -75,7 +75,6 @@ class WebSnapshot:
     """Settings ``[web]``; times are seconds."""
 
     enabled: bool
-    listen: tuple[str, ...]
     names: tuple[str, ...]
     idle: float
 

@@ -1,48 +1,21 @@
-"""Settings ``[web]``: address and limits of the status API, its metrics and its page."""
+"""Settings ``[web]``: names and limits of the status API, its metrics and its page."""
 
-from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_settings import NoDecode
+from pydantic import BaseModel, ConfigDict, Field
 
-from appliance.adapters.toml.tables import Duration, wrong
-from appliance.domain.value_types import TypeName, shown
-from appliance.settings_gateway import Names, no_doubles, place, split_list
-
-_MOST_ADDRESSES = 8
-
-
-def _address(text: str) -> str:
-    """Return an address in its shortest form; unlike the gateway's, no interface is meant."""
-    try:
-        ip_address(text)
-    except ValueError as error:
-        raise wrong(f"{shown(text)} is not an address") from error
-    return place(text)
-
-
-Addresses = Annotated[
-    list[Annotated[str, AfterValidator(_address), TypeName("address")]],
-    NoDecode,
-    BeforeValidator(split_list),
-    Field(min_length=1, max_length=_MOST_ADDRESSES),
-    AfterValidator(no_doubles),
-]
+from appliance.adapters.toml.tables import Duration
+from appliance.settings_gateway import Names
 
 
 class WebSettings(BaseModel):
-    """``[web]``: address and limits of the status API."""
+    """``[web]``: names and limits of the status API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(
         default=True,
         description="whether API, metrics and page answer; false: every request is refused",
-    )
-    listen: Addresses = Field(
-        default=["127.0.0.1"],
-        description="addresses that `appliance-web.socket` listens on; one that other machines reach is refused",
     )
     names: Names = Field(
         default=[],

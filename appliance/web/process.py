@@ -36,7 +36,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
     listeners = inherited_sockets()
     if not listeners:
         raise UnitError(f"no socket was passed: systemctl start {WEB_SOCKET_UNIT}")
-    addresses = [*settings.web.listen, *map(_address, listeners)]
+    addresses = [_address(listener) for listener in listeners]
     check_addresses(addresses)
     policy = SameOriginPolicy.of([*names_of(settings), *addresses])
     sockets = Path(settings.status_socket), Path(settings.view_socket)
@@ -74,7 +74,8 @@ def check_addresses(addresses: Iterable[str]) -> None:
     beyond = next((one for one in addresses if not is_loopback(one)), None)
     if beyond is not None:
         raise SettingsError(
-            f"web.listen: {beyond} is reached from other machines, and there is no operator's token"
+            f"{WEB_SOCKET_UNIT} listens on {beyond}, which other machines reach: leave it on"
+            " 127.0.0.1, and let a tunnel or a proxy lead there"
         )
 
 

@@ -5,6 +5,7 @@ idle      CPU time and PSS of the control groups of supervisor and health agent 
 status    the whole command `appliance status`, and as a multiple of a Python that does nothing
 gate      `systemctl start` of the generated unit, with and without its ExecCondition
 wrapper   the same, with and without the wrapper around the engine, both until the port accepts
+web       PSS of the web process after some requests, and whether it is gone once nobody looks
 """
 
 import statistics
@@ -17,6 +18,7 @@ from tests.system.fleet import Fleet
 SETTLED_S = 20.0
 """Time for the first probes, which the test engine answers in no time: those after it wait for minutes."""
 IDLE_S = 60.0
+WEB_IDLE_S = 10.0
 STATUS_RUNS = 21
 PYTHON = "python3 -I -S -c pass"
 ROUNDS = 4
@@ -32,6 +34,7 @@ ALONE = "[Service]\nExecCondition=\nType=exec\nNotifyAccess=none\nExecStart=\nEx
 def main() -> None:
     """Print the figures."""
     with installed() as fleet:
+        fleet.box.write("/etc/appliance/appliance.toml", f'[web]\nidle = "{WEB_IDLE_S:.0f}s"\n')
         fleet.switch("a")
         time.sleep(SETTLED_S)
         supervisor, health = idle(fleet, "appliance-supervisor", "appliance-health")
@@ -39,6 +42,8 @@ def main() -> None:
         times = stopwatch(fleet, ["appliance status", PYTHON] * STATUS_RUNS)
         status_ms, python_ms = statistics.median(times[::2]), statistics.median(times[1::2])
         say(f"status: {status_ms:.1f} ms, Python alone {python_ms:.1f}")
+        web_mib, gone_s = web(fleet)
+        say(f"web process: {web_mib:.1f} MiB, gone {gone_s:.0f} s after the last request")
         fleet.box.run("systemctl stop appliance-supervisor.socket appliance-supervisor")
         whole, no_gate, alone = starts(fleet)
     say(f"start: {whole:.1f} ms, without the gate {no_gate:.1f}, the engine alone {alone:.1f}")
@@ -53,6 +58,8 @@ def main() -> None:
             "status_ratio": status_ms / python_ms,
             "gate_ms": whole - no_gate,
             "wrapper_ms": no_gate - alone,
+            "web_rss_mib": web_mib,
+            "web_gone_after_s": gone_s,
         }
     )
 
@@ -83,6 +90,20 @@ def idle(fleet: Fleet, *units: str) -> list[Use]:
         )
         for unit, used_s in zip(units, before, strict=True)
     ]
+
+
+def web(fleet: Fleet) -> tuple[float, float]:
+    """Memory of the web process after some requests, and the time after which it has left."""
+    pages = ("/", "/metrics", "/api/v1/status", "/api/v1/openapi.json", "/api/v1/events")
+    for page in pages * 4:
+        fleet.box.run("curl", "-sf", "-o", "/dev/null", f"http://127.0.0.1:8011{page}")
+    memory_mib = pss_mib(fleet, "appliance-web")
+    began = time.monotonic()
+    fleet.box.wait_for(
+        "systemctl show -P ActiveState appliance-web | grep -qx inactive",
+        timeout_s=WEB_IDLE_S + 30,
+    )
+    return memory_mib, time.monotonic() - began
 
 
 def pss_mib(fleet: Fleet, unit: str) -> float:

@@ -298,6 +298,45 @@ def of_the_checker(supervisor: int, engine: int) -> Mapping[str, Way]:
     }
 
 
+def of_the_web_process(supervisor: int, engine: int) -> Mapping[str, Way]:
+    """Try the ways from what anybody may ask to what an operator may, without a token."""
+    return {
+        "ask for the status as an operator": control("status"),
+        "ask for a switch": control("switch", name="b", dry_run=True),
+        "ask as the gateway": request("switch", name="b"),
+        "switch without a token": lambda: asked("/run/appliance/token.sock", "switch", name="b"),
+        "command the gateway": connected("/run/appliance/gateway.sock"),
+        "probe as the health agent": connected("/run/appliance/lane.sock"),
+        "ask the health agent as an operator": connected("/run/appliance/health.sock"),
+        "silence an alert": lambda: asked(
+            "/run/appliance/view.sock", "alerts", action="silence", name="a", for_s=60.0, reason="x"
+        ),
+        "have a message sent": connected("/run/appliance/notify.sock"),
+        "ask the auditor": connected("/run/appliance/audit.sock"),
+        "have an address checked": connected("/run/appliance/check.sock"),
+        "start units": connected("/run/appliance/jobs.sock"),
+        "start a model": commanded("systemctl", "start", "appliance-backend-a.service"),
+        "see the launcher": lambda: os.listdir("/run/appliance-run"),
+        "reach the gateway's address": reached(8010),
+        "reach an engine": reached(9001),
+        "signal the supervisor": lambda: os.kill(supervisor, 0),
+        "write an engine's memory": lambda: rewritten(f"/proc/{engine}/mem"),
+        "read an engine's environment": read(f"/proc/{engine}/environ"),
+        "take a lease": locked("/run/appliance-leases/cpu"),
+        "read the keys": read(f"{STATE}/keys.json"),
+        "read the tokens": read(f"{STATE}/tokens.json"),
+        "read the targets": read("/etc/appliance/targets.toml"),
+        "read the history": read(f"{STATE}/state.sqlite"),
+        "write the commitment": appended(f"{STATE}/active"),
+        "write the manifest": appended(f"{APPLIED}/manifest.json"),
+        "write the settings": appended("/etc/appliance/appliance.toml"),
+        # What is allowed.
+        "read the status": lambda: asked("/run/appliance/status.sock", "status"),
+        "read speeds and alerts": lambda: asked("/run/appliance/view.sock", "speeds"),
+        "reach the socket for tokens": connected("/run/appliance/token.sock"),
+    }
+
+
 def outcome(way: Way) -> str:
     try:
         way()
@@ -313,6 +352,7 @@ if __name__ == "__main__":
         "engine": of_an_engine,
         "gateway": of_the_gateway,
         "health": of_the_health_agent,
+        "web": of_the_web_process,
     }
     found = {
         n: outcome(way) for n, way in ways[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])).items()

@@ -14,6 +14,7 @@ _KINDS: Final = {
     "appliance-checker": "checker",
     "appliance-gateway": "gateway",
     "appliance-health": "health",
+    "appliance-web": "web",
 }
 
 

@@ -75,7 +75,7 @@ def test_a_watch_is_told_a_switch(fleet: Fleet) -> None:
     assert None not in serving
 
 
-@pytest.mark.parametrize("socket", ["control", "gateway", "request", "jobs"])
+@pytest.mark.parametrize("socket", ["control", "gateway", "request", "jobs", "token"])
 def test_the_group_opens_no_other_socket(fleet: Fleet, socket: str) -> None:
     """Members may look; every socket on which something can be changed is closed to them."""
     become = "setpriv --reuid nobody --regid nogroup --groups appliance-status"

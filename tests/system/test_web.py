@@ -6,12 +6,19 @@ from typing import Any, Final
 
 import pytest
 
+from appliance.domain.operations import Phase
 from tests.system.fleet import Fleet
+from tests.system.intrusion import described, intrude, succeeded
 from tests.system.rig import Box, Image
 
 WEB: Final = "appliance-web.service"
 AT: Final = "http://127.0.0.1:8011"
 IDLE_S: Final = 10
+ALLOWED: Final = frozenset(
+    {"read the status", "read speeds and alerts", "reach the socket for tokens"}
+)
+NEVER: Final = frozenset({"ask as the gateway", "switch without a token", "silence an alert"})
+"""Closed to root as well: sockets that know their one client by its uid, and ask for a token."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +80,51 @@ def test_it_listens_on_loopback_alone_and_knows_its_names(fleet: Fleet) -> None:
     listening = fleet.box.run("ss -Hltn sport = :8011").stdout.split()
     assert listening[3] == "127.0.0.1:8011"
     assert get(fleet, "/livez", "-H", "Host: evil.example")["status"] == 403
+
+
+def test_a_stream_tells_every_phase_of_a_switch_in_order(fleet: Fleet) -> None:
+    """Documents may skip a short phase; events skip none."""
+    with fleet.box.stream("curl", "-sSN", "-m", "60", f"{AT}/api/v1/stream") as stream:
+        lines = stream.lines()
+        assert any(line == "event: snapshot" for line in lines)
+        fleet.switch("b")
+        phases: list[str] = []
+        for line in lines:
+            told = json.loads(line[6:]) if line.startswith("data: {") else {}
+            change = told.get("change", {})
+            if change.get("event") == "phase" and change["phase"] not in phases:
+                phases.append(change["phase"])
+            if change.get("event") == "result":
+                break
+        stream.process.terminate()
+    order = [phase.value for phase in Phase if phase.value in phases]
+    assert phases == order
+    assert {"preflight", "stop", "start", "warm-up", "commit"} <= {*phases}
+    fleet.switch("a")
+
+
+def test_a_taken_over_process_stays_in_its_sandbox(fleet: Fleet) -> None:
+    """Without a token it can look at the box, and nothing else; root without its sandbox could."""
+    fleet.people()
+    fleet.box.run("appliance key add phone; appliance token add phone")
+    found = intrude(fleet, "appliance-web", "a")
+    assert succeeded(found) == ALLOWED, described(found)
+    found = intrude(
+        fleet,
+        "appliance-web",
+        "a",
+        "User=root",
+        "Group=root",
+        "CapabilityBoundingSet=~",
+        "InaccessiblePaths=",
+        "PrivateNetwork=no",
+        "IPAddressDeny=",
+        "RestrictAddressFamilies=",
+        "ProtectSystem=no",
+        "ProtectProc=default",
+        "SystemCallFilter=",
+    )
+    assert found.keys() - succeeded(found) == NEVER, described(found)
 
 
 def test_it_leaves_when_nobody_looks(fleet: Fleet) -> None:
