@@ -7,7 +7,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  check-bench check-metrics check-page fuzz chaos engines-vllm lock clean
+  check-api check-bench check-metrics check-page fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -21,8 +21,9 @@ lint: $(VENV)/.complete
 fast: $(VENV)/.complete
 	$(BIN)/python -m pytest -m "not system and not gpu and not slow" --hypothesis-profile=quick
 
-# Tests that reach every branch of the core, of which coverage is measured: twice the time of the others.
-CORE_TESTS := $(addprefix tests/unit/,domain engines planning adapters gateway install supervisor)
+# Tests that reach every branch of the core, of which coverage is measured: that takes twice their time.
+CORE_TESTS := $(addprefix tests/unit/,domain engines planning install supervisor gateway/http \
+  $(addprefix adapters/,applied files model_files profile_files toml))
 
 ## coverage: the tests of the core; fails where a branch of it is left to chance or to a real systemd
 coverage: $(VENV)/.complete
@@ -63,6 +64,10 @@ bench-switch bench-footprint bench-release bench-headers bench-gateway bench-rel
 ## check-bench: latencies of appliance bench against those of aiperf, which it installs (1.2 GB) in .cache
 check-bench: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.bench_check
+
+## check-api: the status API against its own OpenAPI document; installs schemathesis in .cache; minutes (root)
+check-api: $(VENV)/.complete
+	$(BIN)/python -m tests.bench.api_check
 
 ## check-metrics: the metrics under Debian's own Prometheus, which it unpacks beside the boxes; two minutes (root)
 check-metrics: $(VENV)/.complete

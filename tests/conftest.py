@@ -46,6 +46,7 @@ LONGEST_FIRST = (
     "system/test_health_agent.py",
     "system/test_observations.py",
     "system/test_switch.py",
+    "system/test_web.py",
     "system/test_privileges.py",
     "system/test_bad_input.py",
     "fuzz/test_fuzz.py",

@@ -6,6 +6,7 @@ an asynchronous one 0.5 ms, most of it fixtures.
 """
 
 import asyncio
+import contextlib
 import inspect
 import os
 import stat
@@ -53,8 +54,11 @@ def _children() -> set[int]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return set()
-    found = (path.read_text().split() for path in Path("/proc/self/task").glob("*/children"))
-    return {int(pid) for pids in found for pid in pids}
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError):  # of a thread that has just ended
+            found.update(map(int, path.read_text().split()))
+    return found
 
 
 def _described(pid: int) -> str:

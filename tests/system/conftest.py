@@ -35,7 +35,7 @@ def rig() -> type[Box]:
 
 
 @pytest.fixture(scope="session")
-def shared(rig: type[Box]) -> Iterator[Path | None]:  # noqa: ARG001 - only where there are boxes
+def archives(rig: type[Box]) -> Iterator[Path | None]:  # noqa: ARG001 - only where there are boxes
     """Directory of all workers of this run, which build each image once; None: there are no workers."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None:
@@ -52,10 +52,10 @@ def _built(box: Box, prepare: Callable[[Box], None], archive: Path | None) -> It
 
 
 @pytest.fixture(scope="session")
-def image(rig: type[Box], shared: Path | None) -> Iterator[Image]:
+def image(rig: type[Box], archives: Path | None) -> Iterator[Image]:
     """A machine on which scripts/install.sh has installed the appliance, without network."""
     box = rig(read_only=sources(fetch_wheels()))
-    yield from _built(box, install, shared and shared / "installed.tar")
+    yield from _built(box, install, archives and archives / "installed.tar")
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def _with_gpus(box: Box) -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu_image(rig: type[Box], image: Image, shared: Path | None) -> Iterator[Image]:
+def gpu_image(rig: type[Box], image: Image, archives: Path | None) -> Iterator[Image]:
     """A machine with the appliance and a pretend driver of two GPUs of 16 GiB."""
-    yield from _built(rig(image), _with_gpus, shared and shared / "gpus.tar")
+    yield from _built(rig(image), _with_gpus, archives and archives / "gpus.tar")
 
 
 @pytest.fixture

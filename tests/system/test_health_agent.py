@@ -81,7 +81,8 @@ def test_a_serving_profile_is_measured(fleet: Fleet) -> None:
     """The model's speed is known soon after it has begun to serve, from probes that no client notices."""
     report = until_measured(fleet)
     decode = next(series for series in report["series"] if series["series"] == "decode")
-    assert 50 < decode["rate"] < 200  # a token every 5 ms, and what a busy machine takes for it
+    # A token every 5 ms; a busy machine takes longer, or delivers late tokens together.
+    assert 50 < decode["rate"] < 300
     assert "1 profile watched" in fleet.box.run(f"systemctl show -P StatusText {HEALTH}").stdout
     assert fleet.status()["gateway"]["profiles"][0]["requests"] == 0
     owner = fleet.box.run(f"ps -o user:32= -p $(systemctl show -P MainPID {HEALTH})").stdout

@@ -83,6 +83,12 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("add phone", 69, f"{NOT_RUNNING}$"),
         ("rm", 2, "^key rm wants a NAME: appliance key --help$"),
     ],
+    "token": [
+        ("ls", 69, f"{NOT_RUNNING}$"),
+        ("add phone", 69, f"{NOT_RUNNING}$"),
+        ("rm", 2, "^token rm wants a NAME: appliance token --help$"),
+    ],
+    "top": [("", 2, "^top needs a terminal: appliance status --watch$")],
     "apply": [("", 0, "^2 profiles are applied; nothing to change$"), ("--dry-run", 0, "applied")],
     "edit": [("a", 0, "^nothing was changed$"), ("genisis", 4, UNKNOWN)],
     "profile": [("validate", 0, "^a.toml: ok\nb.toml: ok$"), ("render b", 0, "(?m)^ExecStart=")],
