@@ -237,6 +237,8 @@ async def starts_in_the_order_of_requests(case: Case) -> None:
     """A start waits for a stop; the start of a rival cancels it, and waits for the same stop."""
     await case.serve(RIVAL)
     await case.units.stop(RIVAL)
+    # A stop that systemd has not begun is cancelled by the start that follows.
+    await case.until(RIVAL, lambda unit: unit.active is ActiveState.DEACTIVATING)
     await case.units.start(RIVAL)
     await case.units.start(ONE)
     seen = await case.look()

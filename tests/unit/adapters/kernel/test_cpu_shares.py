@@ -112,7 +112,8 @@ def test_the_counters_of_this_machine_grow() -> None:
         sum(range(1000))
     after = read_cpu_counters(group)
     assert after.busy_s - before.busy_s >= 0.1
-    assert after.all_s - before.all_s >= after.busy_s - before.busy_s
+    idle_s = (after.all_s - after.busy_s) - (before.all_s - before.busy_s)
+    assert idle_s >= 0 or idle_s == pytest.approx(0.0, abs=0.02)
     if before.unit_s is None or after.unit_s is None:
         pytest.skip(f"no control group of our own ({group!r}) on {sys.platform}")
     assert after.unit_s - before.unit_s >= 0.1
