@@ -12,6 +12,7 @@ The last line is JSON.
 """
 
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -157,7 +158,7 @@ def _keep_asking(box: Box, number: int, until_s: float, counts: dict[str, int]) 
         sent += 1
         try:
             ask(box, GATEWAY, f"{number}.{sent} {PROMPT}", model="smol", max_tokens=200)
-        except (RigError, KeyError):
+        except (RigError, KeyError, subprocess.TimeoutExpired):
             counts["failed"] += 1
         else:
             counts["answered"] += 1
