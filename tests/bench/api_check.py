@@ -66,6 +66,7 @@ def main() -> int:
                 "--report=json",
                 f"--report-json-path={found}",
             ],
+            cwd=_CACHE,  # it keeps a directory of its own
             env={**os.environ, "APPLIANCE_TOKEN": token, "NO_COLOR": "1"},
             check=False,
         )
