@@ -147,9 +147,12 @@ class FakeSupervisor:
                 return b""
         return b""
 
-    @staticmethod
-    def _send(connection: socket.socket, event: Mapping[str, object]) -> None:
-        try:
-            connection.sendall(json.dumps(event).encode() + b"\n")
-        except OSError:
-            return  # the client left, as it may
+    def _send(self, connection: socket.socket, event: Mapping[str, object]) -> None:
+        line = memoryview(json.dumps(event).encode() + b"\n")
+        while line and not self._ending.is_set():
+            try:
+                line = line[connection.send(line) :]
+            except TimeoutError:
+                continue  # the client reads later
+            except OSError:
+                return  # the client left, as it may

@@ -13,6 +13,7 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import MeasuredEvent
 from tests.fakes.alert_answers import alert_answer, delivery_answer
 from tests.fakes.health_server import report
+from tests.fakes.supervisor_documents import profile_row, status_document
 
 NOW: Final = 1_605_672_000.0
 """Wed 18 Nov 2020 04:00 UTC; of another year than any run, since that is written out."""
@@ -20,32 +21,7 @@ NOW_S: Final = 1000.0
 _GIB: Final = 1 << 30
 
 
-def profile(name: str, state: str = "stopped", **more: object) -> dict[str, object]:
-    """Return a row of the status document."""
-    return {
-        "name": name,
-        "mark": "standby",
-        "description": f"model {name}",
-        "engine": "vllm",
-        "model": f"/models/{name}.gguf",
-        "served": [name],
-        "endpoint": "127.0.0.1:8022",
-        "claim": ["gpu-all"],
-        "state": state,
-        "committed": False,
-        "since_unix_s": None,
-        "uptime_s": None,
-        "status_text": "",
-        "main_pid": None,
-        "edited_since_apply": False,
-        "memory": None,
-        "stall": None,
-        "note": None,
-        **more,
-    }
-
-
-GENESIS: Final = profile(
+GENESIS: Final = profile_row(
     "genesis", "serving", mark="live", committed=True, uptime_s=2 * 86_400.0 + 60
 )
 TRAFFIC: Final = {
@@ -103,28 +79,16 @@ SWITCHING: Final = {
 
 
 def document(*rows: Mapping[str, object], **more: object) -> dict[str, Any]:
-    """Return a status document of a supervisor that runs."""
-    return {
-        "host": "garage",
-        "version": "0.3.0",
-        "supervisor": {"state": "up", "uptime_s": 12 * 86_400.0},
-        "committed": ["genesis"],
-        "hold": None,
-        "operation": None,
-        "last_operation": None,
-        "run": None,
-        "watches": [],
-        "memory": {
-            "ram_total_bytes": 32 * _GIB,
-            "ram_available_bytes": 20 * _GIB,
-            "gpus": [GPU],
-            "gpu_error": None,
-        },
-        "gateway": {"state": "up", "profiles": [TRAFFIC], "keys": []},
-        "profiles": list(rows),
-        "verdict": {"state": "serving", "exit": 0, "why": []},
-        **more,
+    """Return a status document of a supervisor that runs, on a box with a GPU."""
+    memory = {
+        "ram_total_bytes": 32 * _GIB,
+        "ram_available_bytes": 20 * _GIB,
+        "gpus": [GPU],
+        "gpu_error": None,
     }
+    gateway = {"state": "up", "profiles": [TRAFFIC], "keys": []}
+    usual = {"version": "0.3.0", "memory": memory, "gateway": gateway}
+    return status_document(*rows, **{**usual, **more})
 
 
 def measured(**more: Any) -> dict[str, Any]:
@@ -134,7 +98,7 @@ def measured(**more: Any) -> dict[str, Any]:
         "trouble": [],
         "alerts": {"alerts": [], "left_off": 0, "silences": [], "delivery": delivery_answer()},
     }
-    rows = (dict(GENESIS), profile("aeon"), profile("oldmix", mark="retired"))
+    rows = (dict(GENESIS), profile_row("aeon"), profile_row("oldmix", mark="retired"))
     told: dict[str, Any] = {**document(*rows), **more}
     return {**told, "speed": speed_section(answer), "alerts": alert_section(answer)}
 
@@ -197,7 +161,10 @@ def hostile() -> LiveView:
     bad = "\x1b[2J\x1b[1;1H\x1b[31mowned\x07"
     told = measured()
     told["host"] = bad
-    told["profiles"] += [profile(wide, "failed", note=bad), profile(bad, "serving", uptime_s=5.0)]
+    told["profiles"] += [
+        profile_row(wide, "failed", note=bad),
+        profile_row(bad, "serving", uptime_s=5.0),
+    ]
     holder = {"profile": None, "comm": bad, "pid": 1, "held_bytes": _GIB}
     told["memory"]["gpus"] = [{**GPU, "name": wide, "holders": [holder]}]
     told["verdict"]["why"] = [bad, wide * 5]
@@ -207,7 +174,7 @@ def hostile() -> LiveView:
 
 def many() -> LiveView:
     """Two hundred profiles."""
-    rows = [profile(f"model-{number:03}") for number in range(199)]
+    rows = [profile_row(f"model-{number:03}") for number in range(199)]
     return seen({**measured(), "profiles": [GENESIS, *rows]})
 
 

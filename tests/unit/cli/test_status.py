@@ -13,6 +13,7 @@ from appliance.planning.memory.peak import ObservedPeak, encoded
 from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story
 from tests.fakes.profiles import applied
+from tests.fakes.supervisor_documents import profile_row, status_document
 
 NOW = time.time()
 SERVING = 'ActiveState=active SubState=running MainPID=42 "ActiveEnterTimestamp=@1700000000"'
@@ -20,69 +21,30 @@ STOPPED = "ActiveState=inactive SubState=dead"
 DEAD = "ActiveState=inactive"
 
 
-def row(name: str, state: str, **more: object) -> dict[str, object]:
-    return {
-        "name": name,
-        "mark": "standby",
-        "description": f"test profile {name}",
-        "engine": "vllm",
-        "model": "",
-        "served": [name],
-        "endpoint": "127.0.0.1:8022",
-        "claim": ["gpu-all"],
-        "state": state,
-        "committed": False,
-        "since_unix_s": None,
-        "uptime_s": None,
-        "status_text": "",
-        "main_pid": None,
-        "edited_since_apply": False,
-        "memory": None,
-        "stall": None,
-        "note": None,
-        **more,
-    }
-
-
 def document(*rows: Mapping[str, object], **more: object) -> dict[str, object]:
-    return {
-        "host": "garage",
-        "version": "0.1.0",
-        "supervisor": {"state": "up", "uptime_s": 12 * 86_400.0},
-        "committed": ["genesis"],
-        "hold": None,
-        "operation": None,
-        "last_operation": None,
-        "run": None,
-        "watches": [],
-        "memory": {
-            "ram_total_bytes": 32 << 30,
-            "ram_available_bytes": 20 << 30,
-            "gpus": [
-                {
-                    "index": 0,
-                    "uuid": "GPU-1",
-                    "name": "RTX 3090",
-                    "total_bytes": 24 << 30,
-                    "free_bytes": 3 << 30,
-                }
-            ],
-            "gpu_error": None,
-        },
-        "gateway": None,
-        "profiles": list(rows),
-        "verdict": {"state": "serving", "exit": 0, "why": []},
-        **more,
+    card = {
+        "index": 0,
+        "uuid": "GPU-1",
+        "name": "RTX 3090",
+        "total_bytes": 24 << 30,
+        "free_bytes": 3 << 30,
     }
+    memory = {
+        "ram_total_bytes": 32 << 30,
+        "ram_available_bytes": 20 << 30,
+        "gpus": [card],
+        "gpu_error": None,
+    }
+    return status_document(*rows, **{"memory": memory, **more})
 
 
 def answers(content: Mapping[str, object]) -> dict[str, Story]:
     return {"status": [{"event": "result", "exit": 0, "status": content}]}
 
 
-GENESIS = row("genesis", "serving", mark="live", committed=True, uptime_s=2 * 86_400.0 + 60)
-AEON = row("aeon", "stopped")
-OLDMIX = row("oldmix", "stopped", mark="retired")
+GENESIS = profile_row("genesis", "serving", mark="live", committed=True, uptime_s=2 * 86_400.0 + 60)
+AEON = profile_row("aeon", "stopped")
+OLDMIX = profile_row("oldmix", "stopped", mark="retired")
 FULL = document(OLDMIX, AEON, GENESIS)
 
 
@@ -125,7 +87,7 @@ def test_status_screen(box: CliBox) -> None:
 def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
     """Notes, the running operation and the reasons are all on the screen."""
     content = document(
-        row("genesis", "loading", status_text="loading 3.0 of 18.1 GiB", note="edited"),
+        profile_row("genesis", "loading", status_text="loading 3.0 of 18.1 GiB", note="edited"),
         operation={
             "kind": "switch",
             "target": ["genesis"],
@@ -310,7 +272,7 @@ def test_glyphs_become_letters_where_the_terminal_knows_no_unicode(box: CliBox) 
 )
 def test_status_of_one(box: CliBox, state: str, *, committed: bool, status: int) -> None:
     """`status NAME` is about that profile alone, exit status included."""
-    content = document(row("genesis", state, committed=committed), AEON)
+    content = document(profile_row("genesis", state, committed=committed), AEON)
     with FakeSupervisor(box.socket, answers(content)):
         ended = box.run("status", "genesis")
         as_json = box.run("status", "genesis", "--json")
@@ -401,9 +363,11 @@ def test_offline_document_has_the_shape_of_the_supervisors(box: CliBox) -> None:
         "sampled_age_s",
     }
     assert offline["supervisor"] == {"state": "down", "uptime_s": None}
-    assert offline["profiles"][1] | {"note": None} == row(
+    assert offline["profiles"][1] | {"note": None} == profile_row(
         "genesis",
         "serving",
+        description="test profile genesis",
+        model="",
         mark=None,
         engine="command",
         committed=True,
@@ -503,7 +467,7 @@ def test_wait_follows_the_running_operation(box: CliBox) -> None:
         (("aeon", "--timeout", "1ms"), FULL, 124, "aeon is stopped after 0.0 s: appliance status"),
         (
             ("genesis",),
-            document(row("genesis", "failed", note="exited with status 3")),
+            document(profile_row("genesis", "failed", note="exited with status 3")),
             1,
             "genesis failed (exited with status 3): appliance logs genesis",
         ),

@@ -12,52 +12,28 @@ import pytest
 from appliance.planning.speeds import SpeedReport
 from appliance.protocol.conversation.codec import ResultEvent
 from tests.fakes.alert_answers import alert_answer, alerts_answer, speeds_with_alerts
-from tests.fakes.cli_box import CliBox, Ended
+from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.health_server import FakeHealthAgent, report
 from tests.fakes.profiles import applied
-from tests.waiting import until
+from tests.fakes.supervisor_documents import answered_status, profile_row, status_document
 
 NOW = time.time()
 AT = NOW - 5 * 3600 - 60
-NOT_KNOWN = "speed not known"
-
-
-def row(name: str, state: str, mark: str) -> Mapping[str, object]:
-    return {
-        "name": name,
-        "mark": mark,
-        "description": "",
-        "engine": "vllm",
-        "endpoint": "127.0.0.1:8022",
-        "state": state,
-        "committed": False,
-        "uptime_s": None,
-        "status_text": "",
-        "note": "a | b\n<c>" if state == "failed" else None,
-    }
 
 
 def supervisor(box: CliBox) -> FakeSupervisor:
-    document = {
-        "host": "garage",
-        "version": "0.1.0",
-        "supervisor": {"state": "up", "uptime_s": None},
-        "committed": ["genesis"],
-        "hold": None,
-        "operation": None,
-        "last_operation": None,
-        "run": None,
-        "memory": None,
-        "gateway": None,
-        "profiles": [row("genesis", "serving", "live"), row("aeon", "failed", "standby")],
-        "watches": [
+    document = status_document(
+        profile_row("genesis", "serving", mark="live"),
+        profile_row("aeon", "failed", note="a | b\n<c>"),
+        supervisor={"state": "up", "uptime_s": None},
+        watches=[
             {"name": "nas", "mark": "live"},
             {"name": "old", "mark": "retired"},
             {"name": "ups", "mark": "standby"},
         ],
-        "verdict": {"state": "degraded", "exit": 1, "why": ["aeon ended badly"]},
-    }
+        verdict={"state": "degraded", "exit": 1, "why": ["aeon ended badly"]},
+    )
     story: Story = [{"event": "result", "exit": 0, "status": document}]
     return FakeSupervisor(box.socket, {"status": story})
 
@@ -88,22 +64,10 @@ def _plain(found: SpeedReport) -> Mapping[str, object]:
     return json.loads(json.dumps(asdict(found)))  # type: ignore[no-any-return]
 
 
-async def told(box: CliBox, *words: str) -> Ended:
-    """Return a status with an answer of the agent: the first for which the machine had time."""
-    found: list[Ended] = []
-
-    def is_told() -> bool:
-        found.append(box.run("status", *words))
-        return NOT_KNOWN not in found[-1].out and '"alerts": null' not in found[-1].out
-
-    await until(is_told)
-    return found[-1]
-
-
 async def test_alerts_stand_below_their_subject(box: CliBox) -> None:
     """Head, profile, then box and watches, and last whether anybody would be told."""
     with supervisor(box), agent(box, heartbeat_set=False):
-        ended = await told(box)
+        ended = await answered_status(box, key="alerts")
     assert (ended.status, ended.err) == (1, "")
     text = ended.out
     lines = [re.sub(r"\d\d:\d\d", "HH:MM", line) for line in text.splitlines()]
@@ -125,9 +89,9 @@ async def test_alerts_stand_below_their_subject(box: CliBox) -> None:
 async def test_documents_have_alerts(box: CliBox) -> None:
     """The whole answer stands in the box's document, a profile's own alerts in its own."""
     with supervisor(box), agent(box):
-        document = json.loads((await told(box, "--json")).out)
-        genesis = json.loads((await told(box, "genesis", "--json")).out)
-        screen = (await told(box, "genesis")).out
+        document = json.loads((await answered_status(box, "--json", key="alerts")).out)
+        genesis = json.loads((await answered_status(box, "genesis", "--json", key="alerts")).out)
+        screen = (await answered_status(box, "genesis", key="alerts")).out
     assert [alert["alert"] for alert in document["alerts"]["alerts"]] == ["A17", "A18", "A19"]
     assert document["alerts"]["delivery"]["heartbeat_s"] == 14.0
     assert [alert["alert"] for alert in genesis["alerts"]] == ["A17"]
@@ -157,7 +121,7 @@ async def test_markdown_is_a_document_with_its_time(box: CliBox) -> None:
         "reason": "new [disks](x)",
     }
     with supervisor(box), agent(box, silences=[silence]):
-        ended = await told(box, "--markdown")
+        ended = await answered_status(box, "--markdown", key="alerts")
     assert ended.status == 1
     lines = ended.out.splitlines()
     assert lines[0] == "# garage: degraded"
@@ -179,7 +143,7 @@ async def test_markdown_of_a_quiet_box(box: CliBox) -> None:
     """Tables without rows are a word."""
     quiet = speeds_with_alerts(alerts_answer())
     with supervisor(box), FakeHealthAgent(box.health_socket, {"speeds": [quiet]}):
-        lines = (await told(box, "--markdown")).out.splitlines()
+        lines = (await answered_status(box, "--markdown", key="alerts")).out.splitlines()
     assert lines[lines.index("## Alerts") + 2] == "None."
 
 

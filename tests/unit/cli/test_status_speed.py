@@ -2,51 +2,26 @@
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.cli_box import CliBox, Ended
+from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Story
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
 from tests.fakes.profiles import applied
-from tests.waiting import until
+from tests.fakes.supervisor_documents import (
+    SPEED_NOT_KNOWN,
+    answered_status,
+    profile_row,
+    status_document,
+)
 
-NOT_KNOWN = "speed not known: systemctl status appliance-health"
 SPEED = "    speed   41.2 tok/s  baseline 41.0 ±1.2  ▇▇▇▇"
 
 
-def row(name: str, state: str) -> Mapping[str, object]:
-    return {
-        "name": name,
-        "mark": "standby",
-        "description": "",
-        "engine": "vllm",
-        "endpoint": "127.0.0.1:8022",
-        "state": state,
-        "committed": False,
-        "uptime_s": None,
-        "status_text": "",
-        "note": None,
-    }
-
-
 def supervisor(box: CliBox, state: str = "serving") -> FakeSupervisor:
-    document = {
-        "host": "garage",
-        "version": "0.1.0",
-        "supervisor": {"state": "up", "uptime_s": None},
-        "committed": [],
-        "hold": None,
-        "operation": None,
-        "last_operation": None,
-        "run": None,
-        "memory": None,
-        "gateway": None,
-        "profiles": [row("genesis", state), row("aeon", "stopped")],
-        "verdict": {"state": "serving", "exit": 0, "why": []},
-    }
+    document = status_document(profile_row("genesis", state), profile_row("aeon"))
     story: Story = [{"event": "result", "exit": 0, "status": document}]
     return FakeSupervisor(box.socket, {"status": story})
 
@@ -58,25 +33,13 @@ def box(tmp_path: Path) -> CliBox:
     return box
 
 
-async def told(box: CliBox, *words: str) -> Ended:
-    """Return a status with speeds: the first for whose agent the machine had time."""
-    found: list[Ended] = []
-
-    def is_told() -> bool:
-        found.append(box.run("status", *words))
-        return NOT_KNOWN not in found[-1].out and '"speed": null' not in found[-1].out
-
-    await until(is_told)
-    return found[-1]
-
-
 async def test_speed_is_below_its_profile(box: CliBox) -> None:
     """Trouble of the agent is told at the end; exit status and stderr are as without it."""
     shown = report("genesis", time.time(), trouble="no timings")
     agent = {"speeds": [speeds(shown, trouble=["genesis: no timings", "disk full"])]}
     with supervisor(box), FakeHealthAgent(box.health_socket, agent):
-        ended = await told(box)
-        document = json.loads((await told(box, "--json")).out)
+        ended = await answered_status(box, key="speed")
+        document = json.loads((await answered_status(box, "--json", key="speed")).out)
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[3].startswith(SPEED)
@@ -91,8 +54,8 @@ async def test_one_profile_has_its_speed(box: CliBox) -> None:
     """`status NAME` has the same lines; its document has the report."""
     agent = {"speeds": [speeds(report("genesis", time.time()))]}
     with supervisor(box), FakeHealthAgent(box.health_socket, agent):
-        lines = (await told(box, "genesis")).out.splitlines()
-        document = json.loads((await told(box, "genesis", "--json")).out)
+        lines = (await answered_status(box, "genesis", key="speed")).out.splitlines()
+        document = json.loads((await answered_status(box, "genesis", "--json", key="speed")).out)
     assert lines[1].startswith(SPEED)
     assert document["speed"]["profile"] == "genesis"
 
@@ -103,8 +66,8 @@ def test_without_an_agent_one_line_says_so(box: CliBox) -> None:
         ended = box.run("status")
         one = box.run("status", "genesis")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.splitlines()[-1] == NOT_KNOWN
-    assert one.out.splitlines()[-1] == NOT_KNOWN
+    assert ended.out.splitlines()[-1] == SPEED_NOT_KNOWN
+    assert one.out.splitlines()[-1] == SPEED_NOT_KNOWN
     box.socket.unlink()
     with supervisor(box, "stopped"):
         assert "speed" not in box.run("status").out
@@ -115,5 +78,5 @@ async def test_speed_is_told_without_the_supervisor(box: CliBox) -> None:
     box.systemd_says(genesis="ActiveState=active SubState=running MainPID=42")
     agent = {"speeds": [speeds(report("genesis", time.time()))]}
     with FakeHealthAgent(box.health_socket, agent):
-        ended = await told(box)
+        ended = await answered_status(box, key="speed")
     assert SPEED in ended.out

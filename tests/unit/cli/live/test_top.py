@@ -18,8 +18,9 @@ from tests.fakes.cli_box import CliBox
 from tests.fakes.command_terminal import OnTerminal, on_terminal
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor
 from tests.fakes.health_server import FakeHealthAgent, report, speeds
-from tests.fakes.live_views import GENESIS, SWITCHING, document, profile
+from tests.fakes.live_views import GENESIS, SWITCHING, document
 from tests.fakes.screen_emulator import shown_lines
+from tests.fakes.supervisor_documents import profile_row
 
 LEAVE = r"\x1b\[\?1049l"
 ACCEPTED = {
@@ -57,7 +58,7 @@ GPUS = {
 
 
 def told(**more: object) -> Mapping[str, object]:
-    return {"event": "status", "status": document(GENESIS, profile("aeon"), **more)}
+    return {"event": "status", "status": document(GENESIS, profile_row("aeon"), **more)}
 
 
 def stories(*watch: object, **more: Story) -> dict[str, Story]:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -170,3 +171,15 @@ async def test_a_refusal_is_heard_whatever_became_of_the_request(
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             await refusing
+
+
+def test_the_fake_supervisor_waits_for_a_client_that_reads_late(tmp_path: Path) -> None:
+    """Events beyond what a socket holds are neither left out nor cut."""
+    path = tmp_path / "socket"
+    large = [{**PHASE, "text": "x" * 20_000} for _ in range(40)]
+    with (
+        FakeSupervisor(path, {"status": [*large, ENDED]}),
+        Conversation(CONTROL, str(path), StatusRequest()) as conversation,
+    ):
+        time.sleep(0.2)  # real time: longer than the fake waits for room in the socket
+        assert [type(event) for event in conversation.events()] == [PhaseEvent] * 40 + [EndedEvent]
