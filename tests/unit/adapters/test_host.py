@@ -50,6 +50,17 @@ def test_log_without_end_is_read_in_part(
     assert len(shown) == (1 << 20) // 8
 
 
+def test_a_journalctl_that_has_ended_leaves_no_pipe(
+    host: LinuxHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output beyond the limit does not keep the pipe open when the end of the process is known already."""
+    # real time: the end of the shell is to be noticed first
+    script = "{ sleep 0.3; yes 0123456 | head -c 2000000; } &"
+    journalctl(tmp_path, monkeypatch, script)
+    assert len(tail(host, 1 << 20)) == (1 << 20) // 8
+    gc.collect()  # warns of a pipe that was left open
+
+
 def test_a_journalctl_that_hangs_is_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
