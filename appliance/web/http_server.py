@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import h11
 from starlette.types import ASGIApp
@@ -37,6 +37,8 @@ _FULL: Final = problem_of(503, "too many connections are open", "close some, or 
 class BoundedProtocol(H11Protocol):
     """Connection of one client."""
 
+    head_s: ClassVar[float] = HEAD_S
+    read_within_s: ClassVar[float] = READ_WITHIN_S
     _head_timer: asyncio.TimerHandle | None = None
     _reading_timer: asyncio.TimerHandle | None = None
 
@@ -51,7 +53,7 @@ class BoundedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Wait for the client to read; one that reads nothing is disconnected."""
         super().pause_writing()
-        self._reading_timer = self.loop.call_later(READ_WITHIN_S, self.transport.abort)
+        self._reading_timer = self.loop.call_later(self.read_within_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Go on writing."""
@@ -89,7 +91,7 @@ class BoundedProtocol(H11Protocol):
 
     def _expect_head(self) -> None:
         self._stop_timer()
-        self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+        self._head_timer = self.loop.call_later(self.head_s, self._give_up)
 
     def _give_up(self) -> None:
         """Disconnect the client, unless it still reads the last response."""
@@ -120,13 +122,16 @@ class WebServer(Server):
 
     Args:
         application: Answers requests.
+        protocol: Class of its connections, which has their deadlines.
     """
 
-    def __init__(self, application: ASGIApp) -> None:
+    def __init__(
+        self, application: ASGIApp, protocol: type[BoundedProtocol] = BoundedProtocol
+    ) -> None:
         super().__init__(
             Config(
                 application,
-                http=BoundedProtocol,
+                http=protocol,
                 ws="none",
                 lifespan="off",
                 loop="none",
@@ -135,7 +140,7 @@ class WebServer(Server):
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
-                timeout_keep_alive=int(HEAD_S),
+                timeout_keep_alive=int(protocol.head_s),
                 timeout_graceful_shutdown=int(_ENDING_S),
             )
         )

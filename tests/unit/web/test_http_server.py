@@ -1,8 +1,10 @@
 """HTTP server of the web process, over real sockets: bounds on connections, heads and slow clients."""
 
 import asyncio
+import itertools
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,10 +13,18 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from appliance.web.http_server import HEAD_S, MOST_CONNECTIONS, READ_WITHIN_S, WebServer
+from appliance.web.http_server import MOST_CONNECTIONS, BoundedProtocol, WebServer
+from tests.waiting import PATIENCE_S
 
 GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 LARGE = 64 << 20
+
+
+class HastyProtocol(BoundedProtocol):
+    """Connections with the deadlines of the real ones, but shorter."""
+
+    head_s = 1.0
+    read_within_s = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +58,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def served(idle_s: float = 600.0) -> AsyncIterator[Served]:
+async def served(
+    idle_s: float = 600.0, protocol: type[BoundedProtocol] = BoundedProtocol
+) -> AsyncIterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = WebServer(application)
+    server = WebServer(application, protocol)
     task = asyncio.create_task(server.serve_until_idle([listener], idle_s))
     while not server.started:
         await asyncio.sleep(0)
@@ -119,17 +131,16 @@ async def test_connections_have_a_bound() -> None:
             one.close()
 
 
-@pytest.mark.slow
 async def test_a_client_that_is_slow_with_its_head_is_disconnected() -> None:
-    """Whether it sends nothing or a byte now and then."""
-    async with served() as web, asyncio.timeout(2 * HEAD_S):
+    """Whether it sends nothing or, for ever, a byte now and then."""
+    async with served(protocol=HastyProtocol) as web, asyncio.timeout(PATIENCE_S):
         silent, _ = await web.connect()
         dripping, writer = await web.connect()
 
         async def drip() -> None:
-            for byte in GET[:-4]:
+            for byte in itertools.chain(GET[:-4], itertools.repeat(ord("x"))):
                 writer.write(bytes([byte]))
-                await asyncio.sleep(HEAD_S / 20)  # real time: a slow client
+                await asyncio.sleep(HastyProtocol.head_s / 20)  # real time: a slow client
 
         dripped = asyncio.create_task(drip())
         assert await silent.read() == b""
@@ -137,17 +148,18 @@ async def test_a_client_that_is_slow_with_its_head_is_disconnected() -> None:
         dripped.cancel()
 
 
-@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_disconnected() -> None:
-    """The response that it asked for does not stay in memory for ever."""
-    async with served() as web, asyncio.timeout(2 * READ_WITHIN_S):
+    """The response that it asked for stays in memory for as long as it may read, and not for ever."""
+    async with served(protocol=HastyProtocol) as web, asyncio.timeout(PATIENCE_S):
         _, writer = await web.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a real socket
+        asked_s = time.monotonic()
         writer.write(GET.replace(b"GET / ", b"GET /large "))
         while not web.server.server_state.connections:
             await asyncio.sleep(0)
         while web.server.server_state.connections:
             await asyncio.sleep(0.1)  # real time: the server's timer
+        assert time.monotonic() - asked_s >= HastyProtocol.read_within_s
         writer.close()
 
 
