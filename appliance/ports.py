@@ -153,6 +153,18 @@ class Gateway(Protocol):
         """Return the gateway's counters as received; None: no answer at once."""
         ...
 
+    async def requests(self) -> Mapping[str, object] | None:
+        """Return the list of requests in flight and held as received; None: no answer at once."""
+        ...
+
+    async def cut(self, request: str) -> Mapping[str, object] | None:
+        """End one request with an error for its client.
+
+        Returns:
+            The list with that request alone, an empty one where it is over; None: no answer.
+        """
+        ...
+
 
 class LaneResponse(Protocol):
     """Response of an engine to a probe."""

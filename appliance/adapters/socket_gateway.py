@@ -17,12 +17,14 @@ from appliance.domain.gateway import Standing, State
 from appliance.planning.status.summary import drained_text, held_text, released_text
 from appliance.protocol.gateway import (
     CommandRefused,
+    CutCommand,
     DrainCommand,
     GatewayAnswer,
     GatewayCommand,
     HoldCommand,
     ReleaseCommand,
     ReloadCommand,
+    RequestsCommand,
     RouteCommand,
     StatsCommand,
     verb_of,
@@ -123,6 +125,16 @@ class SocketGateway:
         """Return the gateway's figures; None: it does not answer."""
         answer = await self._ask(StatsCommand(), within_s=self._figures_s)
         return None if answer is None else answer.stats or None
+
+    async def requests(self) -> Mapping[str, object] | None:
+        """Return the list of requests in flight and held; None: the gateway does not answer."""
+        answer = await self._ask(RequestsCommand(), within_s=self._figures_s)
+        return None if answer is None else answer.requests
+
+    async def cut(self, request: str) -> Mapping[str, object] | None:
+        """End one request; return the list with it alone, None: the gateway does not answer."""
+        answer = await self._ask(CutCommand(request))
+        return None if answer is None else answer.requests
 
     async def _send(self, command: RouteCommand | ReleaseCommand) -> GatewayAnswer | None:
         """Send a state; returns the answer, None: none in time."""

@@ -89,6 +89,11 @@ def is_service(user: str, uid: int, group: str) -> bool:
     return daemon or is_engine(uid, group)
 
 
+def is_request_id(text: str) -> bool:
+    """Tell whether `text` may be the gateway's id of a client's request."""
+    return 0 < len(text) <= _MAX_CHARACTERS and _LATER.issuperset(text)
+
+
 def is_lease_name(text: str) -> bool:
     """Tell whether `text` names a device that can be claimed: ``cpu``, ``gpu-all`` or ``gpu-N``."""
     gpu = text.removeprefix("gpu-")

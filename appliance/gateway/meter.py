@@ -26,7 +26,7 @@ from appliance.gateway.http.usage_parser import (
     parse_prompt_tokens,
     parse_tok_s,
 )
-from appliance.gateway.relay.protocols import REROUTED
+from appliance.gateway.relay.protocols import REROUTED, RequestProgress
 
 MOST: Final = 256
 """Most profiles, and most keys, that are counted apart; beyond, the one used longest ago is
@@ -53,6 +53,7 @@ class MeteredRequest:
         "_merged_s",
         "_meter",
         "_owed_since_s",
+        "_pieces",
         "_retried",
         "_size",
         "_status",
@@ -75,7 +76,7 @@ class MeteredRequest:
         self._owed_since_s = 0.0
         """Time since when the engine owes bytes; 0: since `sent_s`; inf: it owes none."""
         self._first_s = self._last_s = self._merged_s = 0.0
-        self._size = self._retried = 0
+        self._size = self._retried = self._pieces = 0
         self._gaps: array[int] | None = None
         self._gaps_from_s = 0.0
         """Time of the chunk before the first of `_gaps`."""
@@ -109,6 +110,16 @@ class MeteredRequest:
         self._gaps = new_buckets()
         self._gaps_from_s = self._last_s
         self._gaps[bucket_of(now_s - self._last_s)] += 1
+
+    def progress(self) -> RequestProgress:
+        """Return the progress; pieces are those whose gaps were counted, and the first one."""
+        since_merge = 0 if self._gaps is None else sum(self._gaps)
+        return RequestProgress(
+            age_s=self._meter.clock() - self.began_s,
+            waited_s=self.sent_s - self.began_s if self.sent_s else None,
+            pieces=self._pieces + since_merge + (self._first_s > 0),
+            size_bytes=self._size,
+        )
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:
         if self._status == _UNDER_WAY:
@@ -173,6 +184,7 @@ class MeteredRequest:
                 counters.owed_since_s = min(counters.owed_since_s or owed_since_s, owed_since_s)
         if self._gaps is not None and now_s - self._merged_s > _LONG_S:
             self._merge_gaps(mine)
+            self._pieces += sum(self._gaps)
             self._gaps, self._merged_s = new_buckets(), now_s
             self._gaps_from_s = self._last_s
 

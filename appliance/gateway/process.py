@@ -37,6 +37,7 @@ from appliance.gateway.lane.reservations import LaneReservations
 from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import CombinedTraffic, Predecessors
 from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
@@ -102,7 +103,9 @@ class GatewayProcess:
         )
         self._lane_server = LaneServer(self._lane, self._relay, self._table)
         traffic = CombinedTraffic(self._relay, self._predecessors)
-        commands = SupervisorCommands(self._table, traffic, self._meter, reload=self._reload)
+        commands = SupervisorCommands(
+            self._table, traffic, self._meter, RequestList(self._relay), reload=self._reload
+        )
         self._server = GatewayServer(commands.do)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
         self._logged_closed = False

@@ -8,14 +8,17 @@ from typing import assert_never
 from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.gateway.meter import Meter
 from appliance.gateway.predecessors import Traffic
+from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.protocol.gateway import (
+    CutCommand,
     DrainCommand,
     GatewayAnswer,
     GatewayCommand,
     HoldCommand,
     ReleaseCommand,
     ReloadCommand,
+    RequestsCommand,
     RouteCommand,
     StatsCommand,
 )
@@ -30,19 +33,27 @@ class SupervisorCommands:
         table: Takes states and holds.
         traffic: Requests to drain.
         meter: Counts of waiting requests, and all counters.
+        requests: Has the requests in flight and held.
         reload: Reads keys and profiles again. What it raises is logged and reported.
     """
 
     def __init__(
-        self, table: RoutingTable, traffic: Traffic, meter: Meter, *, reload: Callable[[], None]
+        self,
+        table: RoutingTable,
+        traffic: Traffic,
+        meter: Meter,
+        requests: RequestList,
+        *,
+        reload: Callable[[], None],
     ) -> None:
         self._table = table
         self._traffic = traffic
         self._meter = meter
+        self._requests = requests
         self._reload = reload
         self._began_s = monotonic()
 
-    async def do(self, command: GatewayCommand) -> GatewayAnswer:
+    async def do(self, command: GatewayCommand) -> GatewayAnswer:  # noqa: PLR0911 - one a command
         """Execute a command. Raises `ValueError` when keys or profiles cannot be read."""
         match command:
             case RouteCommand(state):
@@ -59,11 +70,21 @@ class SupervisorCommands:
             case StatsCommand():
                 uptime_s = round(monotonic() - self._began_s, 1)
                 return GatewayAnswer(stats={**self._meter.document(), "uptime_s": uptime_s})
+            case RequestsCommand():
+                return GatewayAnswer(requests=self._requests.document())
+            case CutCommand(request):
+                return self._cut(request)
             case ReloadCommand():
                 self._try_reload()
             case never:
                 assert_never(never)
         return GatewayAnswer()
+
+    def _cut(self, request: str) -> GatewayAnswer:
+        row = self._requests.cut(request)
+        if row is None:
+            return GatewayAnswer()
+        return GatewayAnswer(cut=1, requests={"requests": [row], "left_off": 0})
 
     async def _drain(self, names: Sequence[str], timeout_s: float) -> GatewayAnswer:
         finished, cut = await self._traffic.drain(names, timeout_s)

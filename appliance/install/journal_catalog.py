@@ -176,6 +176,13 @@ EXPLANATIONS: Final[Mapping[JournalEvent, EventExplanation]] = {
         "To allow more time: appliance switch NAME --drain 5m, or the setting of the profile.",
         "explanation/the-gateway.md",
     ),
+    JournalEvent.REQUEST_CANCELLED: EventExplanation(
+        "A client's request to @APPLIANCE_PROFILE@ was cancelled",
+        "@APPLIANCE_REQUESTER@ has cancelled one request, which ended with an error for its client. No other"
+        " request and no model is concerned.",
+        "",
+        "how-to/use-the-page.md",
+    ),
     JournalEvent.KEYS_CHANGED: EventExplanation(
         "A key for other machines was made or removed",
         "@APPLIANCE_REQUESTER@ changed the keys with which other machines may use the models.",

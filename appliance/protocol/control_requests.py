@@ -6,6 +6,7 @@ The table of verbs in docs/reference/control-protocol.md is generated from the d
 from __future__ import annotations
 
 from appliance.domain.errors import BadRequestError
+from appliance.domain.names import is_request_id
 from appliance.protocol.control import MARKS
 from appliance.protocol.control_events import (
     AcceptedEvent,
@@ -157,6 +158,16 @@ class AttachRequest(Record):
     """Number of the operation; None: the running one."""
 
 
+class CutRequest(Record):
+    """Request to end one request of a client with an error for it.
+
+    Answer: `result` with `cancelled`; false, with exit status 1: it is over.
+    """
+
+    request: str
+    """Id of the request, as `requests` on the status socket tells it."""
+
+
 class MarkRequest(Record):
     """Request to set the mark of a profile or of a `[[watch]]` entry.
 
@@ -247,7 +258,13 @@ ChangeRequest = (
 KeyRequest = AddKeyRequest | ListKeysRequest | RemoveKeyRequest
 TokenRequest = AddTokenRequest | ListTokensRequest | RemoveTokenRequest
 PlainRequest = (
-    KeyRequest | TokenRequest | StatusRequest | GpuStateRequest | MarkRequest | ReloadRequest
+    KeyRequest
+    | TokenRequest
+    | StatusRequest
+    | GpuStateRequest
+    | CutRequest
+    | MarkRequest
+    | ReloadRequest
 )
 """Requests whose answer is one result."""
 ControlRequest = ChangeRequest | CancelRequest | AttachRequest | WatchStatusRequest | PlainRequest
@@ -300,6 +317,13 @@ def _operation(args: Json, field: str) -> int:
         raise BadRequestError(f"{field} is not the number of one") from error
 
 
+def _request(args: Json, field: str) -> str:
+    request = args.get(field)
+    if not isinstance(request, str) or not is_request_id(request):
+        raise BadRequestError(f"{field} is not the id of one")
+    return request
+
+
 def _mark(args: Json, field: str) -> str:
     mark = args.get(field)
     if not isinstance(mark, str) or mark not in MARKS:
@@ -316,6 +340,7 @@ CONTROL_READERS: Final[Mapping[str, FieldReader]] = {
     "on_behalf": _on_behalf,
     "operation": _operation,
     "profiles": _key_profiles,
+    "request": _request,
 }
 """Readers of fields of requests to the supervisor, on each socket that takes some of them."""
 
@@ -336,6 +361,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("run", "", RunRequest),
         ("cancel", "", CancelRequest),
         ("attach", "", AttachRequest),
+        ("cut", "", CutRequest),
         ("mark", "", MarkRequest),
         ("key", "add", AddKeyRequest),
         ("key", "ls", ListKeysRequest),

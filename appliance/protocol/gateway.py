@@ -10,6 +10,8 @@ NDJSON, one object a line each way, any number of commands on a connection, one 
                                                  were cut, and how many of each
 ``{"verb": "release", "state": {…}}``            as ``route``; answers how many were held
 ``{"verb": "stats"}``                            answers what was measured
+``{"verb": "requests"}``                         answers which requests are in flight or held
+``{"verb": "cut", "request": id}``               ends one of these with an error; answers which
 ``{"verb": "reload"}``                           read keys and profiles again
 ===============================================  ==========================================
 
@@ -25,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from appliance.domain.gateway import Standing, State
-from appliance.domain.names import is_profile_name
+from appliance.domain.names import is_profile_name, is_request_id
 from appliance.protocol.json_values import Json, encode_json, object_in, parse_object
 from appliance.protocol.record import Record
 
@@ -64,12 +66,30 @@ class StatsCommand(Record):
     """Command: return the gateway's figures."""
 
 
+class RequestsCommand(Record):
+    """Command: return the requests in flight and held."""
+
+
+class CutCommand(Record):
+    """Command: end one request with an error for its client."""
+
+    request: str
+    """Id of the request in an earlier answer."""
+
+
 class ReloadCommand(Record):
     """Command: read keys and profiles again."""
 
 
 GatewayCommand = (
-    RouteCommand | HoldCommand | DrainCommand | ReleaseCommand | StatsCommand | ReloadCommand
+    RouteCommand
+    | HoldCommand
+    | DrainCommand
+    | ReleaseCommand
+    | StatsCommand
+    | RequestsCommand
+    | CutCommand
+    | ReloadCommand
 )
 
 
@@ -81,10 +101,12 @@ class GatewayAnswer(Record):
     finished: int = 0
     """Requests that finished in a drain."""
     cut: int = 0
-    """Requests that a drain cut."""
+    """Requests that a drain or an operator cut."""
     released: int = 0
     """Requests that were held until a release."""
     stats: Json = MappingProxyType({})
+    requests: Json = MappingProxyType({})
+    """List `requests`, the oldest first, and `left_off`, the number of further ones."""
 
 
 class CommandRefused(Record):
@@ -99,6 +121,8 @@ _FORMS: Final[Mapping[str, type[Record]]] = {
     "drain": DrainCommand,
     "release": ReleaseCommand,
     "stats": StatsCommand,
+    "requests": RequestsCommand,
+    "cut": CutCommand,
     "reload": ReloadCommand,
 }
 _VERBS: Final[Mapping[type, str]] = {form: verb for verb, form in _FORMS.items()}
@@ -147,6 +171,7 @@ def decode_answer(line: bytes) -> GatewayAnswer | CommandRefused:
         cut=_count(document, "cut"),
         released=_count(document, "released"),
         stats=object_in(document, "stats"),
+        requests=object_in(document, "requests"),
     )
 
 
@@ -209,6 +234,13 @@ def _seconds(document: Json) -> float:
     return float(value)
 
 
+def _request(document: Json) -> str:
+    request = document.get("request")
+    if not isinstance(request, str) or not is_request_id(request):
+        raise ValueError("request is no id")
+    return request
+
+
 def _count(document: Json, key: str) -> int:
     value = document.get(key)
     return value if type(value) is int else 0
@@ -216,6 +248,7 @@ def _count(document: Json, key: str) -> int:
 
 _READERS: Final[Mapping[str, Callable[[Json], object]]] = {
     "names": lambda document: _names(document, "names"),
+    "request": _request,
     "state": lambda document: decode_state(document.get("state")),
     "timeout_s": _seconds,
 }

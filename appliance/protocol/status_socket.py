@@ -111,6 +111,13 @@ class LogTailRequest(Record):
     """Number of lines, at most 200."""
 
 
+class ClientRequestsRequest(Record):
+    """Request for the requests of clients that are in flight or held, as the gateway lists them.
+
+    Answer: `result` with `requests`, at most 100, the oldest first, and `left_off`, the number of further ones.
+    """
+
+
 class CountersRequest(Record):
     """Request for figures for statistics: counts and histograms since the start of each process.
 
@@ -136,6 +143,7 @@ StatusSocketRequest = (
     | FollowRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | ClientRequestsRequest
     | CountersRequest
     | EngineMetricsRequest
 )
@@ -173,6 +181,7 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
         ("follow", "", FollowRequest),
         ("log", "", LogTailRequest),
         ("operator", "", TokenOwnerRequest),
+        ("requests", "", ClientRequestsRequest),
         ("counters", "", CountersRequest),
         ("engine-metrics", "", EngineMetricsRequest),
     ),

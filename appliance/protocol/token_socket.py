@@ -14,6 +14,7 @@ from appliance.protocol.control_requests import (
     AttachRequest,
     CancelRequest,
     ControlRequest,
+    CutRequest,
     MarkRequest,
     RestartRequest,
     StartRequest,
@@ -35,6 +36,7 @@ OFFERED: Final = (
     RestartRequest,
     CancelRequest,
     AttachRequest,
+    CutRequest,
     MarkRequest,
 )
 """Requests by token. Not `run`, which takes the credentials of a process, nor those that make further

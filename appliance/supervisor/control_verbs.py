@@ -39,6 +39,7 @@ from appliance.protocol.control_requests import (
     CancelRequest,
     ChangeRequest,
     ControlRequest,
+    CutRequest,
     GpuStateRequest,
     HoldRequest,
     ListKeysRequest,
@@ -61,6 +62,7 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import ReadRequest, serve_conversations
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.inference_keys import KeyDesk, Keys
 from appliance.supervisor.operator_tokens import TokenDesk
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
@@ -80,6 +82,7 @@ class ControlVerbs:
         status: Builds the status document.
         keys: Where inference keys are kept.
         tokens: Answers requests about operators' tokens.
+        requests: Cancels requests of clients.
         now_unix_s: The wall clock.
         gpus: Reads the state of the GPUs; None: it is not told here.
     """
@@ -91,6 +94,7 @@ class ControlVerbs:
         status: Report,
         keys: Keys,
         tokens: TokenDesk,
+        requests: ClientRequests,
         now_unix_s: Callable[[], float],
         gpus: Report | None = None,
     ) -> None:
@@ -103,6 +107,7 @@ class ControlVerbs:
         self._gpus = gpus
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._tokens = tokens
+        self._requests = requests
         self._now_unix_s = now_unix_s
 
     async def serve(
@@ -152,13 +157,15 @@ class ControlVerbs:
             case _:
                 yield await self._result(request, by)
 
-    async def _result(self, request: PlainRequest, by: Requester) -> ResultEvent:
+    async def _result(self, request: PlainRequest, by: Requester) -> ResultEvent:  # noqa: PLR0911 - one a request
         """Return the result of a request that is no operation."""
         match request:
             case StatusRequest():
                 return ResultEvent(details={"status": await self._status()})
             case GpuStateRequest():
                 return ResultEvent(details={} if self._gpus is None else await self._gpus())
+            case CutRequest(client_request):
+                return await self._requests.cancel(client_request, by)
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
                 return _done(f"{name} is marked {mark}")

@@ -44,6 +44,7 @@ from appliance.supervisor.access_policy import (
     ReadFromGateway,
     read_from_operator,
 )
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
@@ -135,6 +136,7 @@ async def run(settings: SettingsSnapshot) -> None:
         check = TokenCheck(
             tokens, account_of_uid, now_unix_s=clock.unix_s, monotonic_s=clock.monotonic_s
         )
+        requests = ClientRequests(gateway)
         watch = StatusVerbs(
             feed,
             status=status.document,
@@ -143,6 +145,7 @@ async def run(settings: SettingsSnapshot) -> None:
             events=supervisor.events,
             log=LogReader(host, clock, lambda: supervisor.last_look()[0]),
             operator_of=check.operator,
+            requests=requests,
             counters=partial(counters_document, traffic, supervisor.tally),
             pages=EnginePageReader(supervisor.last_look, backend),
             resumed=supervisor.resumed,
@@ -152,6 +155,7 @@ async def run(settings: SettingsSnapshot) -> None:
             status=status.document,
             keys=FileKeys(state_dir),
             tokens=TokenDesk(tokens, account_of, clock.unix_s),
+            requests=requests,
             now_unix_s=clock.unix_s,
             gpus=gpus.document,
         )

@@ -17,6 +17,7 @@ from appliance.protocol.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
     WATCHER_READS_WITHIN_S,
+    ClientRequestsRequest,
     CountersRequest,
     DocumentRequest,
     EngineMetricsRequest,
@@ -34,6 +35,7 @@ from appliance.protocol.status_socket import (
 )
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
@@ -46,6 +48,7 @@ Question = (
     | RecordedOperationRequest
     | LogTailRequest
     | TokenOwnerRequest
+    | ClientRequestsRequest
     | CountersRequest
 )
 """Request whose answer is one result."""
@@ -76,6 +79,7 @@ class StatusVerbs:
         events: Yields the events of operations, each with the operation's number.
         log: Reads the log of a profile's engine.
         operator_of: Returns the operator for whom a token stands.
+        requests: Lists the requests of clients.
         counters: Reads the figures for statistics.
         pages: Reads the metrics of engines.
         resumed: Waits until an operation that was left open goes on: before, no status is right.
@@ -91,6 +95,7 @@ class StatusVerbs:
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
         log: LogReader,
         operator_of: Callable[[str], TokenOperator],
+        requests: ClientRequests,
         counters: Report,
         pages: EnginePageReader,
         resumed: Callable[[], Awaitable[None]],
@@ -102,6 +107,7 @@ class StatusVerbs:
         self._events = events
         self._log = log
         self._operator_of = operator_of
+        self._requests = requests
         self._counters = counters
         self._pages = pages
         self._resumed = resumed
@@ -150,6 +156,8 @@ class StatusVerbs:
                 return {"lines": await self._log.lines(name, most)}
             case TokenOwnerRequest(token):
                 return asdict(self._operator_of(token))
+            case ClientRequestsRequest():
+                return await self._requests.document()
             case CountersRequest():
                 return await self._counters()
             case never:

@@ -53,7 +53,7 @@ from appliance.protocol.run_ticket import Ticket
 from tests.contracts.units_contract import CASES, ONE, RIVAL, Case
 from tests.fakes.clock import FakeClock
 from tests.fakes.engine_server import EngineServer, answering, sized
-from tests.fakes.gateway_states import BOX
+from tests.fakes.gateway_states import BOX, idle_requests
 from tests.fakes.gpu_readings import card
 from tests.fakes.ports import FakeBackend, FakeGateway, FakeHost, FakeRunTickets
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
@@ -197,7 +197,9 @@ async def gateway_ends(
     if away:
         yield GatewayEnds(gateway, lambda: table.state)
         return
-    server = GatewayServer(SupervisorCommands(table, Traffic(), Meter(), reload=lambda: None).do)
+    server = GatewayServer(
+        SupervisorCommands(table, Traffic(), Meter(), idle_requests(table), reload=lambda: None).do
+    )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -223,6 +225,9 @@ async def test_a_gateway_goes_by_what_it_is_told(tmp_path: Path, *, real: bool) 
         assert gateway.state() == serving
         stats = await gateway.port.stats()
         assert stats is None or "profiles" in stats  # None: a busy machine took too long
+        nothing = {"requests": [], "left_off": 0}
+        assert await gateway.port.requests() in (nothing, None)
+        assert not (await gateway.port.cut("ab-1") or {}).get("requests")
 
 
 @either
@@ -235,6 +240,8 @@ async def test_a_gateway_that_is_away_is_done_without(tmp_path: Path, *, real: b
         assert await gateway.port.drain(["genesis"], 20.0) is None
         assert await gateway.port.release(State()) is None
         assert await gateway.port.stats() is None
+        assert await gateway.port.requests() is None
+        assert await gateway.port.cut("ab-1") is None
 
 
 # --- the machine -----------------------------------------------------------------------------

@@ -119,10 +119,16 @@ class FixedFocus:
     documents: FocusDocuments | None = None
     """Documents of every profile, apart from its name; None: nothing is known."""
     looks: list[tuple[str, bool]] = field(default_factory=list)
+    listed: Document | None = None
+    """Requests of clients; None: not known."""
 
     async def operations(self) -> tuple[Document, ...]:
         """Return none."""
         return ()
+
+    async def requests(self) -> Document | None:
+        """Return the list that a test has set."""
+        return self.listed
 
     async def look_at(self, name: str, *, with_log: bool) -> FocusDocuments:
         """Return it, under the name that was asked for."""

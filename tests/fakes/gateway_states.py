@@ -1,7 +1,14 @@
 """Profiles and states of a gateway for tests."""
 
+from pathlib import Path
+
 from appliance.domain.gateway import Key, Refusal, Routed, Standing, State
 from appliance.domain.profile import Endpoint
+from appliance.gateway.keys import KeyRing
+from appliance.gateway.meter import Meter
+from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay.request_list import RequestList
+from appliance.gateway.routing_table import RoutingTable
 
 ANA = Key(name="ana", may_switch=True)
 BEA = Key(name="bea")
@@ -29,3 +36,9 @@ SWITCHING = State(
 )
 GENESIS = State(standings={"genesis": SERVING}, committed=("genesis",))
 FAILED = Refusal(status=503, code="switch_failed", message="no")
+
+
+def idle_requests(table: RoutingTable) -> RequestList:
+    """Return the list of the requests of a gateway that has none."""
+    checker = KeyRing(Path("/nonexistent"))
+    return RequestList(Relay(router=table, observer=Meter(), key_checker=checker))

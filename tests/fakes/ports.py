@@ -61,6 +61,8 @@ class FakeGateway:
         self.away = False
         self.figures: dict[str, dict[str, object]] = {}
         """Figures that the gateway has measured, by profile."""
+        self.listed: dict[str, dict[str, object]] = {}
+        """Rows of requests in flight and held, by id."""
         self.questions = 0
         """Count of requests for the figures."""
         self.drains = asyncio.Event()
@@ -94,6 +96,15 @@ class FakeGateway:
     async def stats(self) -> Mapping[str, object] | None:
         self.questions += 1
         return None if self.away else {"uptime_s": 1.0, "profiles": self.figures, "keys": {}}
+
+    async def requests(self) -> Mapping[str, object] | None:
+        return None if self.away else {"requests": list(self.listed.values()), "left_off": 0}
+
+    async def cut(self, request: str) -> Mapping[str, object] | None:
+        if self.away:
+            return None
+        row = self.listed.pop(request, None)
+        return {"requests": [] if row is None else [row], "left_off": 0}
 
     def _answer(self, call: str, text: str) -> str | None:
         self.calls.append(call)

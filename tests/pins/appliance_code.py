@@ -32,6 +32,7 @@ from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.settings import load_settings
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Running, Supervisor
 from appliance.supervisor.stall_watch import StallWatch
@@ -181,6 +182,7 @@ async def supervised(
         status=status.document,
         keys=FileKeys(keys),
         tokens=token_desk(keys),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
     )
     box = Supervised(

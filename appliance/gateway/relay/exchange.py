@@ -9,15 +9,17 @@ and every call is a step. The module is long, because each step reads and change
 """
 
 import asyncio
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from appliance.domain.gateway import Key, Refusal, Routed
+from appliance.domain.gateway import Api, Key, Refusal, Routed
 from appliance.gateway.http import response_head
 from appliance.gateway.http.request_body import body_refusal, parse_body, parse_body_in_steps
 from appliance.gateway.http.request_head import RequestHead, build_engine_head
 from appliance.gateway.http.response_head import ResponseHead
-from appliance.gateway.relay.protocols import REROUTED, Observation
+from appliance.gateway.http.usage_parser import parse_output_tokens
+from appliance.gateway.relay.protocols import REROUTED, Observation, RequestProgress
 from appliance.gateway.relay.reply import TAIL_BYTES, Reply, ReplyStage
 from appliance.gateway.relay.scan_queue import Scan
 from appliance.gateway.upstream.engine_connection import EngineConnection, Loss
@@ -55,10 +57,36 @@ _START, _HELD, _CONNECTING, _WAITING, _RESPONDING, _TUNNEL, _OVER = ExchangeStat
 """Members by name: looking one up in its Enum is slow in Python 3.11."""
 
 
+_SHOWN: Final = {
+    _HELD: "held",
+    _CONNECTING: "sent",
+    _WAITING: "sent",
+    _RESPONDING: "answering",
+    _TUNNEL: "tunnel",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSummary:
+    """Summary of a request for people: neither prompt nor completion, nor any text of the client's."""
+
+    profile: str
+    api: Api
+    key: str | None
+    """Name of the client's key; None: it needs none."""
+    state: str
+    """``held``, ``sent`` (no byte of the response yet), ``answering`` or ``tunnel`` (a websocket)."""
+    streams: bool
+    progress: RequestProgress
+    tokens: int | None
+    """Output tokens so far, as the response itself tells; None: it does not."""
+
+
 class Exchange:
     """Exchange of one request for its response."""
 
     __slots__ = (
+        "__weakref__",
         "_body",
         "_client",
         "_close",
@@ -125,6 +153,23 @@ class Exchange:
     def kept_bytes(self) -> int:
         """Return the bytes of the body, while it may be needed again."""
         return len(self._body)
+
+    def summary(self) -> "RequestSummary | None":
+        """Return the summary of the request; None: it is not routed yet."""
+        if self._observation is None or self._state in {_START, _OVER}:
+            return None
+        api = self._head.path_class.api
+        # Anthropic's streams begin with a count that is not of what has come.
+        counts = self._reply is not None and api is not Api.ANTHROPIC
+        return RequestSummary(
+            profile=self._observed_profile,
+            api=api,
+            key=None if self.key is None else self.key.name,
+            state=_SHOWN[self._state],
+            streams=self.streams,
+            progress=self._observation.progress(),
+            tokens=parse_output_tokens(self.reply.tail()) if counts else None,
+        )
 
     @property
     def reply(self) -> Reply:

@@ -50,6 +50,10 @@ class HoldQueue:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def requests(self) -> "tuple[Exchange, ...]":
+        """Return the requests that wait."""
+        return tuple(self._entries)
+
     def add(self, held: "Exchange") -> None:
         """Hold a request; refuse it when the queue is full."""
         entry, self._rerouted = self._rerouted, None

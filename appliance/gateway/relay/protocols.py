@@ -1,11 +1,26 @@
 """Protocols of the rest of the gateway that the relay uses: keys, observation, the lane."""
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Key
 
 REROUTED: Final = 307
 """Status of an observation that ends because the request now waits for another profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProgress:
+    """Progress of one request that is not over."""
+
+    age_s: float
+    """Time since it was routed to its profile."""
+    waited_s: float | None
+    """Time until it was sent to the engine; None: it was not."""
+    pieces: int
+    """Pieces of the response body that have come."""
+    size_bytes: int
+    """Bytes of those pieces."""
 
 
 class Observation(Protocol):
@@ -24,6 +39,10 @@ class Observation(Protocol):
 
         It owes none while the client reads none, nor after a change of protocol.
         """
+        ...
+
+    def progress(self) -> RequestProgress:
+        """Return the progress of the request, for whoever looks at it."""
         ...
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:

@@ -274,6 +274,12 @@ MODEL_REPLACED: Final = Refusal(
     message="the model is being replaced, and the answer was not complete by the deadline of the drain",
     retry_after_s=5,
 )
+REQUEST_CANCELLED: Final = Refusal(
+    # Clients repeat a request by themselves after a status from 500 on.
+    status=403,
+    code="request_cancelled",
+    message="an operator has cancelled the request",
+)
 GATEWAY_STOPPED: Final = Refusal(
     status=503,
     code="restarting",

@@ -23,6 +23,7 @@ from appliance.protocol.alert_requests import (
 )
 from appliance.protocol.control_requests import (
     CancelRequest,
+    CutRequest,
     MarkRequest,
     StartRequest,
     StopRequest,
@@ -56,6 +57,16 @@ AlertName = Annotated[
     str,
     Path(
         description="Short id of an alert.", min_length=1, max_length=_MOST_NAME, examples=["A17"]
+    ),
+]
+ClientRequestId = Annotated[
+    str,
+    Path(
+        description="Id of a client's request, as `GET /api/v1/requests` tells it.",
+        min_length=1,
+        max_length=48,
+        pattern="^[a-z0-9][a-z0-9._-]*$",
+        examples=["3f9a1c-12"],
     ),
 ]
 RequestKey = Annotated[
@@ -153,7 +164,7 @@ class ActionDone(BaseModel):
 _PROBLEMS: Final[Mapping[int, str]] = {
     401: "No operator's token, or one that is not known, was removed or has expired.",
     403: "The operator may not do this, or the request comes from another page.",
-    404: "There is no such profile or alert.",
+    404: "There is no such profile, alert or request.",
     405: "The path does not take this method.",
     408: "The body did not come in time.",
     409: "Something else runs, or an operator holds the box: ask again later.",
@@ -235,6 +246,14 @@ def _add_operations(router: APIRouter, actions: BoxActions) -> None:
         request = MarkRequest(name, body.mark)
         done = await actions.operate(ActingRequest(asker.token, request))
         return ActionDone(message=done.message if isinstance(done, ResultEvent) else "")
+
+    @router.delete("/requests/{request}", tags=["requests"])
+    async def cancel_request(request: ClientRequestId, asker: Asker) -> ActionDone:
+        """Cancel one request of a client, which gets an error; 404 where it is over."""
+        done = await actions.operate(ActingRequest(asker.token, CutRequest(request)))
+        if not isinstance(done, ResultEvent) or done.exit:
+            raise ProblemError(404, f"request {request} is over", hint="GET /api/v1/requests")
+        return ActionDone(message=done.message)
 
 
 def _add_measurements_and_alerts(router: APIRouter, actions: BoxActions) -> None:

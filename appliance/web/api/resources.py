@@ -10,8 +10,10 @@ from appliance.planning.wording import no_such_profile, short
 from appliance.presentation.alert_texts import alerts_of
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.protocol.json_values import Json, objects_in, text_in, texts_in
+from appliance.protocol.status_socket import ClientRequestsRequest
 from appliance.web.api.answers import (
     AnswerExample,
+    ClientRequestsDocument,
     GpusDocument,
     LivenessDocument,
     ProfileDocument,
@@ -95,7 +97,18 @@ def api_router(box: BoxSource) -> APIRouter:
             raise _supervisor_away()
         return JSONResponse(dict(documents.gpus))
 
+    _add_requests(router, box)
     return router
+
+
+def _add_requests(router: APIRouter, box: BoxSource) -> None:
+    """Add the resource of the requests of clients."""
+    listed = AnswerExample(ClientRequestsDocument, "The requests.", {"requests": [], "left_off": 0})
+
+    @router.get("/api/v1/requests", tags=["requests"], responses=responses_of(listed))
+    async def requests() -> JSONResponse:
+        """Return the requests of clients that are in flight or held, without their texts."""
+        return JSONResponse(dict(await box.ask_supervisor(ClientRequestsRequest())))
 
 
 def unready(status: Json) -> list[str]:

@@ -28,16 +28,19 @@ from appliance.domain.errors import (
     BusyError,
     PermissionDeniedError,
 )
+from appliance.domain.names import is_request_id
 from appliance.planning.wording import printable
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.alert_requests import AckRequest, SilenceRequest
 from appliance.protocol.control_requests import (
     CancelRequest,
+    CutRequest,
     MarkRequest,
     StartRequest,
     StopRequest,
     SwitchRequest,
 )
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.web.acting.box_actions import BoxActions
 from appliance.web.page.page_renderer import OperatorView, PageRenderer
 from appliance.web.page.page_sessions import LASTS_S, Session, Sessions
@@ -142,13 +145,25 @@ async def _carry_out(action: str, fields: Fields, token: str, actions: BoxAction
             work = actions.operate(
                 ActingRequest(token, CancelRequest(_number(fields.get("operation", ""))))
             )
+        case "cut", _:
+            work = actions.operate(
+                ActingRequest(token, CutRequest(_request_id(fields.get("request", ""))))
+            )
         case "ack", _:
             work = actions.ask_agent(ActingRequest(token, AckRequest(alert)))
         case "silence", _:
             work = actions.ask_agent(ActingRequest(token, SilenceRequest(alert, reason=_REASON)))
         case _:
             raise BadRequestError("the form asks for nothing that is known")
-    await work
+    told = await work
+    if isinstance(told, ResultEvent) and told.exit:
+        raise BadRequestError(told.message)
+
+
+def _request_id(text: str) -> str:
+    if not is_request_id(text):
+        raise BadRequestError("the form names no request")
+    return text
 
 
 def _number(text: str) -> int:

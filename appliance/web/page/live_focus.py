@@ -17,9 +17,14 @@ from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedErro
 from appliance.protocol.health_socket import HistoryRequest, MeasurementsRequest, StoredProbeEvent
 from appliance.protocol.json_values import Json, objects_in, texts_in
 from appliance.protocol.measurement_events import probe_in
-from appliance.protocol.status_socket import STATUS, LogTailRequest, OperationsRequest
+from appliance.protocol.status_socket import (
+    STATUS,
+    ClientRequestsRequest,
+    LogTailRequest,
+    OperationsRequest,
+)
 from appliance.protocol.view_socket import VIEW
-from appliance.web.live_box import WITHIN_S, LastAnswer
+from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
 from appliance.web.page.page_documents import FocusDocuments
 
 HISTORY_S: Final = 7 * 86_400.0
@@ -53,12 +58,20 @@ class LiveFocus:
     def __init__(self, status_socket: Path, view_socket: Path) -> None:
         self._status_socket = status_socket
         self._view_socket = view_socket
+        self._requests = LastAnswer(
+            lambda: details_of(STATUS, status_socket, ClientRequestsRequest(), within_s=WITHIN_S)
+        )
         self._ended = LastAnswer(self._operations, fresh_s=_OPERATIONS_FRESH_S)
         self._known: OrderedDict[str, _FocusAnswers] = OrderedDict()
 
     async def operations(self) -> tuple[Json, ...]:
         """Return the operations that ended lately."""
         return (await self._ended.get())[0] or ()
+
+    async def requests(self) -> Json | None:
+        """Return the requests of clients in flight and held, of now."""
+        found, age_s = await self._requests.get()
+        return found if age_s is not None and age_s < 2 * FRESH_S else None
 
     async def look_at(self, name: str, *, with_log: bool) -> FocusDocuments:
         """Return the documents of a profile."""

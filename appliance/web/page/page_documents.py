@@ -31,6 +31,8 @@ class PageDocuments:
     """None: there is no profile."""
     operations: tuple[Document, ...] = ()
     """Operations that ended lately."""
+    requests: Document | None = None
+    """Requests of clients in flight and held; None: not known."""
 
 
 class FocusSource(Protocol):
@@ -38,6 +40,10 @@ class FocusSource(Protocol):
 
     async def operations(self) -> tuple[Document, ...]:
         """Return the operations that ended lately; none where the supervisor does not answer."""
+        ...
+
+    async def requests(self) -> Document | None:
+        """Return the requests of clients in flight and held; None: the gateway does not answer."""
         ...
 
     async def look_at(self, name: str, *, with_log: bool) -> FocusDocuments:

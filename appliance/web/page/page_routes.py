@@ -40,7 +40,10 @@ def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIR
         name = focus_name(documents, profile)
         detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
         ended = () if detail is None else await focus.operations()
-        view = page_view(PageDocuments(box=documents, focus=detail, operations=ended))
+        requests = None if detail is None else await focus.requests()
+        view = page_view(
+            PageDocuments(box=documents, focus=detail, operations=ended, requests=requests)
+        )
         notice = "" if session is None else session.take_notice()
         html = renderer.page(view, operator, notice=notice)
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})

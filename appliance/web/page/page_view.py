@@ -1,7 +1,7 @@
 """View of the box: everything that the page shows, in text, apart from HTML."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 from appliance.domain.amounts import age
@@ -30,6 +30,7 @@ from appliance.web.page.operation_steps import OperationView, operation_view
 from appliance.web.page.page_documents import FocusDocuments, PageDocuments
 from appliance.web.page.profile_cards import ProfileCard, TrafficCard, profile_cards, traffic_cards
 from appliance.web.page.rate_chart import ChartMark, RateChart, rate_chart
+from appliance.web.page.request_rows import RequestsView, requests_view
 from appliance.web.page.state_bars import StateBar, state_bars
 
 STALE_S: Final = 5.0
@@ -99,6 +100,7 @@ class PageView:
     alerts: AlertsView
     profiles: tuple[ProfileCard, ...] = ()
     traffic: tuple[TrafficCard, ...] = ()
+    requests: RequestsView = field(default_factory=RequestsView)
     states: tuple[StateBar, ...] = ()
     notes: tuple[str, ...] = ()
     focus: FocusView | None = None
@@ -138,6 +140,7 @@ def page_view(documents: PageDocuments) -> PageView:
         alerts=alerts_view(status.get("alerts"), now=now),
         profiles=profiles,
         traffic=traffic_cards(status),
+        requests=requests_view(documents.requests),
         states=state_bars(status["profiles"], documents.operations, now=now),
         notes=tuple(_notes(status, now)),
         focus=None if focus is None else _focus_view(focus, documents.operations, now),

@@ -24,7 +24,7 @@ from appliance.protocol.gateway import (
     verb_of,
 )
 from appliance.protocol.gateway_server import GatewayServer
-from tests.fakes.gateway_states import AEON, BOX, GENESIS
+from tests.fakes.gateway_states import AEON, BOX, GENESIS, idle_requests
 from tests.waiting import PATIENCE_S, settle, until
 
 Answer = dict[str, object]
@@ -69,7 +69,7 @@ class Gateway:
         self.fault: Exception | None = None
         self.verbs: list[str] = []
         self._commands = SupervisorCommands(
-            self.table, self.traffic, self.meter, reload=self.reload
+            self.table, self.traffic, self.meter, idle_requests(self.table), reload=self.reload
         )
         self.control = GatewayServer(self.do)
 

@@ -23,6 +23,7 @@ from appliance.cli.operation_follower import find_again
 from appliance.domain.errors import UnreachableError
 from appliance.planning.status.box_status import build_status
 from appliance.protocol.control_events import EndedEvent
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import Supervisor
 from tests.fakes.cli_box import CliBox, Ended
@@ -82,6 +83,7 @@ async def live(box: CliBox) -> AsyncIterator[Live]:
         status=status_of(supervisor, fakes),
         keys=FileKeys(box.root / "state"),
         tokens=token_desk(box.root / "state"),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
     )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -18,6 +18,7 @@ from appliance.domain.profile import Endpoint, Handling
 from appliance.gateway.switch_requester import SwitchRequester, ask_for_switch
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.supervisor.access_policy import ReadFromGateway
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.gateway_states import routed
@@ -49,6 +50,7 @@ async def supervised(box: Box, fakes: FakePorts, path: Path) -> AsyncIterator[Su
         status=nothing,
         keys=FileKeys(path.parent),
         tokens=token_desk(path.parent),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
     )
     with socket.socket(socket.AF_UNIX) as listener:

@@ -18,6 +18,7 @@ from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
 from appliance.gateway.meter import Meter
 from appliance.gateway.relay.relay import Relay
+from appliance.gateway.relay.request_list import RequestList
 from appliance.gateway.routing_table import RoutingTable
 from appliance.gateway.supervisor_commands import SupervisorCommands
 from appliance.protocol.gateway_server import GatewayServer
@@ -145,7 +146,9 @@ async def relaying(engines: dict[str, Engine], directory: Path) -> AsyncIterator
     door = socket.socket(socket.AF_UNIX)
     door.bind(str(directory / "gateway.sock"))
     door.listen()
-    control = GatewayServer(SupervisorCommands(table, relay, meter, reload=lambda: None).do)
+    control = GatewayServer(
+        SupervisorCommands(table, relay, meter, RequestList(relay), reload=lambda: None).do
+    )
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(relay.connection, loopback=True), "127.0.0.1", 0)
     supervisor = SocketGateway(directory / "gateway.sock", patience_s=20, figures_s=20)

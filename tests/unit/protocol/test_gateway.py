@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from appliance.domain.gateway import Standing, State
 from appliance.protocol.gateway import (
     CommandRefused,
+    CutCommand,
     DrainCommand,
     GatewayAnswer,
     GatewayCommand,
     HoldCommand,
     ReleaseCommand,
     ReloadCommand,
+    RequestsCommand,
     RouteCommand,
     StatsCommand,
     decode_answer,
@@ -43,6 +45,8 @@ STATE = State(
         HoldCommand(("a", "b")),
         DrainCommand(("a",), 0.5),
         StatsCommand(),
+        RequestsCommand(),
+        CutCommand("ab-1"),
         ReloadCommand(),
     ],
     ids=lambda command: type(command).__name__,
@@ -62,6 +66,7 @@ def test_a_command_arrives_as_it_was_sent(command: GatewayCommand) -> None:
         GatewayAnswer(finished=2, cut=1),
         GatewayAnswer(released=4),
         GatewayAnswer(stats={"profiles": {}, "uptime_s": 1.5}),
+        GatewayAnswer(cut=1, requests={"requests": [{"id": "ab-1"}], "left_off": 0}),
         CommandRefused("not read: damaged"),
     ],
 )
@@ -82,11 +87,13 @@ def test_an_answer_arrives_as_it_was_sent(answer: GatewayAnswer | CommandRefused
         (b'{"verb": ["hold"]}', "no such verb"),
         (b'{"verb": "hold", "names": "a"}', "names is no list"),
         (b'{"verb": "hold", "names": ["../a"]}', "is no profile"),
+        (b'{"verb": "cut"}', "request is no id"),
+        (b'{"verb": "cut", "request": "a b"}', "request is no id"),
         (b'{"verb": "route"}', "a state is no object"),
         (b'{"verb": "drain", "names": [], "timeout_s": true}', "timeout_s is no number"),
         (b'{"verb": "drain", "names": [], "timeout_s": 1e9}', "timeout_s is no time"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_each_fault_of_a_command_is_named(line: bytes, words: str) -> None:
     """A command that makes no sense is a ValueError that says why."""
@@ -96,10 +103,14 @@ def test_each_fault_of_a_command_is_named(line: bytes, words: str) -> None:
 
 @given(
     st.fixed_dictionaries(
-        {"verb": st.sampled_from(["route", "hold", "drain", "release", "stats", "reload"])},
+        {
+            "verb": st.sampled_from(
+                ["route", "hold", "drain", "release", "stats", "requests", "cut", "reload"]
+            )
+        },
         optional={
             key: st.none() | st.floats() | st.text() | st.lists(st.text(), max_size=3)
-            for key in ("names", "state", "timeout_s", "ok", "error", "waiting", "stats")
+            for key in ("names", "request", "state", "timeout_s", "ok", "error", "waiting", "stats")
         },
     )
 )

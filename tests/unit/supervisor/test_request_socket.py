@@ -22,6 +22,7 @@ from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from appliance.supervisor.access_policy import ReadFromGateway, read_from_operator
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from tests.fakes.operator_accounts import token_desk
@@ -77,6 +78,7 @@ async def supervised(directory: Path, *, gateway_uid: int = UID) -> AsyncIterato
         status=nothing,
         keys=FileKeys(directory),
         tokens=token_desk(directory),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
     )
     tasks = [asyncio.create_task(supervisor.run())]

@@ -44,6 +44,7 @@ from appliance.protocol.status_socket import (
 )
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import read_from_watcher
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
@@ -122,6 +123,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         events=supervisor.events,
         log=LogReader(fakes.host, fakes.clock, lambda: BOX),
         operator_of=check.operator,
+        requests=ClientRequests(fakes.gateway),
         counters=partial(counters_document, traffic, supervisor.tally),
         pages=EnginePageReader(supervisor.last_look, fakes.backend),
         resumed=supervisor.resumed,
@@ -131,6 +133,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         status=status.document,
         keys=FileKeys(directory),
         tokens=token_desk(directory),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=fakes.clock.unix_s,
         gpus=gpus,
     )

@@ -27,6 +27,7 @@ from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent
 from appliance.protocol.token_socket import OFFERED, TOKEN
 from appliance.supervisor.access_policy import ReadByToken
+from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.request_keys import KEY_S, MOST_KEYS, RequestKeys
@@ -88,6 +89,7 @@ async def supervised(directory: Path, *, web_uid: int = UID) -> AsyncIterator[To
         status=nothing,
         keys=FileKeys(directory),
         tokens=token_desk(directory),
+        requests=ClientRequests(fakes.gateway),
         now_unix_s=clock.unix_s,
     )
     server = TokenVerbs(control, check.operator, clock.monotonic_s)
@@ -146,6 +148,33 @@ async def test_a_mark_is_set_as_the_operator(
     assert "genesis is marked standby by ana (token phone)" in caplog.text
 
 
+async def test_a_request_of_a_client_is_cancelled_as_the_operator(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal names who has done it, and the key; one that is over is told as such."""
+    caplog.set_level("INFO")
+    async with supervised(tmp_path) as box:
+        box.fakes.gateway.listed["ab-1"] = {
+            "id": "ab-1",
+            "profile": "aeon",
+            "key": "laptop",
+            "age_s": 12.3,
+        }
+        done = await box.ask("cut", request="ab-1", operator_token=box.ana)
+        assert (done["exit"], done["cancelled"]) == (0, True)
+        again = await box.ask("cut", request="ab-1", operator_token=box.ana)
+        assert (again["exit"], again["cancelled"]) == (1, False)
+        assert again["message"] == "request ab-1 is over"
+        box.fakes.gateway.away = True
+        away = await box.ask("cut", request="ab-1", operator_token=box.ana)
+        assert "the gateway does not answer" in away["message"]
+        for odd in ("", "a b", "x" * 49, 7):
+            refused = await box.ask("cut", request=odd, operator_token=box.ana)
+            assert refused["error"] == "bad-request"
+    said = [r.message for r in caplog.records if "cancelled" in r.message]
+    assert said == ["request ab-1 to aeon (key laptop, 12 s old) is cancelled by ana (token phone)"]
+
+
 async def test_a_rehearsal_wants_a_token_too(tmp_path: Path) -> None:
     """With one it tells the plan, and changes nothing."""
     async with supervised(tmp_path) as box:
@@ -172,7 +201,12 @@ async def test_without_an_operators_token_nothing_is_done(
     """No verb of the socket works for the process that owns it."""
     async with supervised(tmp_path) as box:
         refused = await box.ask(
-            verb, name="genesis", names=["genesis"], mark="live", operator_token=token
+            verb,
+            name="genesis",
+            names=["genesis"],
+            mark="live",
+            request="ab-1",
+            operator_token=token,
         )
         assert (refused["event"], refused["error"]) == ("error", kind)
         assert box.recorded == []

@@ -23,7 +23,11 @@ from appliance.protocol.health_socket import (
     MeasuredEvent,
     MeasurementEventsRequest,
 )
-from appliance.protocol.status_socket import OperationsRequest, RecordedOperationRequest
+from appliance.protocol.status_socket import (
+    ClientRequestsRequest,
+    OperationsRequest,
+    RecordedOperationRequest,
+)
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments, Document
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse
@@ -310,3 +314,12 @@ async def test_a_fault_of_ours_tells_nothing(
     assert response.json()["hint"] == "journalctl -u appliance-web"
     assert "POST of /api/v1/act/{token} failed" in caplog.text
     assert "SeCrEt" not in caplog.records[-1].getMessage()
+
+
+async def test_the_requests_of_clients_are_passed_on(web: httpx.AsyncClient, box: FixedBox) -> None:
+    """As the supervisor tells them; while the gateway is away, that is the problem."""
+    listed = {"requests": [{"id": "3f9a1c-12", "profile": "smol"}], "left_off": 0}
+    box.answers[ClientRequestsRequest] = listed
+    assert (await web.get("/api/v1/requests")).json() == listed
+    box.answers[ClientRequestsRequest] = refused("failed", "the gateway does not answer: x")
+    assert (await web.get("/api/v1/requests")).status_code == 502

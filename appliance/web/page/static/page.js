@@ -63,7 +63,7 @@
     } catch { /* told by its age */ }
     busy = false;
     showAge();
-    const isHurried = document.querySelector(".operation") || !lost.hidden || source.readyState !== EventSource.OPEN;
+    const isHurried = document.querySelector(".operation, [data-live]") || !lost.hidden || source.readyState !== EventSource.OPEN;
     timer = setTimeout(ask, again ? AGAIN_MS : document.hidden ? 4 * IDLE_MS : isHurried ? BUSY_MS : IDLE_MS);
     again = false;
   };

@@ -11,6 +11,7 @@ import h11
 
 from appliance.domain.gateway import Key, Limits, Routed, Standing, State
 from appliance.domain.profile import Endpoint
+from appliance.gateway.relay.protocols import RequestProgress
 from appliance.gateway.relay.relay import Relay
 from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.origin_policy import OriginPolicy
@@ -67,6 +68,13 @@ class RecordedObservation:
 
     def owed(self, *, owed: bool) -> None:
         self._seen.owed.append(owed)
+
+    def progress(self) -> RequestProgress:
+        sizes = self._seen.sizes
+        waited_s = 0.5 if self._seen.sent else None
+        return RequestProgress(
+            age_s=1.0, waited_s=waited_s, pieces=len(sizes), size_bytes=sum(sizes)
+        )
 
     def end(self, status: int, tail: bytes, size: int = 0) -> None:
         assert self._seen.end is None

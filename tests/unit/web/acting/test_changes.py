@@ -17,6 +17,7 @@ from appliance.protocol.alert_requests import (
 from appliance.protocol.control_events import EndedEvent
 from appliance.protocol.control_requests import (
     CancelRequest,
+    CutRequest,
     MarkRequest,
     StartRequest,
     StopRequest,
@@ -41,6 +42,7 @@ CHANGES: Mapping[str, tuple[str, str, Mapping[str, object] | None, Record, int]]
         MarkRequest("genesis", "standby"),
         200,
     ),
+    "cut": ("DELETE", "/requests/3f9a1c-12", None, CutRequest("3f9a1c-12"), 200),
     "probe": ("POST", "/profiles/genesis/probe", None, ProbeBegun("genesis"), 202),
     "ack": ("POST", "/alerts/A17/ack", None, AckRequest("A17"), 200),
     "silence": (
@@ -81,8 +83,8 @@ async def ask(
 ) -> httpx.Response:
     """Return the response to one of `CHANGES`."""
     method, path, body, _, _ = CHANGES[change]
-    if change == "mark":
-        actions.answer = ResultEvent(0, "done", "genesis is marked standby", {})
+    if change in {"mark", "cut"}:
+        actions.answer = ResultEvent(0, "done", "it is so now", {})
     async with client(actions) as web:
         return await web.request(method, f"/api/v1{path}", json=body, headers=dict(headers))
 
@@ -279,3 +281,14 @@ def _fits(template: str, path: str) -> bool:
         and all(a == b or a.startswith("{") for a, b in zip(parts, given, strict=True))
         and not (template.endswith("{alert}/ack") and path.endswith("test"))
     )
+
+
+async def test_a_request_that_is_over_is_not_found() -> None:
+    """An id of no form that the gateway makes is refused before anybody is asked."""
+    actions = FakeBoxActions()
+    actions.answer = ResultEvent(1, "", "request 3f9a1c-12 is over", {"cancelled": False})
+    async with client(actions) as web:
+        over = await web.delete("/api/v1/requests/3f9a1c-12", headers=BEARER)
+        odd = await web.delete("/api/v1/requests/a%20b", headers=BEARER)
+    assert (over.status_code, problem(over)["detail"]) == (404, "request 3f9a1c-12 is over")
+    assert (odd.status_code, len(actions.requests)) == (422, 1)

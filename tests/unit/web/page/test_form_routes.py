@@ -11,11 +11,13 @@ from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.protocol.alert_requests import AckRequest, SilenceRequest
 from appliance.protocol.control_requests import (
     CancelRequest,
+    CutRequest,
     MarkRequest,
     StartRequest,
     StopRequest,
     SwitchRequest,
 )
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.record import Record
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments
@@ -69,6 +71,7 @@ def request_of(visitor: Visit) -> Record:
         ("profile", {"profile": "aeon", "action": "stop"}, StopRequest(("aeon",))),
         ("mark", {"profile": "aeon", "mark": "retired"}, MarkRequest("aeon", "retired")),
         ("cancel", {"operation": "18"}, CancelRequest(18)),
+        ("cut", {"request": "3f9a1c-12"}, CutRequest("3f9a1c-12")),
         ("ack", {"alert": "A17"}, AckRequest("A17")),
         ("silence", {"alert": "A17"}, SilenceRequest("A17", reason="from the page")),
     ],
@@ -94,6 +97,8 @@ async def test_a_form_asks_for_one_thing(
         ("cancel", {"operation": "\u0663"}),
         ("cancel", {"operation": "9" * 5000}),
         ("cancel", {}),
+        ("cut", {}),
+        ("cut", {"request": "../x"}),
         ("other", {}),
     ],
 )
@@ -105,6 +110,15 @@ async def test_a_faulty_form_asks_for_nothing(path: str, fields: dict[str, str])
     assert one.desk.asked == []
     assert 'class="notice"' in (await one.web.get("/")).text
     assert 'class="notice"' not in (await one.web.get("/")).text
+
+
+async def test_a_request_that_is_over_is_told_as_such() -> None:
+    """A request may end between the look and the click."""
+    one = visit()
+    csrf = await one.sign_in()
+    one.desk.answer = ResultEvent(1, "", "request 3f9a1c-12 is over", {"cancelled": False})
+    await one.web.post("/do/cut", data={"request": "3f9a1c-12", "csrf": csrf})
+    assert "request 3f9a1c-12 is over" in (await one.web.get("/")).text
 
 
 async def test_a_form_without_the_field_of_the_session_is_refused() -> None:

@@ -93,6 +93,39 @@ OPERATIONS: Final = (
 )
 
 
+REQUESTS: Final = {
+    "requests": [
+        {
+            "id": "3f9a1c-12",
+            "profile": "aeon",
+            "api": "chat",
+            "key": "laptop",
+            "state": "answering",
+            "streams": True,
+            "age_s": 75.0,
+            "waited_s": 0.1,
+            "pieces": 41,
+            "bytes": 9000,
+            "tokens": None,
+        },
+        {
+            "id": "3f9a1c-13",
+            "profile": "genesis",
+            "api": "anthropic",
+            "key": None,
+            "state": "held",
+            "streams": False,
+            "age_s": 3.0,
+            "waited_s": None,
+            "pieces": 0,
+            "bytes": 0,
+            "tokens": None,
+        },
+    ],
+    "left_off": 4,
+}
+
+
 def documents(
     status: Mapping[str, Any] | None,
     *,
@@ -101,6 +134,7 @@ def documents(
     focus: str = "aeon",
     log: tuple[str, ...] | None = ("\x1b[31mred\x1b[0m",),
     operations: Any = OPERATIONS,
+    requests: Any = REQUESTS,
 ) -> PageDocuments:
     return PageDocuments(
         box=BoxDocuments(
@@ -110,6 +144,7 @@ def documents(
             name=focus, since_unix_s=NOW - 7 * 86400, history=HISTORY, probes=(), log=log
         ),
         operations=operations,
+        requests=requests,
     )
 
 
@@ -172,6 +207,31 @@ def test_a_reader_who_has_not_signed_in_sees_no_forms() -> None:
     assert "/login" in [e.attributes.get("href") for e in page.named("a")]
 
 
+def test_each_request_has_a_row_and_an_operator_a_button() -> None:
+    """Model, kind, state, age, what has come and the key's name; without an operator there is no button."""
+    status, _ = status_documents.observe(STATES["serving"])
+    page = render(documents(status))
+    assert [
+        e.attributes["data-request"] for e in page.elements if "data-request" in e.attributes
+    ] == [
+        "3f9a1c-12",
+        "3f9a1c-13",
+    ]
+    text = " ".join(page.text.split())
+    for words in (
+        "aeonchatanswering75 s41 pieceslaptop",
+        "genesismessagesheld3 snone",
+        "4 more",
+    ):
+        assert words in text, text
+    buttons = [e.attributes.get("aria-label") or "" for e in page.named("button")]
+    assert "Cancel request 3f9a1c-12 to aeon" in buttons
+    reader = render(documents(status, log=None), OperatorView(login_path="/login"))
+    assert not [e for e in reader.named("button") if "Cancel request" in str(e.attributes)]
+    unknown = render(documents(status, requests=None))
+    assert "Not known: the gateway does not answer." in unknown.text
+
+
 HOSTILE: Final = "</pre></section><script>alert(1)</script><img src=x onerror=alert(1)>\"' style=x onclick='{{7*7}}"
 KEPT: Final = frozenset({"state", "phase", "kind", "series", "severity", "subject", "outcome"})
 """Fields whose values are words of ours."""
@@ -202,6 +262,7 @@ def test_hostile_texts_stay_texts(name: str) -> None:
         speeds=poisoned(SPEEDS),
         focus="aeon" + HOSTILE,
         operations=tuple(poisoned(OPERATIONS)),
+        requests=poisoned(REQUESTS),
         log=(HOSTILE, f"\x1b[31m{HOSTILE}\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"),
     )
     page = render(found)

@@ -1,0 +1,77 @@
+"""List of the requests of clients that are in flight or held, each of which can be cut by its id.
+
+A request gets its id when it is listed for the first time, so that one at which nobody looks costs
+nothing. Ids are of this process: another one never takes one of them for a request of its own.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from appliance.gateway.relay.exchange import Exchange, RequestSummary
+from appliance.gateway.relay.relay import Relay
+from appliance.planning.routing.refusals import REQUEST_CANCELLED
+
+MOST_LISTED: Final = 100
+"""Requests in one list, the oldest: reading the end of each response takes some 20 µs."""
+
+
+class RequestList:
+    """List of the requests of one relay."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._ids: WeakKeyDictionary[Exchange, str] = WeakKeyDictionary()
+        self._prefix = os.urandom(3).hex()
+        self._numbers = count(1)
+
+    def document(self) -> Mapping[str, object]:
+        """Return the oldest requests, and how many were left off, for JSON."""
+        found = sorted(self._summaries(), key=lambda one: -one[1].progress.age_s)
+        shown = found[:MOST_LISTED]
+        rows = [_row(self._id(exchange), summary) for exchange, summary in shown]
+        return {"requests": rows, "left_off": len(found) - len(shown)}
+
+    def cut(self, wanted: str) -> Mapping[str, object] | None:
+        """End a request with an error for its client; return its row, None: it is over."""
+        for exchange, summary in self._summaries():
+            if self._ids.get(exchange) == wanted:
+                row = _row(wanted, summary)
+                exchange.cut(REQUEST_CANCELLED)
+                return row
+        return None
+
+    def _id(self, exchange: Exchange) -> str:
+        return self._ids.setdefault(exchange, f"{self._prefix}-{next(self._numbers)}")
+
+    def _summaries(self) -> Iterator[tuple[Exchange, RequestSummary]]:
+        for exchange in self._exchanges():
+            summary = exchange.summary()
+            if summary is not None:
+                yield exchange, summary
+
+    def _exchanges(self) -> Iterable[Exchange]:
+        yield from self._relay.hold_queue.requests()
+        for upstream in self._relay.upstreams.values():
+            for request in upstream.in_flight:
+                if isinstance(request, Exchange):
+                    yield request
+
+
+def _row(request_id: str, summary: RequestSummary) -> Mapping[str, object]:
+    progress, waited_s = summary.progress, summary.progress.waited_s
+    return {
+        "id": request_id,
+        "profile": summary.profile,
+        "api": summary.api.value,
+        "key": summary.key,
+        "state": summary.state,
+        "streams": summary.streams,
+        "age_s": round(progress.age_s, 1),
+        "waited_s": None if waited_s is None else round(waited_s, 1),
+        "pieces": progress.pieces,
+        "bytes": progress.size_bytes,
+        "tokens": summary.tokens,
+    }
