@@ -9,7 +9,8 @@ from appliance.domain.amounts import duration
 from appliance.planning.wording import joined
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import ClosingEvent, EndedEvent
-from appliance.protocol.conversation.codec import EXIT_STATUSES, ErrorEvent
+from appliance.protocol.conversation.codec import ErrorEvent
+from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
 from appliance.protocol.json_values import number_in
 
 TYPE_CHECKING = False

@@ -10,7 +10,8 @@ from appliance.domain.errors import (
     UnreachableError,
 )
 from appliance.protocol.control import Exit
-from appliance.protocol.conversation.codec import EXIT_STATUSES, RequestRefusedError
+from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
 
 
 class CliError(ApplianceError):

@@ -44,6 +44,10 @@ class BusyError(ApplianceError):
     """Refusal because another operation runs or an operator holds the box: ask again later."""
 
 
+class PreconditionError(ApplianceError):
+    """Refusal because the box is not in the state that the request needs: change that first."""
+
+
 class UnknownProfileError(ApplianceError):
     """Name of a profile that is not applied."""
 

@@ -35,9 +35,9 @@ from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import (
     GREETING_S,
     ErrorEvent,
-    ErrorKind,
     RequestRefusedError,
 )
+from appliance.protocol.conversation.error_kinds import ErrorKind
 
 _NO_REASON: Final = "no reason given"
 _log = logging.getLogger(__name__)

@@ -8,18 +8,21 @@ from typing import Final
 
 from starlette.responses import Response
 
-from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
+from appliance.domain.errors import ApplianceError, PermissionDeniedError
 from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.protocol.conversation.error_kinds import ErrorKind, error_kind
 
 PROBLEM_TYPE: Final = "application/problem+json"
-_STATUSES: Final[Mapping[str, int]] = {
+_STATUSES: Final[Mapping[ErrorKind, int]] = {
     "bad-request": 422,
     "unknown-profile": 404,
     "busy": 409,
     "denied": 403,
+    "precondition": 409,
+    "unreachable": 503,
     "failed": 502,
 }
-"""Status of a refusal by the supervisor or the health agent, by its kind."""
+"""Status of an error by its kind, of the supervisor, of the health agent or of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +83,11 @@ def problem_of_error(error: ApplianceError) -> ProblemDocument:
     Their messages are sentences with the next command after a colon.
     """
     match error:
-        case UnreachableError():
-            status = 503
         case PermissionDeniedError():
             status = 503  # of this process's own user, which the socket's group should hold
         case RequestRefusedError():
             status = _STATUSES[error.kind]
         case _:
-            status = 502
+            status = _STATUSES[error_kind(error)]
     fact, colon, command = str(error).partition(": ")
     return problem_of(status, fact, command) if colon else problem_of(status, str(error))

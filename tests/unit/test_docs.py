@@ -31,7 +31,7 @@ from appliance.planning.status.document import (
 )
 from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL
-from appliance.protocol.conversation.codec import EXIT_STATUSES
+from appliance.protocol.conversation.error_kinds import EXIT_STATUSES
 from appliance.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,12 @@ from typing import Final, cast
 from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
 from appliance.domain.errors import (
-    BackendError,
     BadRequestError,
     PermissionDeniedError,
+    PreconditionError,
     StoreError,
     UnknownProfileError,
+    UnreachableError,
 )
 from appliance.domain.measurements import ProbeOutcome, Series
 from appliance.domain.names import is_engine
@@ -292,12 +293,12 @@ class HealthVerbs:
         if name is not None:
             self._monitor(name)
         if not self._agent.view.connected:
-            raise BackendError(AWAY)
+            raise UnreachableError(AWAY)
         serving = self._agent.serving()
         names = serving if name is None else [one for one in serving if one == name]
         if not names:
             who = "no measured profile serves" if name is None else f"{name} does not serve"
-            raise BackendError(f"{who}: appliance status")
+            raise PreconditionError(f"{who}: appliance status")
         for one in names:
             monitor = self._monitor(one)
             async for step in monitor.probe_now():

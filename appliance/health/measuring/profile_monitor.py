@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from appliance.domain.amounts import age
-from appliance.domain.errors import BackendError
+from appliance.domain.errors import BackendError, PreconditionError
 from appliance.domain.measurements import (
     EventKind,
     MeasurementEvent,
@@ -145,7 +145,8 @@ class ProfileMonitor:
         """Probe at once; yields how it goes on.
 
         Raises:
-            BackendError: The profile cannot be probed now.
+            PreconditionError: The profile cannot be probed now.
+            BackendError: The probe does not end.
         """
         queue: asyncio.Queue[ProbeProgress | None] = asyncio.Queue()
         self._wanted.append(queue)
@@ -163,7 +164,7 @@ class ProfileMonitor:
                 self._wanted.remove(queue)
         if not is_made:
             why = self._timetable.waiting or "the gateway admits none"
-            raise BackendError(f"{self._name} cannot be probed now: {why}")
+            raise PreconditionError(f"{self._name} cannot be probed now: {why}")
 
     async def accept(self, by: str) -> None:
         """Accept the present speeds as the baseline."""

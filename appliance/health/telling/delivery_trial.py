@@ -17,7 +17,7 @@ from appliance.domain.alerts import (
     Transition,
     TransitionKind,
 )
-from appliance.domain.errors import BackendError, BadRequestError
+from appliance.domain.errors import BadRequestError, PreconditionError
 from appliance.health.clock import HealthClock
 from appliance.health.telling.delivery_figures import DeliveryFigures
 from appliance.health.watching.watchdog_loop import Watchdog
@@ -64,11 +64,11 @@ class DeliveryTrial:
 
         Raises:
             BadRequestError: there is no such target.
-            BackendError: there is none at all.
+            PreconditionError: there is none at all.
         """
         known = self._figures.targets()
         if not known:
-            raise BackendError("nobody would be told: appliance target add NAME URL")
+            raise PreconditionError("nobody would be told: appliance target add NAME URL")
         if target is not None and target not in known:
             raise BadRequestError(f'no target "{short(target)}": appliance target ls')
         targets = known if target is None else [target]

@@ -15,6 +15,11 @@ from appliance import __version__
 from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.control import Exit
+from appliance.protocol.conversation.error_kinds import (
+    EXIT_STATUSES,
+    ErrorKind,
+    kind_of_answer,
+)
 from appliance.protocol.json_values import (
     Json,
     encode_json,
@@ -31,16 +36,14 @@ from appliance.protocol.record import Generic, Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Final, Literal, TypeVar
+    from typing import Any, Final, TypeVar
 
-    ErrorKind = Literal["failed", "bad-request", "unknown-profile", "busy", "denied"]
     ExitStatus = int
     RequestT = TypeVar("RequestT", bound=Record)
     EventT = TypeVar("EventT", bound=Record)
     RecordT = TypeVar("RecordT", bound=Record)
     FieldReader = Callable[[Json, str], object]
 else:
-    ErrorKind = str  # for annotations alone
     RequestT = EventT = object
 
 PROTOCOL_MIN: Final = 1
@@ -52,21 +55,6 @@ MAX_REQUEST_BYTES: Final = 64 << 10
 GREETING_S: Final = 5.0
 """Time that a client waits for the greeting: systemd keeps the socket open while the server is dead,
 so a connection proves nothing."""
-EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
-    "failed": Exit.FAILED,
-    # The request cannot be read by this server.
-    "bad-request": Exit.USAGE,
-    "unknown-profile": Exit.NO_SUCH_PROFILE,
-    # Another operation runs, or an operator holds the box: a later request may succeed.
-    "busy": Exit.BUSY,
-    # The client may not make this request.
-    "denied": Exit.PERMISSION,
-}
-"""Exit status of the command after each kind of error. Commands of the first release know only the
-status, servers of the first release send only the status."""
-_ERROR_KINDS: Final[Mapping[int, ErrorKind]] = {
-    status: kind for kind, status in EXIT_STATUSES.items()
-}
 _MAX_EXIT: Final = 255
 _MAX_SECONDS: Final = 1e9
 """Most seconds in a request, thirty years: more is a mistake, and no clock may overflow."""
@@ -278,7 +266,8 @@ class SocketTable(Generic[RequestT, EventT]):
                 form = next(marked, None)
                 return _result(document) if form is None else _read(form, document)
             case "error":
-                return ErrorEvent(_error_kind(document), text_in(document, "message"))
+                kind = kind_of_answer(text_in(document, "error"), _exit_in(document, "exit"))
+                return ErrorEvent(kind, text_in(document, "message"))
             case "hello":
                 return _read(HelloEvent, document)
             case _:
@@ -325,13 +314,6 @@ def _result(document: Json) -> ResultEvent:
 def _exit_in(document: Json, key: str) -> int:
     status = whole_in(document, key)
     return status if status is not None and 0 <= status <= _MAX_EXIT else Exit.FAILED
-
-
-def _error_kind(document: Json) -> ErrorKind:
-    word = text_in(document, "error")
-    known = next((kind for kind in EXIT_STATUSES if kind == word), None)
-    # None: a word of an earlier or a later release.
-    return known or _ERROR_KINDS.get(_exit_in(document, "exit"), "failed")
 
 
 EVENT_READERS: Final[Mapping[str, Callable[[Json, str], object]]] = {

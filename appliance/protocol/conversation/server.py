@@ -13,22 +13,16 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from appliance.domain.errors import (
-    ApplianceError,
-    BadRequestError,
-    BusyError,
-    PermissionDeniedError,
-    UnknownProfileError,
-)
+from appliance.domain.errors import ApplianceError, BadRequestError
 from appliance.protocol.acting_request import ActingRequest
 from appliance.protocol.conversation.codec import (
     MAX_REQUEST_BYTES,
     ErrorEvent,
-    ErrorKind,
     HelloEvent,
     SocketTable,
     parse_request,
 )
+from appliance.protocol.conversation.error_kinds import error_kind
 from appliance.protocol.json_values import Json
 from appliance.protocol.record import Generic, Record
 from appliance.protocol.unix_server import Bounds, Peer, peer_of, serve_unix, until_left
@@ -84,21 +78,6 @@ async def serve_conversations(
     await serve_unix(
         listener, server.converse, bounds, refusal=table.encode_event(full), idle_s=idle_s
     )
-
-
-def error_kind(error: ApplianceError) -> ErrorKind:
-    """Return the kind of an error, by what the client can do about it."""
-    match error:
-        case UnknownProfileError():
-            return "unknown-profile"
-        case BusyError():
-            return "busy"
-        case PermissionDeniedError():
-            return "denied"
-        case BadRequestError():
-            return "bad-request"
-        case _:
-            return "failed"
 
 
 class _Server(Generic[RequestT, EventT]):

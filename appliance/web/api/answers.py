@@ -185,6 +185,7 @@ _PROBLEMS: Final[Mapping[int, str]] = {
     404: "There is no such resource.",
     405: "The path does not take this method.",
     408: "The body did not come in time.",
+    409: "The daemon that is asked has no free connection: ask again.",
     413: "The body is too large.",
     422: "A value is outside of what this document allows.",
     502: "A daemon answers with a failure.",

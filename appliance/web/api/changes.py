@@ -167,10 +167,10 @@ _PROBLEMS: Final[Mapping[int, str]] = {
     404: "There is no such profile, alert or request.",
     405: "The path does not take this method.",
     408: "The body did not come in time.",
-    409: "Something else runs, or an operator holds the box: ask again later.",
+    409: "Something else runs, an operator holds the box, or it is not in the state that this needs.",
     413: "The body is too large.",
     422: "The request makes no sense, or its key was used for another one.",
-    429: "Too many wrong tokens came lately, or too many probes run.",
+    429: "Too many wrong tokens came lately.",
     502: "The daemon that is asked has failed.",
     503: "The daemon that is asked does not answer.",
 }

@@ -12,8 +12,10 @@ from appliance.domain.errors import (
     BadRequestError,
     BusyError,
     PermissionDeniedError,
+    PreconditionError,
     StoreError,
     UnknownProfileError,
+    UnreachableError,
 )
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (
@@ -25,14 +27,12 @@ from appliance.protocol.control_events import (
 )
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import (
-    EXIT_STATUSES,
     ErrorEvent,
-    ErrorKind,
     HelloEvent,
     ResultEvent,
     UnknownEvent,
 )
-from appliance.protocol.conversation.server import error_kind
+from appliance.protocol.conversation.error_kinds import EXIT_STATUSES, ErrorKind, error_kind
 
 ENDED = EndedEvent(
     operation=12,
@@ -76,11 +76,13 @@ def test_an_event_arrives_as_it_was_sent(event: ControlEvent) -> None:
 
 @pytest.mark.parametrize("kind", EXIT_STATUSES)
 def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
-    """The first release sends and reads the exit status only; each status is one kind."""
+    """The first release sends and reads the exit status only, of which each is one of its kinds."""
     document = json.loads(CONTROL.encode_event(ErrorEvent(kind, "why")))
+    assert CONTROL.decode_event(json.dumps(document).encode()) == ErrorEvent(kind, "why")
     assert document["exit"] == EXIT_STATUSES[kind]
     del document["error"]
-    assert CONTROL.decode_event(json.dumps(document).encode()) == ErrorEvent(kind, "why")
+    told = "failed" if kind == "precondition" else kind
+    assert CONTROL.decode_event(json.dumps(document).encode()) == ErrorEvent(told, "why")
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,8 @@ def test_an_error_is_understood_by_both_releases(kind: ErrorKind) -> None:
         (BusyError("x"), "busy"),
         (PermissionDeniedError("x"), "denied"),
         (BadRequestError("x"), "bad-request"),
+        (PreconditionError("x"), "precondition"),
+        (UnreachableError("x"), "unreachable"),
         (StoreError("x"), "failed"),
     ],
 )

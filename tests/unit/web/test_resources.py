@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, BusyError, StoreError, UnreachableError
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.protocol.alert_requests import (
     ActRequest,
@@ -235,15 +235,20 @@ async def test_a_value_out_of_range_is_refused(
     ("error", "status", "hint"),
     [
         (refused("busy", "too many connections: try again"), 409, "try again"),
+        (refused("precondition", "smol does not serve: appliance status"), 409, "appliance status"),
+        (refused("unreachable", "the supervisor does not answer"), 503, ""),
         (refused("failed", "no room"), 502, ""),
         (refused("denied", "no"), 403, ""),
         (refused("bad-request", "not measured"), 422, ""),
+        (BusyError("other probes run: appliance status"), 409, "appliance status"),
+        (UnreachableError("the health agent does not answer"), 503, ""),
+        (StoreError("the disk is full"), 502, ""),
     ],
 )
-async def test_a_daemons_refusal_is_a_problem(
+async def test_an_error_is_a_problem_by_its_kind(
     web: httpx.AsyncClient, box: FixedBox, error: ApplianceError, status: int, hint: str
 ) -> None:
-    """The status says whose fault it is."""
+    """The status says whose fault it is, of a daemon's error and of this process's own alike."""
     box.answers[OutboxRequest] = error
     response = await web.get("/api/v1/outbox")
     assert (response.status_code, response.json()["hint"]) == (status, hint)

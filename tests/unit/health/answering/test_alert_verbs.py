@@ -17,7 +17,7 @@ from appliance.domain.alerts import (
     SubjectKind,
     TransitionKind,
 )
-from appliance.domain.errors import BackendError, BadRequestError, UnknownProfileError
+from appliance.domain.errors import BadRequestError, PreconditionError, UnknownProfileError
 from appliance.health.telling.delivery_figures import sent_alerts
 from appliance.health.telling.heartbeat import HeartbeatFacts
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
@@ -299,7 +299,7 @@ async def test_a_test_alert_needs_a_target(tmp_path: Path) -> None:
         with pytest.raises(BadRequestError, match='no target "phon": appliance target ls'):
             await box.verbs.answer(TestAlertRequest("phon"), "ana")
         box.targets = ()
-        with pytest.raises(BackendError, match="appliance target add"):
+        with pytest.raises(PreconditionError, match="appliance target add"):
             await box.verbs.answer(TestAlertRequest(), "ana")
 
 

@@ -289,7 +289,7 @@ async def test_a_probe_is_told_as_it_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "text"),
     [
-        ("aeon", "failed", "aeon does not serve: appliance status"),
+        ("aeon", "precondition", "aeon does not serve: appliance status"),
         ("words", "bad-request", "words is not measured: it generates no text"),
         ("nobody", "unknown-profile", 'no profile "nobody"'),
     ],
@@ -308,7 +308,7 @@ async def test_no_profile_is_probed_without_the_supervisor(tmp_path: Path) -> No
     """While nobody tells of operations, a person who wants a probe learns the reason."""
     async with serving(tmp_path) as health:
         health.agent.view = NOT_CONNECTED
-        assert await health.refusal(ProbeNowRequest("genesis")) == ("failed", AWAY)
+        assert await health.refusal(ProbeNowRequest("genesis")) == ("unreachable", AWAY)
 
 
 async def test_a_lease_lasts_while_its_client_stays(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.errors import BackendError
+from appliance.domain.errors import BackendError, PreconditionError
 from appliance.domain.measurements import (
     EventKind,
     ForeignHolder,
@@ -277,7 +277,7 @@ async def test_no_probe_is_made_under_other_conditions(
         assert len(rig.prober.courses) == made
         report = rig.monitor.report()
         assert (report.waiting, report.next_probe_unix_s) == (why, None)
-        with pytest.raises(BackendError, match=why):
+        with pytest.raises(PreconditionError, match=why):
             [step async for step in rig.monitor.probe_now()]
 
 

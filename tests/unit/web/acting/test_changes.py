@@ -213,6 +213,12 @@ async def test_a_cancel_of_what_does_not_run() -> None:
         (ErrorEvent("unknown-profile", 'no profile "x": appliance list'), 404, "appliance list"),
         (ErrorEvent("bad-request", "this key was used for another request"), 422, ""),
         (ErrorEvent("denied", "the token was removed"), 403, ""),
+        (
+            ErrorEvent("precondition", "genesis does not serve: appliance status"),
+            409,
+            "appliance status",
+        ),
+        (ErrorEvent("unreachable", "the supervisor does not answer"), 503, ""),
         (ErrorEvent("failed", "the disk is full"), 502, ""),
     ],
 )

@@ -1,0 +1,88 @@
+"""Kinds of errors in answers to requests, by what the client can do about them.
+
+=================  =============================================  ==============================
+a kind             its error                                      what the client can do
+=================  =============================================  ==============================
+`bad-request`      `BadRequestError`                              send another request
+`unknown-profile`  `UnknownProfileError`                          name one that is applied
+`denied`           `PermissionDeniedError`                        ask somebody who may
+`busy`             `BusyError`                                    send the same one later
+`precondition`     `PreconditionError`                            change the box first: the
+                                                                  message says how
+`unreachable`      `UnreachableError`                             start what does not answer
+`failed`           any other: a fault of the box or the server    read the log
+=================  =============================================  ==============================
+"""
+
+from __future__ import annotations
+
+from appliance.domain.errors import (
+    BadRequestError,
+    BusyError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnknownProfileError,
+    UnreachableError,
+)
+from appliance.protocol.control import Exit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Final, Literal
+
+    from appliance.domain.errors import ApplianceError
+
+    ErrorKind = Literal[
+        "failed",
+        "bad-request",
+        "unknown-profile",
+        "busy",
+        "denied",
+        "precondition",
+        "unreachable",
+    ]
+else:
+    ErrorKind = str  # for annotations alone
+
+EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
+    "failed": Exit.FAILED,
+    "bad-request": Exit.USAGE,
+    "unknown-profile": Exit.NO_SUCH_PROFILE,
+    "busy": Exit.BUSY,
+    "denied": Exit.PERMISSION,
+    "precondition": Exit.FAILED,
+    "unreachable": Exit.UNREACHABLE,
+}
+"""Exit status of the command after each kind of error. Commands of the first release know only the
+status, servers of the first release send only the status."""
+_KINDS: Final[Mapping[int, ErrorKind]] = {
+    # The first kind of a status is the one that the first release had.
+    status: kind
+    for kind, status in reversed(EXIT_STATUSES.items())
+}
+
+
+def error_kind(error: ApplianceError) -> ErrorKind:  # noqa: PLR0911 - one a kind
+    """Return the kind of an error."""
+    match error:
+        case UnknownProfileError():
+            return "unknown-profile"
+        case BusyError():
+            return "busy"
+        case PermissionDeniedError():
+            return "denied"
+        case BadRequestError():
+            return "bad-request"
+        case PreconditionError():
+            return "precondition"
+        case UnreachableError():
+            return "unreachable"
+        case _:
+            return "failed"
+
+
+def kind_of_answer(word: str, status: int) -> ErrorKind:
+    """Return the kind that an answer names; of a word of an earlier or a later release, that of its exit status."""
+    known = next((kind for kind in EXIT_STATUSES if kind == word), None)
+    return known or _KINDS.get(status, "failed")
