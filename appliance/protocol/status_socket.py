@@ -72,10 +72,9 @@ class TokenOwnerRequest(Record):
 
 
 class OperationsRequest(Record):
-    """Request for the newest operations that are over.
+    """Request for the operation that runs, and the newest that are over.
 
-    Answer: `result` with `operations`, newest first: the keys of `last_operation` in the status document,
-    `began_unix_s`, `cause` and `phases_ms`.
+    Answer: `result` with the fields of `appliance.planning.status.document.OperationsSection`.
     """
 
     most: int = 50
@@ -83,9 +82,9 @@ class OperationsRequest(Record):
 
 
 class RecordedOperationRequest(Record):
-    """Request for one operation that is over.
+    """Request for one operation.
 
-    Answer: `result` with `operation`, as of `operations`; null when it is not over, or not on record.
+    Answer: `result` with `operation`, as of `operations`, also of the one that runs; null when it is not on record.
     """
 
     operation: int

@@ -1,7 +1,7 @@
 """Record of one operation: its row in the store, its phases with their times, its events."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from appliance.domain.operations import (
@@ -92,6 +92,11 @@ class OperationRecord:
         """Return how long the present phase has lasted; 0: there is none."""
         return 0.0 if self._phase is None else self._clock.monotonic_s() - self._began_s
 
+    @property
+    def phases_ms(self) -> Mapping[str, float]:
+        """Return the milliseconds in each phase that has ended."""
+        return dict(self._ms)
+
     def enter(self, phase: Phase, text: str = "") -> None:
         """Enter `phase`, or publish `text` about it; store a new phase before its first step."""
         rolling_back = self._operation.rolling_back
@@ -141,7 +146,7 @@ class OperationRecord:
             cause=cause,
             finished_unix_s=self._clock.unix_s(),
             finished_s=self._clock.monotonic_s(),
-            phases_ms=dict(self._ms),
+            phases_ms=self.phases_ms,
         )
         await self._store.finish(finished)
         return finished

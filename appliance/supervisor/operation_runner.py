@@ -8,7 +8,7 @@ memory.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, assert_never
 
@@ -154,6 +154,11 @@ class Transaction:
     def phase_s(self) -> float:
         """Return how long the present phase has lasted."""
         return self._record.phase_s
+
+    @property
+    def phases_ms(self) -> Mapping[str, float]:
+        """Return the milliseconds in each phase that has ended."""
+        return self._record.phases_ms
 
     def gateway_state(self, observed: Observed) -> State:
         """Return how profiles stand for clients while this operation runs."""

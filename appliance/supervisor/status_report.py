@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import appliance
@@ -11,7 +11,13 @@ from appliance.domain.operations import Finished
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
-from appliance.planning.status.document import EndedOperationRow, GatewayRow, OperationRow
+from appliance.planning.status.document import (
+    EndedOperationRow,
+    GatewayRow,
+    OperationRow,
+    OperationsSection,
+    RecordedOperation,
+)
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
 from appliance.planning.status.stalls import Stall
@@ -101,19 +107,62 @@ class BoxStatus:
         document["verdict"]["why"][:0] = [damage for damage in damages if damage is not None]
         return document
 
-    async def operations(self, most: int) -> Sequence[Mapping[str, object]]:
-        """Return the operations that are over, newest first."""
-        return [self._recorded(finished) for finished in await self._store.newest(most)]
+    async def operations(self, most: int) -> OperationsSection:
+        """Return the operation that runs, and the newest that are over."""
+        running = self._running_record()
+        over = [self._record(finished) for finished in await self._store.newest(most)]
+        if running is not None and any(one["id"] == running["id"] for one in over):
+            running = None  # it has ended while the store was read
+        return {"running": running, "operations": over}
 
-    async def operation(self, number: int) -> Mapping[str, object] | None:
-        """Return one operation that is over; None: it is not, or is not on record."""
+    async def operation(self, number: int) -> RecordedOperation | None:
+        """Return one operation, also the one that runs; None: it is not on record."""
+        running = self._running_record()
+        if running is not None and running["id"] == number:
+            return running
         finished = await self._store.finished(number)
-        return None if finished is None else self._recorded(finished)
+        return None if finished is None else self._record(finished)
 
-    def _recorded(self, finished: Finished) -> Mapping[str, object]:
+    def _running_record(self) -> RecordedOperation | None:
+        running = self._supervisor.current()
+        if running is None:
+            return None
+        catalogue, _ = self._supervisor.last_look()
+        row = _running(running.transaction, catalogue, self._clock.monotonic_s())
         return {
-            **self._ended(finished),
+            "id": row["id"],
+            "kind": row["kind"],
+            "requested_by": row["requested_by"],
+            "target": row["target"],
+            "profiles": row["profiles"],
+            "state": "running",
+            "began_unix_s": running.transaction.operation.began_unix_s,
+            "ms": round(row["elapsed_s"] * 1000, 1),
+            "phase": row["phase"],
+            "phase_s": row["phase_s"],
+            "deadline_s": row["deadline_s"],
+            "rolling_back": row["rolling_back"],
+            "text": row["text"],
+            "outcome": None,
+            "failed": False,
+            "cause": None,
+            "message": "",
+            "finished_unix_s": None,
+            "age_s": None,
+            "phases_ms": running.transaction.phases_ms,
+        }
+
+    def _record(self, finished: Finished) -> RecordedOperation:
+        row = self._ended(finished)
+        return {
+            **row,
+            "state": "over",
             "began_unix_s": finished.operation.began_unix_s,
+            "phase": None,
+            "phase_s": None,
+            "deadline_s": None,
+            "rolling_back": finished.operation.rolling_back,
+            "text": "",
             "cause": finished.cause,
             "phases_ms": dict(finished.phases_ms),
         }

@@ -1,13 +1,14 @@
 """Verbs of the status socket, for processes that look at the box and can change nothing."""
 
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from appliance.domain.operations import Event
 from appliance.domain.operators import TokenOperator
+from appliance.planning.status.document import OperationsSection, RecordedOperation
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
@@ -59,12 +60,12 @@ Report = Callable[[], Awaitable[Mapping[str, Any]]]
 class OperationSource(Protocol):
     """Source of the operations on record."""
 
-    async def operations(self, most: int) -> Sequence[Mapping[str, object]]:
-        """Return those that are over, newest first."""
+    async def operations(self, most: int) -> OperationsSection:
+        """Return the one that runs, and the newest that are over."""
         ...
 
-    async def operation(self, number: int) -> Mapping[str, object] | None:
-        """Return one that is over; None: it is not, or is not on record."""
+    async def operation(self, number: int) -> RecordedOperation | None:
+        """Return one, also the one that runs; None: it is not on record."""
         ...
 
 
@@ -149,7 +150,7 @@ class StatusVerbs:
             case GpuEvidenceRequest():
                 return await self._gpus()
             case OperationsRequest(most):
-                return {"operations": await self._operations.operations(most)}
+                return {**await self._operations.operations(most)}
             case RecordedOperationRequest(number):
                 return {"operation": await self._operations.operation(number)}
             case LogTailRequest(name, most):

@@ -178,6 +178,56 @@ class EndedOperationRow(TypedDict):
     """Duration in milliseconds."""
 
 
+class RecordedOperation(TypedDict):
+    """One operation on record: the one that runs, or one that is over."""
+
+    id: int
+    kind: str
+    requested_by: str
+    """Requester, as the kernel identified the caller."""
+    target: list[str]
+    """Profiles that were named."""
+    profiles: list[str]
+    """Profiles that it starts, stops or brings back."""
+    state: Literal["running", "over"]
+    began_unix_s: float
+    ms: float
+    """Duration in milliseconds; up to now while it runs."""
+    phase: str | None
+    """Present phase; None: it is over, likewise the next two."""
+    phase_s: float | None
+    """Seconds in that phase."""
+    deadline_s: float | None
+    """Seconds that the phase may take; None: no limit of its own."""
+    rolling_back: bool
+    """Whether it goes, or went, back to what served before."""
+    text: str
+    """Text of the phase; empty: none, or it is over."""
+    outcome: str | None
+    """Outcome of one that is over; None: it runs."""
+    failed: bool
+    """Whether it went wrong; not while it runs."""
+    cause: str | None
+    """Cause of a failure, a refusal or a roll-back; None: there is none."""
+    message: str
+    """Sentence on the end; empty: it runs."""
+    finished_unix_s: float | None
+    """Time of the end; None: it runs."""
+    age_s: float | None
+    """Seconds since the end; None: it runs."""
+    phases_ms: Mapping[str, float]
+    """Milliseconds in each phase that is over, by its name."""
+
+
+class OperationsSection(TypedDict):
+    """Operations on record."""
+
+    running: RecordedOperation | None
+    """Operation that runs; None: none does."""
+    operations: list[RecordedOperation]
+    """Operations that are over, newest first."""
+
+
 class ProfileRow(TypedDict):
     """One profile and its unit."""
 

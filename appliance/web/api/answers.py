@@ -11,7 +11,13 @@ from typing import Any, Final, TypedDict
 from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
 from appliance.planning.speeds import BaselineReport, SpeedReport
-from appliance.planning.status.document import AlertSection, ProfileRow, StatusDocument
+from appliance.planning.status.document import (
+    AlertSection,
+    OperationsSection,
+    ProfileRow,
+    RecordedOperation,
+    StatusDocument,
+)
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.health_socket import MeasuredEvent
 from appliance.web.api.openapi_schemas import REFERENCE
@@ -72,36 +78,6 @@ class OutboxDocument(TypedDict):
 
     rows: list[OutboxRow]
     delivery: DeliveryReport
-
-
-class OperationDocument(TypedDict):
-    """Operation that is over."""
-
-    id: int
-    kind: str
-    target: list[str]
-    profiles: list[str]
-    outcome: str
-    """`done`, `rolled-back`, `failed`, `refused`, `superseded` or `interrupted`."""
-    failed: bool
-    message: str
-    finished_unix_s: float
-    age_s: float
-    ms: float
-    requested_by: str
-    began_unix_s: float
-    cause: str | None
-    """`failure` or `cancelled`; null: it was done."""
-    phases_ms: dict[str, float]
-    """Time in each phase, by its name."""
-
-
-class OperationsDocument(TypedDict):
-    """Operations, newest first."""
-
-    running: dict[str, object] | None
-    """Operation that runs now, as `operation` of the status document; null: none."""
-    operations: list[OperationDocument]
 
 
 class ClientRequestRow(TypedDict):
@@ -169,8 +145,8 @@ TYPES: Final[Sequence[type]] = (
     HistoryDocument,
     EventsDocument,
     OutboxDocument,
-    OperationDocument,
-    OperationsDocument,
+    RecordedOperation,
+    OperationsSection,
     ClientRequestsDocument,
     AlertsDocument,
     AlertDocument,

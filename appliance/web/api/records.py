@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import JSONResponse
 
+from appliance.planning.status.document import OperationsSection, RecordedOperation
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.health_socket import (
     MOST_PROBES,
@@ -13,7 +14,7 @@ from appliance.protocol.health_socket import (
     MeasuredEvent,
     MeasurementEventsRequest,
 )
-from appliance.protocol.json_values import number_in, object_in
+from appliance.protocol.json_values import object_in
 from appliance.protocol.status_socket import (
     MOST_OPERATIONS,
     OperationsRequest,
@@ -23,8 +24,6 @@ from appliance.web.api.answers import (
     AnswerExample,
     EventsDocument,
     HistoryDocument,
-    OperationDocument,
-    OperationsDocument,
     responses_of,
 )
 from appliance.web.api.resources import MOST_NAME
@@ -99,27 +98,22 @@ def records_router(box: BoxSource) -> APIRouter:
                     pass
         return JSONResponse(shown)
 
-    done = AnswerExample(OperationsDocument, "The operations.")
+    done = AnswerExample(OperationsSection, "The operations.")
 
     @router.get("/operations", tags=["operations"], responses=responses_of(done))
     async def operations(
         most: Annotated[int, Query(description="Most rows.", ge=1, le=MOST_OPERATIONS)] = 50,
     ) -> JSONResponse:
         """Return the operation that runs, and the newest ones that are over."""
-        answer = await box.ask_supervisor(OperationsRequest(most))
-        status = (await box.look()).status or {}
-        return JSONResponse({"running": status.get("operation"), **answer})
+        return JSONResponse(dict(await box.ask_supervisor(OperationsRequest(most))))
 
-    single = AnswerExample(OperationDocument, "The operation.")
+    single = AnswerExample(RecordedOperation, "The operation.")
 
     @router.get("/operations/{number}", tags=["operations"], responses=responses_of(single))
     async def operation(number: OperationId) -> JSONResponse:
         """Return one operation; of the one that runs, its present phase."""
         answer = await box.ask_supervisor(RecordedOperationRequest(number))
         found = object_in(answer, "operation")
-        if not found:
-            running = object_in((await box.look()).status or {}, "operation")
-            found = running if number_in(running, "id") == number else {}
         if not found:
             detail = f"operation {number} is not on record"
             raise ProblemError(404, detail, hint="appliance operations")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -21,6 +21,7 @@ from appliance.domain.errors import BusyError, PermissionDeniedError, Unreachabl
 from appliance.domain.gateway import EngineMetrics
 from appliance.domain.operations import Kind, Phase
 from appliance.domain.operators import OperatorToken
+from appliance.planning.status.document import RecordedOperation
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchStatusRequest
 from appliance.protocol.conversation.async_client import open_conversation
@@ -303,6 +304,37 @@ async def test_operations_on_record_are_told_newest_first(tmp_path: Path) -> Non
             (one,) = await box.ask(RecordedOperationRequest(number))
             assert isinstance(one, ResultEvent)
             assert object_in(one.details, "operation").get("message") == expected
+
+
+async def test_the_operation_that_runs_has_the_fields_of_one_that_is_over(tmp_path: Path) -> None:
+    """As soon as it is accepted, alone and in the list; those that only the end gives are null."""
+    async with watched(tmp_path) as box, asyncio.timeout(30):
+        request = OperationRequest(kind=Kind.SWITCH, names=("genesis",))
+        running = await box.supervisor.submit(request)
+        began = await asked_operation(box, 1)
+        assert (began["state"], began["phase"]) == ("running", "preflight")
+        assert (began["outcome"], began["age_s"]) == (None, None)
+        (answer,) = await box.ask(OperationsRequest())
+        assert isinstance(answer, ResultEvent)
+        assert object_in(answer.details, "running")["id"] == 1
+        assert answer.details["operations"] == []
+        async for _ in running.transaction.feed.follow():
+            pass
+        await asyncio.sleep(0)
+        over = await asked_operation(box, 1)
+        assert (over["state"], over["phase"], over["outcome"]) == ("over", None, "done")
+        assert began.keys() == over.keys() == get_type_hints(RecordedOperation).keys()
+        (answer,) = await box.ask(OperationsRequest())
+        assert isinstance(answer, ResultEvent)
+        assert answer.details["running"] is None
+        assert [row["id"] for row in objects_in(answer.details, "operations")] == [1]
+
+
+async def asked_operation(box: Watched, number: int) -> Mapping[str, Any]:
+    """Return one operation as the socket tells it."""
+    (answer,) = await box.ask(RecordedOperationRequest(number))
+    assert isinstance(answer, ResultEvent)
+    return object_in(answer.details, "operation")
 
 
 async def test_counters_are_those_of_gateway_and_operations(tmp_path: Path) -> None:

@@ -139,17 +139,14 @@ async def test_ready_means_that_what_should_serve_serves(
 
 
 async def test_operations_have_the_running_one(web: httpx.AsyncClient, box: FixedBox) -> None:
-    """One that is over is told from the record, the running one from the status, others are not there."""
-    box.answers[OperationsRequest] = {"operations": [{"id": 6}]}
-    assert (await web.get("/api/v1/operations?most=3")).json() == {
-        "running": STATUS["operation"],
-        "operations": [{"id": 6}],
-    }
-    assert box.asked == [OperationsRequest(3)]
-    box.answers[RecordedOperationRequest] = {"operation": {"id": 6, "outcome": "done"}}
-    assert (await web.get("/api/v1/operations/6")).json()["outcome"] == "done"
+    """The supervisor tells it with those that are over, all in one answer; others are not there."""
+    told = {"running": {"id": 7}, "operations": [{"id": 6}]}
+    box.answers[OperationsRequest] = told
+    assert (await web.get("/api/v1/operations?most=3")).json() == told
+    box.answers[RecordedOperationRequest] = {"operation": {"id": 7, "state": "running"}}
+    assert (await web.get("/api/v1/operations/7")).json()["state"] == "running"
+    assert box.asked == [OperationsRequest(3), RecordedOperationRequest(7)]
     box.answers[RecordedOperationRequest] = {"operation": None}
-    assert (await web.get("/api/v1/operations/7")).json() == STATUS["operation"]
     assert (await web.get("/api/v1/operations/8")).status_code == 404
 
 
