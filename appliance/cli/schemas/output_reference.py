@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from appliance.cli.schemas import output_types as types
 from appliance.cli.schemas.schema_compatibility import breaking_changes
-from appliance.cli.schemas.schema_deriver import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 from appliance.domain.measurements import Probe
 from appliance.planning.speeds import BaselineReport
 from appliance.planning.status.document import ProfileRow, StatusDocument
@@ -22,6 +21,7 @@ from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
+from appliance.protocol.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 from appliance.protocol.record import Record
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

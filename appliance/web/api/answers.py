@@ -20,11 +20,12 @@ from appliance.planning.status.document import (
 )
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.health_socket import MeasuredEvent
-from appliance.web.api.openapi_schemas import REFERENCE
 from appliance.web.problem import PROBLEM_TYPE, ProblemDocument
 
 JSON: Final = "application/json"
 """Media type of an answer."""
+SCHEMAS: Final = "#/components/schemas/"
+"""Place of the types' schemas in the OpenAPI document."""
 
 
 class LivenessDocument(TypedDict):
@@ -185,7 +186,7 @@ def responses_of(answer: AnswerExample, **statuses: str) -> dict[int | str, dict
         answer: Answer with status 200.
         statuses: Sentences for further problems, by `http_` and the status.
     """
-    content: dict[str, Any] = {"schema": {"$ref": REFERENCE + answer.kind.__name__}}
+    content: dict[str, Any] = {"schema": {"$ref": SCHEMAS + answer.kind.__name__}}
     if answer.example is not None:
         content["example"] = answer.example
     return {200: {"description": answer.text, "content": {JSON: content}}, **problems(**statuses)}
@@ -194,7 +195,7 @@ def responses_of(answer: AnswerExample, **statuses: str) -> dict[int | str, dict
 def problems(**statuses: str) -> dict[int | str, dict[str, Any]]:
     """Return the problems that each route may answer with; further ones as `responses_of` has them."""
     own = {int(status.removeprefix("http_")): text for status, text in statuses.items()}
-    schema = {"$ref": REFERENCE + ProblemDocument.__name__}
+    schema = {"$ref": SCHEMAS + ProblemDocument.__name__}
     return {
         status: {"description": text, "content": {PROBLEM_TYPE: {"schema": schema}}}
         for status, text in {**_PROBLEMS, **own}.items()

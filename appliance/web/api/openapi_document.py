@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from appliance.web.api.answers import TYPES
-from appliance.web.api.openapi_schemas import SchemaBook
+from appliance.protocol.json_schemas import SchemaDeriver
+from appliance.web.api.answers import SCHEMAS, TYPES
 
 
 def openapi_document(application: FastAPI) -> dict[str, Any]:
@@ -18,10 +18,10 @@ def openapi_document(application: FastAPI) -> dict[str, Any]:
             description=application.description,
             routes=application.routes,
         )
-        book = SchemaBook()
+        deriver = SchemaDeriver(place=SCHEMAS, are_records_whole=True)
         for kind in TYPES:
-            book.of(kind)
+            deriver.schema(kind)
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= dict(sorted(book.schemas.items()))
+        schemas |= dict(sorted(deriver.definitions.items()))
         application.openapi_schema = document
     return application.openapi_schema

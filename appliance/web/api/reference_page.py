@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.web.acting.box_actions import SocketBoxActions
-from appliance.web.api.openapi_schemas import REFERENCE
+from appliance.web.api.answers import SCHEMAS
 from appliance.web.application import make_application
 from appliance.web.live_box import LiveBox
 from appliance.web.page.live_focus import LiveFocus
@@ -92,7 +92,7 @@ def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 def _type(schema: Mapping[str, Any], unknown: str = "any JSON") -> str:  # noqa: PLR0911 - one a form
     if reference := schema.get("$ref"):
-        name = str(reference).removeprefix(REFERENCE)
+        name = str(reference).removeprefix(SCHEMAS)
         return f"[{name}](#{name.lower()})"
     if words := schema.get("enum"):
         return ", ".join(f"`{word}`" for word in words)
@@ -104,6 +104,8 @@ def _type(schema: Mapping[str, Any], unknown: str = "any JSON") -> str:  # noqa:
         case "object":
             values = schema.get("additionalProperties")
             return f"object of {_type(values if isinstance(values, dict) else {})}"
+        case list(kinds):
+            return " or ".join(kinds)
         case None:
             return unknown
         case kind:

@@ -7,8 +7,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from appliance.cli.schemas.schema_deriver import SchemaDeriver
 from appliance.protocol.control_events import AcceptedEvent
+from appliance.protocol.json_schemas import SchemaDeriver
 from tests.fakes.schema_validator import violations
 
 
@@ -105,6 +105,13 @@ def test_an_event_has_its_name_and_the_fields_without_default() -> None:
     assert violations({"event": "accepted", "operation": 1, "kind": "switch"}, schema) == []
     assert violations({"event": "phase", "operation": 1, "kind": "switch"}, schema)
     assert violations({"event": "accepted", "operation": True, "kind": "switch"}, schema)
+
+
+def test_a_record_of_this_process_has_each_field() -> None:
+    """In a document that is made here of records nothing is left out; its definitions stand elsewhere."""
+    deriver = SchemaDeriver(place="#/components/schemas/", are_records_whole=True)
+    assert deriver.schema(AcceptedEvent) == {"$ref": "#/components/schemas/AcceptedEvent"}
+    assert deriver.definitions["AcceptedEvent"]["required"] == [*AcceptedEvent.__match_args__]
 
 
 def test_a_type_without_a_form_is_refused() -> None:

@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of types: the descriptions are those of their docstrings.
 
-Types are text, numbers, true or false, null, literals, enumerations of text, typed dictionaries, dataclasses,
-records of `appliance.protocol.record`, lists, tuples, sets, mappings from text, and unions of these. Objects
+Schemas of the command's output and of the OpenAPI document are derived here. Types are text, numbers, true or false, null, literals, enumerations of text, typed dictionaries, dataclasses,
+records of `appliance.protocol.record`, sequences, sets, mappings from text, and unions of these. Objects
 may have further keys, as later releases add some. A key is required where the type always has it.
 """
 
@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -32,6 +32,7 @@ from appliance.protocol.record import Record
 Schema = dict[str, Any]
 REFERENCE: Final = "$ref"
 DEFINITIONS: Final = "$defs"
+"""Key of a schema with the schemas that it refers to."""
 _PLAIN: Final[Mapping[Any, str]] = {
     str: "string",
     int: "integer",
@@ -39,20 +40,31 @@ _PLAIN: Final[Mapping[Any, str]] = {
     bool: "boolean",
     NoneType: "null",
 }
-_LISTS: Final = (list, tuple, frozenset)
+_LISTS: Final = (list, tuple, frozenset, Sequence)
 
 
 class SchemaDeriver:
-    """Deriver of one schema; types with keys become its definitions.
+    """Deriver of schemas; types with keys become definitions, which the schemas refer to.
 
     Args:
         partial: Types of which a document may leave out any key, because another process made it, whose
             release may differ.
+        place: Place of the definitions in the document.
+        are_records_whole: Whether records have each field, as in a document that this process made of them;
+            False: fields with a default may be left out by another release.
     """
 
-    def __init__(self, partial: frozenset[type] = frozenset()) -> None:
+    def __init__(
+        self,
+        partial: frozenset[type] = frozenset(),
+        *,
+        place: str = f"#/{DEFINITIONS}/",
+        are_records_whole: bool = False,
+    ) -> None:
         self.definitions: dict[str, Schema] = {}
         self._partial = partial
+        self._place = place
+        self._are_records_whole = are_records_whole
 
     def schema(self, kind: Any) -> Schema:
         """Return the schema of values of a type. Raises `TypeError` for one that has no form in JSON."""
@@ -73,7 +85,7 @@ class SchemaDeriver:
         elif isinstance(kind, type) and issubclass(kind, StrEnum):
             found = {"type": "string", "enum": [word.value for word in kind]}
         elif isinstance(kind, type) and has_keys(kind):
-            found = {REFERENCE: f"#/{DEFINITIONS}/{self._define(kind)}"}
+            found = {REFERENCE: self._place + self._define(kind)}
         else:
             raise TypeError(f"{kind} has no form in JSON")
         return found
@@ -90,7 +102,7 @@ class SchemaDeriver:
             "properties": properties,
             "required": ["event", *required],
         }
-        return {REFERENCE: f"#/{DEFINITIONS}/{kind.__name__}"}
+        return {REFERENCE: self._place + kind.__name__}
 
     def _union(self, members: tuple[Any, ...]) -> Schema:
         schemas = [self.schema(member) for member in members]
@@ -115,8 +127,18 @@ class SchemaDeriver:
             "type": "object",
             "description": _text(inspect.getdoc(kind) or ""),
             "properties": properties,
-            "required": [] if kind in self._partial else _required(kind),
+            "required": self._required(kind),
         }
+
+    def _required(self, kind: type) -> list[str]:
+        """Return the keys that a value always has."""
+        keys = list(_annotations(kind))
+        if kind in self._partial:
+            return []
+        if issubclass(kind, Record) and not self._are_records_whole:
+            return [key for key in keys if not hasattr(kind, key)]
+        known = getattr(kind, "__required_keys__", keys)
+        return [key for key in keys if key in known]
 
 
 def has_keys(kind: type) -> bool:
@@ -143,16 +165,6 @@ def _annotations(kind: type) -> dict[str, Any]:
 
 def _plain_hint(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
-
-
-def _required(kind: type) -> list[str]:
-    """Return the keys that a value always has: of an event, those without a default."""
-    keys = getattr(kind, "__required_keys__", None)
-    if keys is not None:
-        return [key for key in _annotations(kind) if key in keys]
-    if issubclass(kind, Record):
-        return [key for key in _annotations(kind) if not hasattr(kind, key)]
-    return list(_annotations(kind))
 
 
 @cache
