@@ -42,6 +42,10 @@ class DocumentRequest(Record):
     Answer: `result` with `status`.
     """
 
+    for_person: bool = False
+    """Whether a person looks, who is likely to look again: engines and gateway are then asked for a minute,
+    else once."""
+
 
 class WatchRequest(Record):
     """Request for the status document now, after each change and every few seconds.

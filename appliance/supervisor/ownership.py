@@ -69,7 +69,7 @@ from appliance.supervisor.operation_runner import (
 )
 from appliance.supervisor.operation_tally import OperationTally
 from appliance.supervisor.reconciler import Reconciler
-from appliance.supervisor.unit_memory import UnitMemory
+from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 
 _log = logging.getLogger(__name__)
 
@@ -375,15 +375,15 @@ class Supervisor:
         known = [name for name in names if name in self._catalogue]
         return [n for n in known if marks.get(n, self._catalogue[n].first_mark) is Mark.LIVE]
 
-    async def state(self, *, for_person: bool = True) -> Snapshot:
+    async def state(self, reader: StatusReader = StatusReader.PERSON) -> Snapshot:
         """Return the facts for the status, with every signalled change included.
 
         Args:
-            for_person: Whether somebody looks; else details of units may be older.
+            reader: Reader of the status; for a `WATCHER` details of units may be older.
         """
         self._refresh()
-        glance = None if for_person else self._seen
-        observed = await self._memory.latest(self._catalogue, glance=glance)
+        glance = self._seen if reader is StatusReader.WATCHER else None
+        observed = await self._memory.latest(self._catalogue, reader, glance=glance)
         return Snapshot(
             catalogue=self._catalogue,
             observed=observed,

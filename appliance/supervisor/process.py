@@ -60,7 +60,7 @@ from appliance.supervisor.status_verbs import StatusVerbs
 from appliance.supervisor.token_check import TokenCheck
 from appliance.supervisor.token_verbs import TokenVerbs
 from appliance.supervisor.traffic_figures import TrafficFigures
-from appliance.supervisor.unit_memory import UnitMemory
+from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ async def run(settings: SettingsSnapshot) -> None:
             gateway_damage=DamageWatch(applied_dir).damage,
             stalls=stalls.stalls,
         )
-        feed = StatusFeed(partial(status.document, for_person=False), supervisor.signature)
+        feed = StatusFeed(partial(status.document, StatusReader.WATCHER), supervisor.signature)
         gpus = GpuEvidenceSource(clock)
         tokens = FileTokens(state_dir)
         check = TokenCheck(

@@ -27,6 +27,7 @@ from appliance.supervisor.memory_sampler import MemorySampler
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
+from appliance.supervisor.unit_memory import StatusReader
 
 
 class BoxStatus:
@@ -60,23 +61,22 @@ class BoxStatus:
         self._edits = EditWatch()
         self._began_s = clock.monotonic_s()
 
-    async def document(self, *, for_person: bool = True) -> Mapping[str, Any]:
+    async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
         """Return the box as it is now.
 
         Args:
-            for_person: Whether somebody looks, and is likely to look again: engines, GPUs and units are
-                then read for a while. Otherwise the document has what is known of them.
+            reader: Reader, who decides what is read for the document. For a `WATCHER` it has what is known.
         """
-        state = await self._supervisor.state(for_person=for_person)
+        state = await self._supervisor.state(reader)
         now, now_s = self._clock.unix_s(), self._clock.monotonic_s()
         ram, refusals, marks = await asyncio.gather(
             self._host.ram(), self._host.refusals(), self._store.marks()
         )
         serving = state.observed.serving()
         ledger, figures = self._ledger.known(), self._traffic.known(serving)
-        if for_person:
+        if reader is not StatusReader.WATCHER:
             ledger, figures = await asyncio.gather(
-                self._ledger.latest(), self._traffic.latest(state.catalogue, serving)
+                self._ledger.latest(), self._traffic.latest(state.catalogue, serving, reader)
             )
         document = build_status(
             catalogue=state.catalogue,

@@ -41,6 +41,7 @@ from appliance.supervisor.control_verbs import control_event
 from appliance.supervisor.engine_pages import EnginePageReader
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.status_feed import StatusFeed
+from appliance.supervisor.unit_memory import StatusReader
 
 Question = (
     DocumentRequest
@@ -55,6 +56,8 @@ Question = (
 """Request whose answer is one result."""
 Report = Callable[[], Awaitable[Mapping[str, Any]]]
 """Function that returns a JSON object."""
+StatusReport = Callable[[StatusReader], Awaitable[Mapping[str, Any]]]
+"""Builder of the status document for a reader."""
 
 
 class OperationSource(Protocol):
@@ -90,7 +93,7 @@ class StatusVerbs:
         self,
         feed: StatusFeed,
         *,
-        status: Report,
+        status: StatusReport,
         gpus: Report,
         operations: OperationSource,
         events: Callable[[], AsyncIterator[tuple[int, Event]]],
@@ -145,8 +148,9 @@ class StatusVerbs:
     async def _details(self, request: Question) -> Mapping[str, Any]:  # noqa: PLR0911 - one a question
         """Return the details of the result that answers a question."""
         match request:
-            case DocumentRequest():
-                return {"status": await self._status()}
+            case DocumentRequest(for_person):
+                reader = StatusReader.PERSON if for_person else StatusReader.SCRAPER
+                return {"status": await self._status(reader)}
             case GpuEvidenceRequest():
                 return await self._gpus()
             case OperationsRequest(most):

@@ -1,11 +1,14 @@
 """Figures of the gateway and of engines, read in the background: no status waits for an engine.
 
 ===========  =============================================================================
-the gateway  every 2 s for a minute after somebody has looked, else every 12 s at least
-engines      every 5 s for a minute after somebody has looked, and with the gateway while that
+the gateway  every 2 s for a minute after a person has looked, else every 12 s at least
+engines      every 5 s for a minute after a person has looked, and with the gateway while that
              has requests with one of them: an engine may log every question, and answers it
              between two steps of its model
 ===========  =============================================================================
+
+A program that scrapes the status has the gateway asked once, and the engines once where that was not done
+within 5 s. Its next scrape has their answer; one that comes after more than 30 s waits for it a moment.
 """
 
 import asyncio
@@ -17,7 +20,7 @@ from appliance.domain.gateway import EngineLoad
 from appliance.domain.profile import Catalogue
 from appliance.ports import Backend, Clock, Gateway
 from appliance.supervisor.memory_sampler import LastLook
-from appliance.supervisor.unit_memory import WATCHED_S
+from appliance.supervisor.unit_memory import WATCHED_S, StatusReader
 
 _EVERY_S: Final = 2.0
 _UNWATCHED_EVERY_S: Final = 12.0
@@ -26,6 +29,8 @@ _FRESH_S: Final = 1.0
 _ENGINES_EVERY_S: Final = 5.0
 _WORTH_SHOWING_S: Final = 30.0
 """Age beyond which figures of engines are not shown."""
+_PATIENCE_S: Final = 0.25
+"""Longest time that a scrape waits for engines: one that is idle answers within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +96,26 @@ class TrafficFigures:
         if self._is_watched() or _in_flight(self._stats, serving):
             self._ask(catalogue, serving)
 
-    async def latest(self, catalogue: Catalogue, serving: Sequence[str]) -> Figures:
+    async def latest(
+        self,
+        catalogue: Catalogue,
+        serving: Sequence[str],
+        reader: StatusReader = StatusReader.PERSON,
+    ) -> Figures:
         """Return the last figures; the first call in a minute, or of a late loop, asks the gateway.
 
         Args:
             catalogue: Every applied profile.
-            serving: Those that serve, whose engines are to be asked from now on.
+            serving: Those that serve, whose engines are to be asked.
+            reader: Reader of the figures; for a person the questions are repeated for a minute.
         """
-        self._watched_s = self._clock.monotonic_s()
+        if reader is StatusReader.PERSON:
+            self._watched_s = self._clock.monotonic_s()
         if self._age_s() > 2 * _EVERY_S:
             await self.turn()
         self._ask(catalogue, serving)
+        if reader is StatusReader.SCRAPER and self._asking and not self._are_loads_shown():
+            await asyncio.wait({self._asking}, timeout=_PATIENCE_S)
         return self._figures(serving)
 
     def known(self, serving: Sequence[str]) -> Figures | None:
@@ -112,14 +126,16 @@ class TrafficFigures:
         return None if self._read_s < 0 else self._figures(serving)
 
     def _figures(self, serving: Sequence[str]) -> Figures:
-        now_s = self._clock.monotonic_s()
-        shown = now_s - self._loads_s < _WORTH_SHOWING_S
+        now_s, shown = self._clock.monotonic_s(), self._are_loads_shown()
         return Figures(
             stats=self._stats,
             age_s=now_s - self._read_s,
             loads={name: self._loads.get(name) if shown else None for name in serving},
             loads_age_s=now_s - self._loads_s if shown else None,
         )
+
+    def _are_loads_shown(self) -> bool:
+        return self._clock.monotonic_s() - self._loads_s < _WORTH_SHOWING_S
 
     def _is_watched(self) -> bool:
         return self._clock.monotonic_s() - self._watched_s < WATCHED_S

@@ -3,7 +3,8 @@
 What was seen holds until systemd signals anything about one of the units. What no signal tells (a
 unit file that was edited or removed by hand, a result that `systemctl reset-failed` cleared) is as
 old as the last look. Looks are for people: there are none from a minute after a status on, and
-the first status afterwards looks for itself. They take at most a fiftieth of the time: with a few profiles
+the first status afterwards looks for itself. A program that scrapes the status, every 15 s say, causes no
+looks but its own, which it needs when the last one is old. Looks take at most a fiftieth of the time: with a few profiles
 there is one every 5 s, with 500 one every 8 s. While an operation runs, everything changes: then a status
 looks. A process that watches the box all day causes a look when the supervisor's own, without details,
 has found something else, and else one a minute at most: systemd signals also what is nothing new.
@@ -12,6 +13,7 @@ has found something else, and else one a minute at most: systemd signals also wh
 import asyncio
 import contextlib
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from appliance.domain.errors import UnitError
@@ -30,6 +32,17 @@ _TIMES: Final = 50.0
 """Ratio of the pause after a look to the duration of that look."""
 
 
+class StatusReader(Enum):
+    """Reader of a status, by what is read for it."""
+
+    PERSON = auto()
+    """Is likely to look again: units, gateway and engines are read for a minute."""
+    SCRAPER = auto()
+    """Program that asks now and then: what is old is read once."""
+    WATCHER = auto()
+    """Process that is told each change all day: nothing is read but what has changed."""
+
+
 class UnitMemory:
     """Memory of the last detailed look at the units.
 
@@ -45,7 +58,7 @@ class UnitMemory:
         self._names: frozenset[str] | None = None
         """Profiles that were observed; None: none yet."""
         self._glance: Observed | None = None
-        """Look without details before this one; None: a person's look."""
+        """Look without details before this one; None: the look was for no watcher."""
         self._signals = 0
         self._began_s = 0.0
         self._pause_s = _EVERY_S
@@ -62,16 +75,23 @@ class UnitMemory:
                     await self._look(catalogue())
             await asyncio.sleep(self._pause_s)
 
-    async def latest(self, catalogue: Catalogue, *, glance: Observed | None = None) -> Observed:
+    async def latest(
+        self,
+        catalogue: Catalogue,
+        reader: StatusReader = StatusReader.PERSON,
+        *,
+        glance: Observed | None = None,
+    ) -> Observed:
         """Return the units of `catalogue` as they are. Raises `UnitError`.
 
         Args:
             catalogue: The applied profiles.
-            glance: The supervisor's last look, without details, for a process that watches all day;
-                None: a person looks, and is likely to look again.
+            reader: Reader of the status.
+            glance: The supervisor's last look, without details, for a `WATCHER`; None for others.
         """
-        if glance is None:
+        if reader is StatusReader.PERSON:
             self._watched_s = self._clock.monotonic_s()
+        if glance is None:
             holds = self._holds(catalogue)
         else:
             holds = self._has_details_of(glance, catalogue)

@@ -1,9 +1,9 @@
-"""Box as the daemons describe it now: each is asked at most once a second, whoever looks.
+"""Box as the daemons describe it now: each is asked at most once a second, whoever looks, and once for people.
 
 ======================  ==============================================================
 the last answer is      a look
 ======================  ==============================================================
-younger than `FRESH_S`  has it
+younger than `FRESH_S`  has it; a person's, if it was a person's too
 older                   waits for a new one; looks meanwhile wait for the same one
 a failure               has the last answer with its age, and asks again after `FRESH_S`
 ======================  ==============================================================
@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -72,20 +73,31 @@ class LastAnswer(Generic[AnswerT]):
         self._asked_s = float("-inf")
         self._answered_s = float("-inf")
         self._answer: AnswerT | None = None
+        self._last_ask: Callable[[], Awaitable[AnswerT]] | None = None
+        """Way in which was asked last; None: the usual one."""
 
-    async def get(self) -> tuple[AnswerT | None, float | None]:
-        """Return the answer and its age; None: there never was one."""
+    async def get(
+        self, ask: Callable[[], Awaitable[AnswerT]] | None = None
+    ) -> tuple[AnswerT | None, float | None]:
+        """Return the answer and its age; None: there never was one.
+
+        Args:
+            ask: Asks for the same in a way that does more than the usual one, whose fresh answer is then
+                not enough; None: the usual way.
+        """
         async with self._turn:
-            if self._now_s() - self._asked_s >= self._fresh_s:
-                await self._renew()
+            is_fresh = self._now_s() - self._asked_s < self._fresh_s
+            if not is_fresh or ask not in {None, self._last_ask}:
+                self._last_ask = ask
+                await self._renew(ask or self._ask)
         if self._answer is None:
             return None, None
         return self._answer, max(0.0, self._now_s() - self._answered_s)
 
-    async def _renew(self) -> None:
+    async def _renew(self, ask: Callable[[], Awaitable[AnswerT]]) -> None:
         asked_s = self._now_s()
         try:
-            self._answer = await self._ask()
+            self._answer = await ask()
             self._answered_s = asked_s
         except ApplianceError as error:
             _log.debug("%s", error)
@@ -104,11 +116,11 @@ class LiveBox:
     def __init__(self, status_socket: Path, view_socket: Path) -> None:
         self._status_socket = status_socket
         self._view_socket = view_socket
-        self._status = LastAnswer(lambda: _status(status_socket))
+        self._status = LastAnswer(partial(_status, status_socket, DocumentRequest()))
+        self._status_for_person = partial(_status, status_socket, DocumentRequest(for_person=True))
         self._gpus = LastAnswer(
             lambda: details_of(STATUS, status_socket, GpuEvidenceRequest(), within_s=WITHIN_S)
         )
-        self._status_socket = status_socket
         self._counters = LastAnswer(
             lambda: details_of(STATUS, status_socket, CountersRequest(), within_s=WITHIN_S)
         )
@@ -117,10 +129,11 @@ class LiveBox:
             lambda: details_of(VIEW, view_socket, SpeedsRequest(), within_s=WITHIN_S)
         )
 
-    async def look(self) -> BoxDocuments:
+    async def look(self, *, for_person: bool = False) -> BoxDocuments:
         """Return the documents of now."""
+        ask = self._status_for_person if for_person else None
         (status, status_age_s), (gpus, gpus_age_s), (speeds, speeds_age_s) = await asyncio.gather(
-            self._status.get(), self._gpus.get(), self._speeds.get()
+            self._status.get(ask), self._gpus.get(), self._speeds.get()
         )
         return BoxDocuments(
             unix_s=time.time(),
@@ -213,6 +226,6 @@ async def _engine_pages(path: Path) -> EnginePages:
     )
 
 
-async def _status(path: Path) -> Json:
-    details = await details_of(STATUS, path, DocumentRequest(), within_s=WITHIN_S)
+async def _status(path: Path, request: DocumentRequest) -> Json:
+    details = await details_of(STATUS, path, request, within_s=WITHIN_S)
     return object_in(details, "status")

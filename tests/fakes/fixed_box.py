@@ -32,11 +32,14 @@ class FixedBox:
     asked: list[object] = field(default_factory=list)
     told: dict[type, asyncio.Queue[Any]] = field(default_factory=dict)
     """Events of conversations that last, by the type of the request."""
+    looks: list[bool] = field(default_factory=list)
+    """Looks, and whether each was a person's."""
     followers: int = 0
     """Conversations that are open."""
 
-    async def look(self) -> BoxDocuments:
+    async def look(self, *, for_person: bool = False) -> BoxDocuments:
         """Return the documents."""
+        self.looks.append(for_person)
         return self.documents
 
     async def counters(self) -> Document | None:

@@ -129,10 +129,17 @@ class FakePorts:
         """A watch over what `look` says serves."""
         return StallWatch(look, units=self.units, stats=self.gateway.stats, clock=self.clock)
 
+    def traffic(self, supervisor: Supervisor) -> TrafficFigures:
+        """Return the reader of the figures of gateway and engines."""
+        return TrafficFigures(
+            supervisor.last_look, gateway=self.gateway, backend=self.backend, clock=self.clock
+        )
+
     def status(
         self,
         supervisor: Supervisor,
         ledger: MemorySampler,
+        traffic: TrafficFigures | None = None,
         *,
         gateway_damage: Callable[[], str | None] = lambda: None,
         stalls: Callable[[], Mapping[str, Stall]] = dict,
@@ -141,12 +148,7 @@ class FakePorts:
         return BoxStatus(
             supervisor,
             ledger,
-            TrafficFigures(
-                supervisor.last_look,
-                gateway=self.gateway,
-                backend=self.backend,
-                clock=self.clock,
-            ),
+            traffic or self.traffic(supervisor),
             host=self.host,
             store=self.store,
             peaks=self.peaks,

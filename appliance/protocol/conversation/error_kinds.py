@@ -59,7 +59,7 @@ status, servers of the first release send only the status."""
 _KINDS: Final[Mapping[int, ErrorKind]] = {
     # The first kind of a status is the one that the first release had.
     status: kind
-    for kind, status in reversed(EXIT_STATUSES.items())
+    for kind, status in reversed(list(EXIT_STATUSES.items()))
 }
 
 

@@ -34,7 +34,7 @@ def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIR
         request: Request,
         profile: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
     ) -> HTMLResponse:
-        documents = await box.look()
+        documents = await box.look(for_person=True)
         session = signed_in.session(request)
         operator = operator_view(session)
         name = focus_name(documents, profile)

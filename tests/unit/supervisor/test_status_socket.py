@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +54,7 @@ from appliance.supervisor.ownership import OperationRequest, Supervisor
 from appliance.supervisor.status_feed import StatusFeed
 from appliance.supervisor.status_verbs import StatusVerbs
 from appliance.supervisor.token_check import MOST_WRONG, TokenCheck
-from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.unit_memory import StatusReader
 from tests.fakes.operator_accounts import BO, FakeAccounts, token_desk
 from tests.fakes.profiles import FakeProfiles, applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
@@ -81,6 +81,8 @@ class Watched:
 
     supervisor: Supervisor
     fakes: FakePorts
+    readers: Sequence[StatusReader]
+    """Readers for whom a document was built that they asked for."""
     path: Path
     control: Path
 
@@ -98,10 +100,17 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
     fakes.units.is_quiet = True
     fakes.serve("aeon")
     supervisor = fakes.supervisor_as(LookedAtSupervisor, FakeProfiles(BOX))
-    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look))
+    traffic = fakes.traffic(supervisor)
+    status = fakes.status(supervisor, fakes.memory_sampler(supervisor.last_look), traffic)
+
+    readers: list[StatusReader] = []
+
+    async def document(reader: StatusReader) -> Mapping[str, Any]:
+        readers.append(reader)
+        return await status.document(reader)
 
     async def known() -> Mapping[str, Any]:
-        return await status.document(for_person=False)
+        return await status.document(StatusReader.WATCHER)
 
     async def gpus() -> Mapping[str, Any]:
         return {"gpus": [], "taken_s": 3.5}
@@ -113,12 +122,9 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
         now_unix_s=fakes.clock.unix_s,
         monotonic_s=fakes.clock.monotonic_s,
     )
-    traffic = TrafficFigures(
-        supervisor.last_look, gateway=fakes.gateway, backend=fakes.backend, clock=fakes.clock
-    )
     verbs = StatusVerbs(
         feed,
-        status=status.document,
+        status=document,
         gpus=gpus,
         operations=status,
         events=supervisor.events,
@@ -152,6 +158,7 @@ async def watched(directory: Path) -> AsyncIterator[Watched]:
             yield Watched(
                 supervisor=supervisor,
                 fakes=fakes,
+                readers=readers,
                 path=directory / "status",
                 control=directory / "control",
             )
@@ -241,6 +248,14 @@ async def test_an_operators_watch_has_the_figures_of_a_status(tmp_path: Path) ->
         assert committed == ["genesis"]
         async with open_conversation(CONTROL, box.control, GpuStateRequest()) as answer:
             assert await anext(answer) == ResultEvent(details={"gpus": [], "taken_s": 3.5})
+
+
+async def test_only_a_person_is_expected_to_look_again(tmp_path: Path) -> None:
+    """A question says whether a person looks; of one that does not, as of a collector, nothing follows."""
+    async with watched(tmp_path) as box:
+        await box.ask(DocumentRequest())
+        await box.ask(DocumentRequest(for_person=True))
+        assert box.readers == [StatusReader.SCRAPER, StatusReader.PERSON]
 
 
 async def test_a_single_question_is_answered_in_full(tmp_path: Path) -> None:

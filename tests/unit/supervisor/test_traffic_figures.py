@@ -7,6 +7,7 @@ import pytest
 
 from appliance.domain.gateway import EngineLoad
 from appliance.supervisor.traffic_figures import TrafficFigures
+from appliance.supervisor.unit_memory import StatusReader
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
@@ -168,6 +169,42 @@ async def test_engines_are_asked_while_they_have_requests() -> None:
     await settle()
     latest = await figures.latest(BOX, SERVING)
     assert (latest.loads, latest.loads_age_s) == ({"aeon": EngineLoad(queued=1)}, 0.0)
+
+
+async def test_a_scrape_asks_once_and_nobody_asks_in_between() -> None:
+    """Scraped every 15 s, gateway and engines are asked once a scrape, which has the answers to the one before."""
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    shown = []
+    for scrape in range(4):
+        loaded(fakes, scrape)
+        shown.append((await figures.latest(BOX, SERVING, StatusReader.SCRAPER)).loads["aeon"])
+        await settle()
+        loaded(fakes, 99)  # which an engine would tell if it were asked in between
+        fakes.systemd.now_s += 7.0
+        loop = asyncio.create_task(figures.run())
+        await settle()
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        fakes.systemd.now_s += 8.0
+    assert shown == [EngineLoad(queued=load) for load in (0, 0, 1, 2)]
+    assert fakes.gateway.questions == 4
+
+
+async def test_a_rare_scrape_waits_a_moment_for_engines() -> None:
+    """Where nothing is left to show, an engine that answers at once is shown, and one that is busy is not."""
+    fakes = FakePorts(BOX)
+    figures = figures_of(fakes)
+    loaded(fakes, 1)
+    assert (await figures.latest(BOX, SERVING, StatusReader.SCRAPER)).loads["aeon"] == EngineLoad(
+        queued=1
+    )
+    fakes.systemd.now_s += 60.0
+    fakes.backend.answers.clear()
+    latest = await figures.latest(BOX, SERVING, StatusReader.SCRAPER)
+    assert (latest.loads, latest.loads_age_s) == ({"aeon": None}, None)
+    fakes.backend.answers.set()
+    await settle()
 
 
 async def test_figures_of_engines_are_not_shown_for_ever() -> None:

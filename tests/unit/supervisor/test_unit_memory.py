@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from appliance.supervisor.unit_memory import UnitMemory
+from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 from tests.fakes.profiles import applied, catalogue
 from tests.fakes.supervisor_ports import FakePorts
 from tests.waiting import settle
@@ -61,23 +61,42 @@ async def test_a_process_that_watches_causes_few_looks() -> None:
     glance = fakes.systemd.observed(BOX)
     running = asyncio.create_task(memory.run(lambda: BOX, lambda: False))
     for _ in range(240):
-        await memory.latest(BOX, glance=glance)
+        await memory.latest(BOX, StatusReader.WATCHER, glance=glance)
         await settle()
         fakes.systemd.now_s += 2.0
     assert fakes.units.looks == 2
     fakes.units.looks = 0
     for _ in range(90):
         fakes.units.version += 1
-        await memory.latest(BOX, glance=glance)
+        await memory.latest(BOX, StatusReader.WATCHER, glance=glance)
         fakes.systemd.now_s += 2.0
     assert fakes.units.looks == 3
     # Another glance is news at once, and so is the same one after a person's look.
     fakes.processes.crash("aeon", status=3)
-    assert (await memory.latest(BOX, glance=fakes.systemd.observed(BOX))).serving() == ()
+    assert (
+        await memory.latest(BOX, StatusReader.WATCHER, glance=fakes.systemd.observed(BOX))
+    ).serving() == ()
     fakes.units.version += 1
     await memory.latest(BOX)
-    await memory.latest(BOX, glance=fakes.systemd.observed(BOX))
+    await memory.latest(BOX, StatusReader.WATCHER, glance=fakes.systemd.observed(BOX))
     assert fakes.units.looks == 6
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_scraper_causes_no_looks_but_its_own() -> None:
+    """Each scrape has what was signalled, and what no signal tells to ten seconds; nobody looks in between."""
+    fakes, memory = quiet()
+    running = asyncio.create_task(memory.run(lambda: BOX, lambda: False))
+    for _ in range(8):
+        await memory.latest(BOX, StatusReader.SCRAPER)
+        for _ in range(3):
+            fakes.systemd.now_s += 5.0
+            await settle()
+    assert fakes.units.looks == 8
+    fakes.processes.crash("aeon", status=3)
+    fakes.units.version += 1
+    assert (await memory.latest(BOX, StatusReader.SCRAPER)).serving() == ()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -150,6 +150,15 @@ async def test_operations_have_the_running_one(web: httpx.AsyncClient, box: Fixe
     assert (await web.get("/api/v1/operations/8")).status_code == 404
 
 
+async def test_only_the_page_is_a_persons_look(web: httpx.AsyncClient, box: FixedBox) -> None:
+    """Collectors and scripts, which come by all day, do not make the supervisor ask engines for a minute."""
+    for path in ("/metrics", "/api/v1/status", "/api/v1/profiles", "/api/v1/gpus", "/status.md"):
+        await web.get(path)
+    assert box.looks == [False] * 5
+    await web.get("/")
+    assert box.looks[5:] == [True]
+
+
 async def test_history_is_the_agents(web: httpx.AsyncClient, box: FixedBox) -> None:
     """Times and series are passed on; a refusal keeps its sentence."""
     answer: Document = {
