@@ -55,7 +55,11 @@ class Deadlines:
 
     no_progress_s: Annotated[
         Deadline,
-        Doc("a start without CPU time, I/O, memory or log lines has failed", key="no_progress"),
+        Doc(
+            "time after which a start without progress has failed: without CPU time, changes of memory, "
+            "bytes read or bytes written, a burst of log lines among them; a line now and then is none",
+            key="no_progress",
+        ),
     ] = 300.0
     stop_s: Annotated[Deadline, Doc("from SIGTERM to SIGKILL", key="stop")] = 90.0
     drain_s: Annotated[Duration, Doc("for requests in flight before a stop", key="drain")] = 30.0

@@ -167,7 +167,7 @@ def _next_start(operation: Operation, steps: Steps, observed: Observed) -> Actio
             # systemd leaves a start job waiting behind the pause after a crash; a stop ends it.
             return Stop(name)
         if name in steps.started or _is_coming_up(unit):
-            phase = _start_phase(unit)
+            phase = _start_phase(unit, operation.phase)
             return Wait(phase, unit.status_text or f"{name}: {_NO_STATUS[phase]}")
         return Start(name)
     return None
@@ -177,11 +177,21 @@ def _is_coming_up(unit: ObservedUnit) -> bool:
     return unit.has_job or unit.active in {ActiveState.ACTIVATING, ActiveState.DEACTIVATING}
 
 
-def _start_phase(unit: ObservedUnit) -> Phase:
-    """Return the phase of a start, from what systemd runs for it."""
-    if unit.sub in {"dead", "failed", "condition"} or unit.active is ActiveState.DEACTIVATING:
+def _start_phase(unit: ObservedUnit, present: Phase) -> Phase:
+    """Return the phase of a start, from what systemd runs for it.
+
+    A start that fails is in the phase in which it was: each phase that another follows counts as done.
+    An engine that has ended is no longer said to load, and its unit is stopped then.
+
+    Args:
+        unit: Unit that starts.
+        present: Phase of the operation; each start begins with RELEASE.
+    """
+    if unit.active is ActiveState.DEACTIVATING:
+        return present if present in _START_PHASES else Phase.RELEASE
+    if unit.sub in {"dead", "failed", "condition"}:
         return Phase.RELEASE
-    return Phase.LOAD if unit.loading else Phase.START
+    return Phase.LOAD if unit.loading or present is Phase.LOAD else Phase.START
 
 
 _NO_STATUS: Final = {
@@ -189,6 +199,7 @@ _NO_STATUS: Final = {
     Phase.START: "starting the engine",
     Phase.LOAD: "loading",
 }
+_START_PHASES: Final = frozenset(_NO_STATUS)
 
 
 def _failure(

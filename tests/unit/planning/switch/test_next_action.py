@@ -44,6 +44,8 @@ BOX = catalogue(
 CRASHED = ObservedUnit(
     active=ActiveState.ACTIVATING, sub="auto-restart", result="exit-code", exit_status=1
 )
+STARTING = ObservedUnit(active=ActiveState.ACTIVATING, sub="start", main_pid=7, has_job=True)
+STOPPING = ObservedUnit(active=ActiveState.DEACTIVATING, sub="stop-sigterm", has_job=True)
 
 
 def transaction(
@@ -439,6 +441,33 @@ def test_an_engine_that_ran_did_not_fail_in_the_gate(
     steps = Steps(checked=True, started=frozenset({"genesis"}))
     action = next_action(operation, steps, Observed(units={"genesis": unit}), BOX, {})
     assert isinstance(action, BeginRollback)
+    assert action.phase is told
+
+
+@pytest.mark.parametrize(
+    ("unit", "present", "told"),
+    [
+        # The poller has ended with its engine, and its text with it.
+        (STARTING, Phase.LOAD, Phase.LOAD),
+        (STOPPING, Phase.LOAD, Phase.LOAD),
+        (STOPPING, Phase.START, Phase.START),
+        # A rival's stop, before the gate: no phase of this start has begun.
+        (STOPPING, Phase.STOP, Phase.RELEASE),
+        (STARTING, Phase.RELEASE, Phase.START),
+        (replace(STARTING, loading=True), Phase.START, Phase.LOAD),
+        # The start of a second profile, after the first one has loaded.
+        (ObservedUnit(has_job=True), Phase.LOAD, Phase.RELEASE),
+    ],
+)
+def test_a_start_that_ends_stays_in_its_phase(
+    unit: ObservedUnit, present: Phase, told: Phase
+) -> None:
+    """A model whose load fails has not loaded: the phase is failed, and never done before."""
+    operation = transaction(FakePorts(BOX), Kind.SWITCH, "genesis").operation
+    steps = Steps(checked=True, held=True, drained=True, started=frozenset({"genesis"}))
+    seen = Observed(units={"genesis": unit})
+    action = next_action(replace(operation, phase=present), steps, seen, BOX, {})
+    assert isinstance(action, Wait)
     assert action.phase is told
 
 
