@@ -128,8 +128,7 @@ class LiveProgress(Progress):
             self._running = None
 
     def _follow(self, event: PhaseEvent) -> None:
-        if self._running is None or self._running.phase != event.phase:
-            self._since_s = time.monotonic() - event.ms / 1000
+        self._since_s = time.monotonic() - event.ms / 1000
         self._running = event
         self._draw(event)
 

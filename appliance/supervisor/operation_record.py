@@ -1,7 +1,7 @@
 """Record of one operation: its row in the store, its phases with their times, its events."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
 from appliance.domain.operations import (
@@ -21,10 +21,15 @@ from appliance.ports import Clock, Store
 class EventFeed:
     """Events of one operation for any number of followers, late ones included.
 
-    Progress events are not kept: a follower that comes late is sent the phases, not each step.
+    Progress events are not kept: a follower that comes late is sent the phases, not each step, and of the
+    phase that runs its present time and text.
+
+    Args:
+        present: Returns the phase that runs, as it is now; None: none does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, present: Callable[[], PhaseChanged | None]) -> None:
+        self._present = present
         self._kept: list[Event] = []
         self._followers: set[asyncio.Queue[Event]] = set()
 
@@ -38,8 +43,10 @@ class EventFeed:
     async def follow(self) -> AsyncIterator[Event]:
         """Yield every event from the first on; ends after the operation's end."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
-        for event in self._kept:
-            queue.put_nowait(event)
+        *past, last = self._kept or (None,)
+        for event in (*past, self._as_now(last)):
+            if event is not None:
+                queue.put_nowait(event)
         self._followers.add(queue)
         try:
             while True:
@@ -49,6 +56,11 @@ class EventFeed:
                     return
         finally:
             self._followers.discard(queue)
+
+    def _as_now(self, last: Event | None) -> Event | None:
+        """Return the last event that was kept, with the present figures if its phase still runs."""
+        runs = isinstance(last, PhaseChanged) and last.state is PhaseState.STARTED
+        return (self._present() or last) if runs else last
 
 
 class OperationRecord:
@@ -61,7 +73,7 @@ class OperationRecord:
     """
 
     def __init__(self, operation: Operation, *, store: Store, clock: Clock) -> None:
-        self.feed = EventFeed()
+        self.feed = EventFeed(lambda: self._change_to(PhaseState.STARTED))
         self._operation = operation
         self._store = store
         self._clock = clock
@@ -155,13 +167,17 @@ class OperationRecord:
         return (self._clock.monotonic_s() - self._began_s) * 1000
 
     def _publish(self, state: PhaseState) -> None:
-        if self._phase is not None:
-            self.feed.publish(
-                PhaseChanged(
-                    phase=self._phase,
-                    state=state,
-                    text=self._text,
-                    ms=round(self._elapsed_ms(), 1),
-                    rolling_back=self._rolling_back,
-                )
-            )
+        if change := self._change_to(state):
+            self.feed.publish(change)
+
+    def _change_to(self, state: PhaseState) -> PhaseChanged | None:
+        """Return the present phase in `state`, as it is now; None: there is none."""
+        if self._phase is None:
+            return None
+        return PhaseChanged(
+            phase=self._phase,
+            state=state,
+            text=self._text,
+            ms=round(self._elapsed_ms(), 1),
+            rolling_back=self._rolling_back,
+        )

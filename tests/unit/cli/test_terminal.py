@@ -62,6 +62,16 @@ def test_the_spinner_turns_without_events(box: CliBox) -> None:
         it.until(r"1\.[1-9] s")
 
 
+def test_a_joined_phase_shows_its_whole_time(box: CliBox) -> None:
+    """The second operator at a load that has lasted 12 s sees 12 s."""
+    started = {**LOADING, "state": "started", "ms": 12_000}
+    with (
+        FakeSupervisor(box.socket, {"switch": [ACCEPTED, started, Hang()]}),
+        on_terminal(box, "switch", "genesis") as it,
+    ):
+        it.until(r"12\.\d s|\b1[2-9] s")
+
+
 def test_a_live_line_never_wraps(box: CliBox) -> None:
     """On a narrow terminal the live line is cut, for a wrapped one could not be redrawn."""
     with (
