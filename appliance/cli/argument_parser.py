@@ -4,8 +4,8 @@ Importing and building it takes 2 ms, so it is used for what `appliance.cli.argu
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Never
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Never
 
 from appliance import __version__
 from appliance.cli.grammar import PROGRAM, SOCKET_HELP, VERBS, ArgumentValueError, VerbGrammar
@@ -43,6 +43,35 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Never:
         """End with the usage status and a hint."""
         self.exit(Exit.USAGE, f"{message}: {self.prog} --help\n")
+
+    def parse_known_args(  # type: ignore[override]  # one signature for three overloads
+        self, args: Sequence[str] | None = None, namespace: object = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, once every option is known: argparse would first tell what is missing."""
+        for word in self._options_among(args or ()):
+            if not self._is_known(word):
+                meant = closest(word, self._option_string_actions)
+                hint = f'; did you mean "{meant}"?' if meant else ""
+                self.error(f'unknown option "{word}"{hint}')
+        return super().parse_known_args(args, namespace)
+
+    def _options_among(self, words: Iterable[str]) -> Iterator[str]:
+        """Yield the words that this parser reads as options, at least those before the first other word."""
+        is_left_to_others = any(
+            action.nargs in {argparse.PARSER, argparse.REMAINDER} for action in self._actions
+        )
+        for word in words:
+            if word == "--" or (is_left_to_others and not word.startswith("-")):
+                return
+            # argparse reads words with a space, and a lone dash, as values.
+            if word.startswith("-") and word != "-" and " " not in word:
+                yield word
+
+    def _is_known(self, word: str) -> bool:
+        known = self._option_string_actions
+        is_number = self._negative_number_matcher.match(word) is not None
+        is_short = not word.startswith("--") and word[:2] in known
+        return word.partition("=")[0] in known or is_short or is_number
 
     def complete_names(self, action: argparse.Action) -> None:
         """Let the shell complete this argument with names of profiles."""

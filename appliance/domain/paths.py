@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/opt/appliance/current"
 """Path of the installed release, a virtual environment."""
+RELEASES: Final = "releases"
+"""Directory of all releases, beside the link to the installed one."""
 GATE_SCRIPT: Final = "bin/appliance-gate"
 """Start script of the gate below the prefix; scripts/install.sh writes it."""
 BACKEND_SCRIPT: Final = "bin/appliance-backend"
@@ -76,3 +78,16 @@ GATE_DIR: Final = "/run/appliance-gate"
 RUN_DIR: Final = "/run/appliance-run"
 """Directory with the socket and the report of the program that runs an operator's command
 (launch.run)."""
+
+
+def build_of(module: str) -> str | None:
+    """Return the build of the release that a module is in, which tells two builds of one version apart.
+
+    Args:
+        module: Path of the module's file; scripts/install.sh names a release ``VERSION-BUILD``.
+
+    Returns:
+        None: the module is in no release, but in a checkout.
+    """
+    _, found, below = module.rpartition(f"/{RELEASES}/")
+    return below.partition("/")[0].rpartition("-")[2] if found else None

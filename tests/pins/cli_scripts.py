@@ -622,6 +622,7 @@ _script(
     _file("profiles/a.toml", _COMMAND.format(port=9000)),
     _editor("sed -i s/a.test/another/ $1"),
     "edit a",
+    "edit a --yes",
     "edit nobody",
     _editor("true"),
     "edit a",

@@ -153,7 +153,7 @@ def test_who_may_ask(fleet: Fleet) -> None:
 def test_edit_on_a_real_box(fleet: Fleet) -> None:
     """An edit is applied, the running model keeps its process, and the status says so."""
     before = fleet.main_pid("a")
-    done = fleet.box.run("EDITOR='sed -i s/test/edited/' appliance edit a")
+    done = fleet.box.run("EDITOR='sed -i s/test/edited/' appliance edit a --yes")
     assert "+description" in done.stdout
     assert fleet.main_pid("a") == before
     assert fleet.status()["profiles"][0]["description"] == "edited"

@@ -79,7 +79,10 @@ def test_the_command_imports_what_root_installed(installed: Box) -> None:
     """Neither a variable of the environment nor a directory changes what the command imports."""
     installed.write("/root/mine/appliance.py", "raise SystemExit('mine')\n")
     started = "cd /root/mine && PYTHONPATH=/root/mine PYTHONSTARTUP=/root/mine/appliance.py"
-    assert installed.run(f"{started} appliance version").stdout.startswith("appliance ")
+    release = installed.run(f"readlink {PREFIX}/current").stdout.strip()
+    version, _, build = release.removeprefix("releases/").rpartition("-")
+    told = installed.run(f"{started} appliance version").stdout
+    assert told.startswith(f"appliance {version} (build {build})\n")
 
 
 def test_start_scripts_are_roots_and_isolated(installed: Box) -> None:

@@ -53,8 +53,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
             shown.line("nothing was changed")
             return int(Exit.OK)
         _show_difference(path.name, before, after, shown)
-        if not (arguments.yes or _agreed("put it in place and apply it? [Y/n] ", streams)):
-            raise _kept(copy, "not applied")
+        if not arguments.yes:
+            _need_agreement(copy, streams)
         if read_regular(path) != before:
             raise _kept(copy, f"{path} was changed by another program meanwhile")
         write_file(path, after, like=path.stat())
@@ -131,10 +131,18 @@ def _show_difference(name: str, before: str, after: str, out: Terminal) -> None:
         out.line(out.paint(line, _COLOURS.get(line[:1], Style.PLAIN)))
 
 
-def _agreed(question: str, streams: Streams) -> bool:
-    """Ask for agreement; without a terminal the command itself counts as agreement."""
+def _need_agreement(copy: Path, streams: Streams) -> None:
+    """Ask a person at a terminal. Raises `CliError` when nobody agrees, or nobody can be asked."""
     if not sys.stdin.isatty():
-        return True
+        raise _kept(
+            copy, "not applied: there is no terminal to ask on; --yes applies without asking"
+        )
+    if not _agreed("put it in place and apply it? [Y/n] ", streams):
+        raise _kept(copy, "not applied")
+
+
+def _agreed(question: str, streams: Streams) -> bool:
+    """Ask for agreement at a terminal."""
     streams.err.write(question)
     answer = sys.stdin.readline()  # empty: the terminal has closed, or Ctrl-D
     return answer.strip().lower() in {"", "y", "yes"} if answer else False

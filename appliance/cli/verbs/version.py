@@ -1,10 +1,12 @@
 """Verb `appliance version`."""
 
+import appliance
 from appliance import __version__
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError
+from appliance.domain.paths import build_of
 from appliance.protocol.control import Exit
 from appliance.protocol.control_requests import CONTROL, StatusRequest
 from appliance.protocol.conversation.client import ask
@@ -15,15 +17,18 @@ from appliance.protocol.json_values import object_in, text_in
 def run(arguments: Arguments, streams: Streams) -> int:
     """Print our version, and the supervisor's where it answers."""
     supervisor = _supervisor_version(places_of(arguments).control_socket)
+    build = build_of(appliance.__file__)
     if arguments.json:
         document = {
             "version": __version__,
+            "build": build,
             "protocol": {"min": PROTOCOL_MIN, "max": PROTOCOL_MAX},
             "supervisor": supervisor,
         }
         streams.out.document(document)
     else:
-        streams.out.line(f"appliance {__version__}")
+        what = "not installed" if build is None else f"build {build}"
+        streams.out.line(f"appliance {__version__} ({what})")
         streams.out.line(f"supervisor {supervisor or 'does not answer'}")
     return int(Exit.OK)
 

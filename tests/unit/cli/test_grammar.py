@@ -92,7 +92,16 @@ def box(tmp_path: Path) -> CliBox:
         ("mark a alive", '"alive" is no mark; did you mean "live"?'),
         ("wait --for ever", '"ever" is no state; one of serving, idle'),
         ("logs -n many", '"many" is no number of lines'),
-        ("list --al", "unrecognized arguments: --al"),
+        ("list --al", 'unknown option "--al"; did you mean "--all"?: appliance list --help'),
+        # Not "the following arguments are required", which would be true and no help.
+        ("--bogus", 'unknown option "--bogus": appliance --help'),
+        ("switch --bogus", 'unknown option "--bogus": appliance switch --help'),
+        ("mark a --bogus", 'unknown option "--bogus": appliance mark --help'),
+        ("status --jsn", 'unknown option "--jsn"; did you mean "--json"?'),
+        ("run --profle a -- ls", 'unknown option "--profle"'),
+        ("list -q", 'unknown option "-q": appliance list --help'),
+        ("swich --bogus", '"swich" is no verb'),
+        ("list -1", "unrecognized arguments: -1"),
         ("key add a --profiles=", '"" has an empty name; write A or A,B: appliance key --help'),
         ("key add a --profiles ,", '"," has an empty name'),
         ("key add a --profiles b,", '"b," has an empty name'),
@@ -106,6 +115,18 @@ def test_usage_errors(command: str, sentence: str, capsys: pytest.CaptureFixture
     assert ended.value.code == 2
     assert sentence in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "read"),
+    [
+        ("run -- ls --bogus", ["--", "ls", "--bogus"]),
+        ("run ls --bogus", ["ls", "--bogus"]),
+    ],
+)
+def test_options_of_a_command_to_run_are_its_own(command: str, read: list[str]) -> None:
+    """Words after the command's name are never taken for an option of ours."""
+    assert vars(build_parser(command.split()).parse_args(command.split()))["command"] == read
 
 
 def test_names_complete_from_the_manifest(box: CliBox) -> None:

@@ -573,7 +573,8 @@ def test_version(box: CliBox) -> None:
         up = box.run("version", "--json")
     assert json.loads(up.out)["supervisor"] == "0.1.0"
     down = box.run("version")
-    assert (down.status, down.out) == (0, "appliance 0.1.0\nsupervisor does not answer\n")
+    told = "appliance 0.1.0 (not installed)\nsupervisor does not answer\n"
+    assert (down.status, down.out) == (0, told)
 
 
 PEAK = ObservedPeak(
