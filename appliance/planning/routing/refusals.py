@@ -15,9 +15,11 @@ MALFORMED_REQUEST: Final = Refusal(
 HEAD_TOO_LARGE: Final = Refusal(
     status=431,
     code="head_too_large",
-    message="the request's headers are too large or too many",
+    message="the request's headers are too large or too many: send fewer",
 )
-TOO_SLOW: Final = Refusal(status=408, code="too_slow", message="the request came too slowly")
+TOO_SLOW: Final = Refusal(
+    status=408, code="too_slow", message="the request came too slowly; ask again"
+)
 METHOD_NOT_IMPLEMENTED: Final = Refusal(
     status=501, code="method_not_implemented", message="the gateway does not support this method"
 )
@@ -48,7 +50,7 @@ def bad_request(message: str, param: str | None = None) -> Refusal:
 
 
 def body_too_large(most_bytes: int) -> Refusal:
-    message = f"a request's body may have {most_bytes} bytes"
+    message = f"a request's body may have {most_bytes} bytes: send less, or raise max_body under [gateway]"
     return Refusal(status=413, code="body_too_large", message=message)
 
 
@@ -57,7 +59,8 @@ def path_not_exposed(path: str) -> Refusal:
     return Refusal(
         status=403,
         code="path_not_exposed",
-        message=f"{path[:200]} changes the engine or shows other clients' requests, and is not exposed",
+        message=f"{path[:200]} changes the engine or shows other clients' requests, and is not exposed unless "
+        "allow_paths under [gateway] lists it",
     )
 
 
@@ -66,7 +69,11 @@ def path_not_exposed(path: str) -> Refusal:
 KEY_MISSING: Final = Refusal(
     status=401, code="key_missing", message="the request needs a key: appliance key add NAME"
 )
-KEY_UNKNOWN: Final = Refusal(status=401, code="key_unknown", message="the key is not known")
+KEY_UNKNOWN: Final = Refusal(
+    status=401,
+    code="key_unknown",
+    message="the key is none of this box's; an operator makes one: appliance key add NAME",
+)
 HOST_REFUSED: Final = Refusal(
     status=421,
     code="misdirected",
@@ -84,12 +91,15 @@ ORIGIN_REFUSED: Final = Refusal(
 # Refusals for lack of capacity.
 
 TOO_MANY_CONNECTIONS: Final = Refusal(
-    status=503, code="too_many_connections", message="too many connections", retry_after_s=5
+    status=503,
+    code="too_many_connections",
+    message="too many connections are open already; close some, or ask again",
+    retry_after_s=5,
 )
 BUSY: Final = Refusal(
     status=503,
     code="busy",
-    message="the requests that are being read take too much memory already",
+    message="the requests that are being read take too much memory already; ask again",
     retry_after_s=5,
 )
 QUEUE_FULL: Final = Refusal(
@@ -114,12 +124,13 @@ _REPAIR_S: Final = 30
 ENGINE_FAILED: Final = Refusal(
     status=502,
     code="engine_failed",
-    message="the engine closed the connection before its answer was complete",
+    message="the engine closed the connection before its answer was complete; ask again, and appliance status "
+    "tells how it is",
 )
 ENGINE_UNREACHABLE: Final = Refusal(
     status=503,
     code="engine_unreachable",
-    message="the engine accepts no connections",
+    message="the engine accepts no connections; ask again, and appliance status tells how it is",
     retry_after_s=2,
 )
 NO_MODEL: Final = Refusal(
@@ -131,7 +142,7 @@ NO_MODEL: Final = Refusal(
 
 
 def model_not_allowed(key: str, quoted: str) -> Refusal:
-    message = f"the key {key} may not use {quoted}"
+    message = f"the key {key} may not use {quoted}; /v1/models lists what it may"
     return Refusal(status=403, code="model_not_allowed", message=message, param="model")
 
 
@@ -149,7 +160,7 @@ def model_not_found(quoted: str, listed: str, meant: str | None = None) -> Refus
 
 
 def profile_not_applied(profile: str) -> Refusal:
-    message = f"{profile} is no longer applied"
+    message = f"{profile} is no longer applied; /v1/models lists what is"
     return Refusal(status=404, code="model_not_found", message=message, param="model")
 
 
@@ -250,7 +261,7 @@ def switch_failed(profile: str, why: str, retry_after_s: int) -> Refusal:
     return Refusal(
         status=503,
         code="switch_failed",
-        message=f"{profile} was asked for and does not serve: {why}",
+        message=f"{profile} was asked for and does not serve: {why}; appliance logs {profile} tells more",
         param="model",
         retry_after_s=retry_after_s,
     )
@@ -271,7 +282,8 @@ def engine_error(status: int, message: str | None) -> Refusal:
 MODEL_REPLACED: Final = Refusal(
     status=503,
     code="switching",
-    message="the model is being replaced, and the answer was not complete by the deadline of the drain",
+    message="the model is being replaced, and the answer was not complete by the deadline of the drain; ask again, "
+    "and the request waits for the next model",
     retry_after_s=5,
 )
 REQUEST_CANCELLED: Final = Refusal(

@@ -156,7 +156,10 @@ async def test_a_failure_is_told_to_who_waits() -> None:
         told = box.knock("genesis")
         assert isinstance(told, Refusal)
         assert (told.status, told.code, told.retry_after_s) == (503, "switch_failed", 60)
-        assert told.message.endswith("does not serve: genesis did not start: the gate refused it")
+        assert (
+            "does not serve: genesis did not start: the gate refused it; appliance logs"
+            in told.message
+        )
         box.answer = Done()
         await advance(59.0)
         assert len(box.asked) == 1

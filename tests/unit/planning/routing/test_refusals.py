@@ -66,3 +66,22 @@ def test_a_refusal_for_an_operator_names_a_command() -> None:
     found = [one for one in made() if one.code in codes]
     assert {one.code for one in found} == codes
     assert all(re.search(r"appliance (status|logs|switch|mark)", one.message) for one in found)
+
+
+def test_each_refusal_says_what_to_do() -> None:
+    """People see these sentences in their own clients; those that state a rule of HTTP are for authors of clients."""
+    rules = {
+        "bad_request",
+        "compressed_body",
+        "engine_error",
+        "expectation_failed",
+        "method_not_implemented",
+        "unsupported_charset",
+    }
+    to_do = re.compile(
+        r"appliance [a-z]+|ask (again|at)|send |lists|listed|/v1/models|there are:|close "
+    )
+    silent = {
+        one.message for one in made() if one.code not in rules and not to_do.search(one.message)
+    }
+    assert silent == {refusals.OTHER_HOST_IN_TARGET.message}
