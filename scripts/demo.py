@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.system.rig import Box, RigError, Stream, sweep, work_dir
+from tests.system.rig import Box, RigError, Stream, stay_behind, sweep, work_dir
 from tests.system.rig.appliance import CHECKOUT, fetch_wheels, install, sources
 from tests.system.rig.box import ENVIRONMENT
 
@@ -43,6 +43,7 @@ with urllib.request.urlopen(request, timeout=60) as response:
 """Runs in the box, where curl may be missing."""
 
 Json = dict[str, Any]
+Leave = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,20 +250,31 @@ def shown_on_phone(box: Box, is_awaited: Callable[[Json], bool], killed: str | N
     raise RigError(f"the phone shows nothing {TOLD_WITHIN_S:.0f} s later")
 
 
-def keep(box: Box) -> None:
-    """Leave the box running, and say how to enter and end it."""
+def keep(box: Box, report: Json, leave: Leave) -> None:
+    """Leave the box running, over reboots too, and say how to enter and end it."""
     environment = [f"{k}={v}" for k, v in {**ENVIRONMENT, "TERM": "xterm-256color"}.items()]
-    enter = ["nsenter", "-t", str(box.leader), "-a", "env", "-i", *environment, "bash", "-l"]
-    box.outlive()
-    say(f"\nThe machine keeps running.\n  enter it: {shlex.join(enter)}")
-    say(f"  end it:   kill {box.nspawn_pid}   (an orderly shutdown; then nothing is left of it)")
+    enter = shlex.join(["-a", "env", "-i", *environment, "bash", "-l"])
+    # By files: a reboot gives the machine other processes.
+    leader, nspawn = (f'"$(cat {work_dir() / box.name / file})"' for file in ("leader", "nspawn"))
+    say("\nThe machine keeps running, and may be rebooted.")
+    say(f"  enter it: nsenter -t {leader} {enter}")
+    say(f"  end it:   kill {nspawn}   (an orderly shutdown; then nothing is left of it)")
+    say("\n" + json.dumps(report, ensure_ascii=False))
+    leave()
+    box.keep()
 
 
 def main() -> int:
     """Tell the story; 0 when it ends well."""
     parser = argparse.ArgumentParser(prog="scripts/demo.sh", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the machine running")
-    arguments = parser.parse_args()
+    if parser.parse_args().keep:
+        return stay_behind(tell)
+    return tell(None)
+
+
+def tell(leave: Leave | None) -> int:
+    """Tell the story in a new box; `leave`: keep it afterwards, and let the command end with this."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the box is removed
     sweep()
     names = embedded_profiles()[: len(QUESTIONS)]
@@ -277,8 +289,9 @@ def main() -> int:
             except RigError:
                 say(box.journal("-n60"))
                 raise
-            if arguments.keep:
-                keep(box)
+            if leave is not None:
+                keep(box, report, leave)
+                return 0
     except RigError as error:
         sys.stderr.write(f"\ndemo.sh: {error}\n")
         return 1

@@ -254,12 +254,17 @@ def test_box_boots_where_systemd_is_in_charge(rig: type[Box]) -> None:
 
 
 @pytest.mark.usefixtures("rig")
-def test_box_outlives_its_maker_on_demand() -> None:
-    """A box told to outlive its maker runs on, and is removed once it has shut down."""
+def test_a_box_may_stay_behind_and_reboots() -> None:
+    """A box whose maker stays behind outlives the command, boots again, and is removed once it has shut down."""
     code = (
-        "from tests.system.rig import Box\n"
-        "with Box() as b:\n"
-        "    b.outlive(); print(b.name, b.leader, b.nspawn_pid)\n"
+        "import sys\n"
+        "from tests.system.rig import Box, stay_behind\n"
+        "def work(leave):\n"
+        "    with Box() as b:\n"
+        "        print(b.name, b.leader, b.nspawn_pid)\n"
+        "        leave()\n"
+        "        b.keep()\n"
+        "sys.exit(stay_behind(work))\n"
     )
     made = subprocess.run(
         ["/usr/bin/python3", "-B", "-c", code],
@@ -269,15 +274,29 @@ def test_box_outlives_its_maker_on_demand() -> None:
         check=True,
     )
     name, leader, nspawn = made.stdout.split()
+    directory = work_dir() / name
     sweep()
     assert Path(f"/proc/{leader}/root/etc/hostname").read_text().strip() == name
+    subprocess.run(["nsenter", "-t", leader, "-a", "systemctl", "reboot"], check=True)
+    until(lambda: (directory / "nspawn").read_text() not in {"", nspawn}, within_s=60)
+    leader, nspawn = ((directory / file).read_text() for file in ("leader", "nspawn"))
+    assert Path(f"/proc/{leader}/root/etc/hostname").read_text().strip() == name
     os.kill(int(nspawn), signal.SIGTERM)
-    until(lambda: not (work_dir() / name).exists())
+    until(lambda: not directory.exists(), within_s=60)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait up to ten seconds for what another process does."""
-    deadline = time.monotonic() + 10
+def test_who_does_not_stay_behind_tells_its_status() -> None:
+    """The command ends as its child does, where that fails before it could stay."""
+    code = (
+        "import sys; from tests.system.rig import stay_behind; sys.exit(stay_behind(lambda _: 3))"
+    )
+    done = subprocess.run(["/usr/bin/python3", "-B", "-c", code], cwd=CHECKOUT, check=False)
+    assert done.returncode == 3
+
+
+def until(condition: Callable[[], bool], within_s: float = 10) -> None:
+    """Wait for what another process does."""
+    deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -1,8 +1,6 @@
 """A box: its disk, its systemd, and what a test does to them."""
 
 import contextlib
-import os
-import select
 import shutil
 import subprocess
 import time
@@ -60,7 +58,6 @@ class Box:
         self._directory = work_dir() / self.name
         self._stage: Stage | None = None
         self._boot: Boot | None = None
-        self._kept = False
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     # --- its life ------------------------------------------------------------------------
@@ -93,6 +90,9 @@ class Box:
             arguments=self._nspawn,
             log=self._directory / "console.log",
         )
+        # Of this boot, for people: each has others.
+        (self._directory / "leader").write_text(str(self.leader))
+        (self._directory / "nspawn").write_text(str(self.nspawn_pid))
         return self
 
     def reboot(self) -> Self:
@@ -133,9 +133,7 @@ class Box:
             raise RigError(f"{self.name} ended with {ended}, not {status}:\n{self.console()}")
 
     def close(self) -> None:
-        """End it and remove every trace, unless it was told to outlive this process."""
-        if self._kept:
-            return
+        """End it and remove every trace."""
         if self._boot is not None:
             self._boot.kill()
         self._slot.kill()
@@ -147,21 +145,10 @@ class Box:
             self._stage.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def outlive(self) -> None:
-        """Let it run on when this process ends; it is removed once it has shut down."""
-        if os.fork():
-            self._kept = True
-            return
-        os.setsid()
-        mark_owned(self._directory)
-        with Path(os.devnull).open("r+b") as null:
-            for stream in range(3):
-                os.dup2(null.fileno(), stream)
-        select.select([os.pidfd_open(self.nspawn_pid)], [], [])
-        self.close()
-        with contextlib.suppress(OSError):
-            work_dir().rmdir()
-        os._exit(0)
+    def keep(self) -> None:
+        """Boot it again after each reboot that is asked for inside, until it has shut down."""
+        while self._running.process.wait() == REBOOT:
+            self.boot()
 
     def __enter__(self) -> Self:
         try:
