@@ -5,7 +5,6 @@ Nothing here raises: facts that this unprivileged process may not see are report
 
 import asyncio
 import contextlib
-import importlib.util
 import logging
 import socket
 import stat
@@ -16,6 +15,7 @@ from typing import Final
 
 from appliance.adapters.applied.manifest import is_edited
 from appliance.adapters.files.access import read_access
+from appliance.adapters.files.presence import engine_presence, model_presence
 from appliance.adapters.gpus.reader import read_gpus
 from appliance.adapters.kernel.host_memory import group_memory, read_host_memory
 from appliance.adapters.kernel.processes import user_name
@@ -23,13 +23,10 @@ from appliance.adapters.kernel.tcp_listeners import tcp_listeners
 from appliance.adapters.launch_files import admissions_in, read_run_report, refusals_in
 from appliance.adapters.model_files.reading import ModelChecks
 from appliance.domain.memory import GpuMemory, GroupMemory, HostMemory
-from appliance.domain.model_headers import ModelFileFault
 from appliance.domain.names import unit_of
 from appliance.domain.observed import RunReport
 from appliance.domain.profile import Applied
-from appliance.engines import ENGINES
-from appliance.planning.admission.findings import BoxFacts, Presence, ProfileFacts
-from appliance.planning.estimates.estimating import reference_of
+from appliance.planning.admission.findings import BoxFacts, ProfileFacts
 from appliance.planning.memory.requirement import MARGIN_BYTES
 from appliance.protocol import run_report
 
@@ -177,42 +174,16 @@ async def _gpus(*, with_holders: bool = False) -> GpuMemory:
 
 
 def _facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:
-    model, problem = _model(applied, models)
+    model, problem = model_presence(applied, models)
     return ProfileFacts(
         model=model,
         model_problem=problem,
-        engine=_engine_presence(applied),
+        engine=engine_presence(applied),
         port_user=None if applied.endpoint.port is None else port_user(applied.endpoint.port),
         edited=is_edited(applied),
         model_bytes=_file_bytes(applied.model_path),
         access=read_access(applied, unit_dir),
     )
-
-
-def _model(applied: Applied, models: ModelChecks) -> tuple[Presence, str]:
-    """Tell whether the model exists and, as far as its headers tell, is whole."""
-    path = applied.model_path
-    if path is None:
-        return Presence.PRESENT, ""
-    presence = _presence(path)
-    reference = reference_of(applied.engine, applied.model, path)
-    if presence is not Presence.PRESENT or reference is None:
-        return presence, ""
-    fault = models.fault(reference)
-    if fault is None:
-        return presence, ""
-    damaged = fault.fault is ModelFileFault.DAMAGED
-    return (Presence.DAMAGED if damaged else Presence.MISSING), fault.problem
-
-
-def _presence(path: str) -> Presence:
-    try:
-        Path(path).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return Presence.MISSING
-    except OSError:
-        return Presence.UNKNOWN
-    return Presence.PRESENT
 
 
 def _file_bytes(path: str | None) -> int | None:
@@ -221,14 +192,6 @@ def _file_bytes(path: str | None) -> int | None:
     except OSError:
         return None
     return status.st_size if status is not None and stat.S_ISREG(status.st_mode) else None
-
-
-def _engine_presence(applied: Applied) -> Presence:
-    engine = ENGINES.get(applied.engine)  # None: a header of another release
-    module = "" if engine is None else engine.needs_python_module
-    if module and importlib.util.find_spec(module) is None:
-        return Presence.MISSING
-    return _presence(applied.binary)
 
 
 def port_user(port: int) -> str | None:

@@ -85,6 +85,9 @@ def _lines(report: ApplyReport) -> Iterator[str]:
             yield f"{verb} in {profile}.toml: {key} = {value}"
     for step in report.plan.steps:
         yield from _step_lines(step, dry_run=report.dry_run)
+    for name in report.plan.updated:
+        verb = "would change" if report.dry_run else "changed"
+        yield f"{verb} {name}, for its next requests and starts; its unit stays as it is"
     if report.gateway_changed:
         yield (
             "would change the gateway's configuration"
@@ -122,7 +125,8 @@ def _drift_lines(drift: Drift, refused: tuple[str, ...]) -> Iterator[str]:
 def _summary(report: ApplyReport) -> str:
     count = len(report.plan.catalogue)
     applied = "1 profile is" if count == 1 else f"{count} profiles are"
-    if not report.plan.changes and not report.gateway_changed:
+    plan = report.plan
+    if not (plan.changes or plan.updated or report.gateway_changed or report.adopted):
         return f"{applied} applied; nothing to change"
     if report.dry_run:
         return f"{applied} applied after this; nothing was changed (--dry-run)"
@@ -152,6 +156,7 @@ def as_document(report: ApplyReport) -> Mapping[str, object]:
         "warnings": list(report.warnings),
         "profiles": list(plan.catalogue),
         "restart": list(plan.restart),
+        "updated": list(plan.updated),
         "gateway_changed": report.gateway_changed,
         "reloaded": report.reloaded,
         "exit": int(exit_status(report)),

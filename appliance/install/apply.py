@@ -6,13 +6,11 @@ an apply that is cut short is finished by the next one. A running model is never
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from appliance import __version__
-from appliance.adapters.files.access import read_access
 from appliance.adapters.systemd.systemctl import Systemctl, running, stale
 from appliance.adapters.systemd.unit_store import UnitStore
 from appliance.domain.errors import PermissionDeniedError, ProfileError, StoreError
@@ -21,7 +19,7 @@ from appliance.domain.profile import Catalogue
 from appliance.install.adoption import Adopted, adopt, revert_invalid
 from appliance.install.gateway_compilation import compile_gateway, engine_key_warnings
 from appliance.install.profile_specs import CompiledProfiles, layout_of, load_specs, renderable
-from appliance.planning.admission.engine_files import access_findings
+from appliance.install.start_warnings import start_warnings
 from appliance.planning.units.apply_plan import Action, ApplyPlan, Installed, plan_apply
 from appliance.planning.units.specs import Layout
 from appliance.settings import Settings
@@ -156,7 +154,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
                 *warnings,
                 *gateway.warnings,
                 *engine_key_warnings(plan.catalogue),
-                *access_warnings(plan.catalogue, settings.unit_dir),
+                *start_warnings(plan.catalogue, settings.unit_dir),
             ),
             gateway_changed=gateway_changed,
             adopted=adopted.settings,
@@ -186,13 +184,6 @@ def _installed(store: UnitStore, manager: ServiceManager) -> tuple[Installed, tu
         stale=stale(backends),
     )
     return found, tuple(warnings)
-
-
-def access_warnings(catalogue: Catalogue, unit_dir: Path) -> Iterator[str]:
-    """Yield a sentence for each file that an engine could not open if it was started now."""
-    for name, applied in sorted(catalogue.items()):
-        for finding in access_findings(applied, read_access(applied, unit_dir)):
-            yield f"{name}: {finding.text}"
 
 
 def _applied_configuration(store: UnitStore) -> Configuration | None:

@@ -3,13 +3,17 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from appliance import __version__
+from appliance.adapters.applied.manifest import read_manifest
 from appliance.adapters.files.access import follow
 from appliance.adapters.model_files.reading import read_model
 from appliance.adapters.profile_files.loading import load_profiles
+from appliance.domain.errors import StoreError
 from appliance.domain.paths import CACHE_DIR
+from appliance.domain.profile import Catalogue
 from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.units.backend_unit import problem
 from appliance.planning.units.specs import Layout, UnitSpec, spec_of
@@ -30,7 +34,8 @@ class CompiledProfiles:
 
 def load_specs(settings: Settings) -> CompiledProfiles:
     """Read and compile every profile. Raises `ProfileError` for an unreadable directory."""
-    found = load_profiles(settings.profiles_dir, settings.reserved_ports)
+    before = _applied_before(settings.applied_dir)
+    found = load_profiles(settings.profiles_dir, settings.reserved_ports, before)
     context = context_of(settings)
     return CompiledProfiles(
         specs=tuple(
@@ -46,6 +51,13 @@ def load_specs(settings: Settings) -> CompiledProfiles:
         ),
         errors={name: str(error) for name, error in found.errors.items()},
     )
+
+
+def _applied_before(directory: Path) -> Catalogue:
+    try:
+        return read_manifest(directory)
+    except StoreError:
+        return {}
 
 
 def renderable(loaded: CompiledProfiles, layout: Layout) -> CompiledProfiles:

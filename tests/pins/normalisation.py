@@ -31,6 +31,8 @@ _MODULE: Final = re.compile(r"(?<=-m )appliance\.(?:\w+\.)*(\w+)")
 _VERSION_FIELD: Final = re.compile(r'("version": )"[^"]*"')
 _CREATED: Final = re.compile(r'("file_unix_s": )[1-9]\d*')
 """Time of a file that a test has just written."""
+_MISSING: Final = re.compile(r"^\S+: (?:model file missing|engine not found): .*\n", re.MULTILINE)
+"""Warnings of an apply about files of this machine, where no box has models and engines."""
 _PROCESS: Final = re.compile(r"(?<=, pid )\d+(?=\))")
 """Process of a requester."""
 _LEAST_RUN: Final = 4
@@ -58,6 +60,7 @@ def normal(text: str, root: Path, words: Mapping[str, str]) -> str:
     text = _DIGEST.sub("<digest>", text)
     text = _CREATED.sub(r'\1"<of the file>"', text)
     text = _PROCESS.sub("<process>", text)
+    text = _MISSING.sub("", text)
     text = _MODULE.sub(r"<\1>", text)
     text = _GENERATED_BY.sub(r"\1<version>", text)
     return _VERSION_FIELD.sub(r'\1"<version>"', text)

@@ -29,6 +29,7 @@ from appliance.adapters.toml.file import (
 from appliance.adapters.toml.tables import Table
 from appliance.domain.errors import ProfileError
 from appliance.domain.names import is_profile_name
+from appliance.domain.profile import Catalogue
 from appliance.domain.spec import Profile, Where
 from appliance.domain.value_types import shown
 from appliance.engines import ENGINES
@@ -36,7 +37,10 @@ from appliance.planning.profiles.compilation import ProfileSource
 from appliance.planning.profiles.rules import collisions, problems
 
 SUFFIX: Final = ".toml"
+_UNKNOWN_KEY: Final = "extra_forbidden"
+"""pydantic's name of the fault."""
 _EMPTY: Final[Mapping[int, str]] = {}
+_NONE_BEFORE: Final[Catalogue] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +85,15 @@ def parse_profile(name: str, content: bytes, file: str | None = None) -> Profile
         raise ProfileError(fault_lines(file, error.faults)) from error
 
 
-def load_profiles(directory: Path, reserved: Mapping[int, str] = _EMPTY) -> LoadedProfiles:
+def load_profiles(
+    directory: Path, reserved: Mapping[int, str] = _EMPTY, before: Catalogue = _NONE_BEFORE
+) -> LoadedProfiles:
     """Return every profile in a directory. Other files, and hidden ones, are ignored.
 
     Args:
         directory: Holds the ``*.toml`` files.
         reserved: Ports that others own, and what to call their owner.
+        before: Profiles as they are applied now: each keeps its port.
 
     Raises:
         ProfileError: the directory itself cannot be read.
@@ -98,7 +105,7 @@ def load_profiles(directory: Path, reserved: Mapping[int, str] = _EMPTY) -> Load
             found[path.stem] = _load(path)
         except ProfileError as error:
             errors[path.stem] = error
-    errors |= _collided(found, reserved)
+    errors |= _collided(found, reserved, before)
     good = {name: read for name, read in found.items() if name not in errors}
     return LoadedProfiles(
         profiles={name: read.profile for name, read in good.items()},
@@ -154,35 +161,45 @@ def _check_name(name: str) -> None:
 
 def _profile(name: str, document: Document) -> Profile:
     """Return the profile in `document`. Raises `FaultyFileError` with all its faults."""
-    file, faults = _checked(document.table)
+    file, faults, unread = _checked(document.table)
     profile = None
     if file is not None:
         faults += _strange_tables(file)
-        missing = _missing_table(file)
-        if missing is None:
+        engine = engine_of(file)
+        needed = _needed_options(engine)
+        if not needed or engine in engine_tables(file):
             profile = profile_of(name, file)
-            faults += [ModelFault(p.where, p.text) for p in problems(profile)]
-        else:
-            faults.append(missing)
+            faults += [ModelFault(p.where, p.text) for p in problems(profile, unread)]
+        elif engine not in unread:
+            text = f"engine {engine} needs a table [{engine}] with {' and '.join(needed)}"
+            faults.append(ModelFault(("engine",), text))
     if faults or profile is None:
         raise FaultyFileError(_placed(fault, document) for fault in dict.fromkeys(faults))
     return profile
 
 
-def _checked(table: Mapping[str, Any]) -> tuple[Table | None, list[ModelFault]]:
-    """Return `table` as the schema reads it, and its faults.
+def _checked(
+    table: Mapping[str, Any],
+) -> tuple[Table | None, list[ModelFault], frozenset[str]]:
+    """Return `table` as the schema reads it, its faults, and the keys that had to be left out.
 
-    With unknown keys as the only fault the rest is still read, so that one look at the file
-    finds everything.
+    What has a fault is left out and the rest still read, so that one look at the file finds everything.
     """
     try:
-        return ProfileFile.model_validate(table), []
+        return ProfileFile.model_validate(table), [], frozenset()
     except ValidationError as error:
         faults = list(model_faults(error, ProfileFile, table))
         kinds = [e["type"] for e in error.errors(include_input=False, include_url=False)]
-    if set(kinds) != {"extra_forbidden"} or len(kinds) > MOST_FAULTS:
-        return None, faults
-    return ProfileFile.model_validate(_without(table, [f.where for f in faults])), faults
+    if len(kinds) > MOST_FAULTS:
+        return None, faults, frozenset()
+    unknown = [f.where for f, kind in zip(faults, kinds, strict=True) if kind == _UNKNOWN_KEY]
+    wrong = [f.where for f, kind in zip(faults, kinds, strict=True) if kind != _UNKNOWN_KEY]
+    unread = frozenset(str(where[0]) for where in wrong)
+    rest = {k: v for k, v in _without(table, unknown).items() if k not in unread}
+    try:
+        return ProfileFile.model_validate(rest), faults, unread
+    except ValidationError:  # without its engine, or with a table that lacks a key
+        return None, faults, unread
 
 
 def _without(table: Mapping[str, Any], places: list[Where]) -> dict[str, Any]:
@@ -206,18 +223,13 @@ def _strange_tables(file: Table) -> Iterator[ModelFault]:
             yield ModelFault((engine,), text)
 
 
-def _missing_table(file: Table) -> ModelFault | None:
-    """Return the fault of a file that lacks a table which its engine needs; None: it does not."""
-    engine = engine_of(file)
-    needed = [
+def _needed_options(engine: str) -> list[str]:
+    """Return the options of an engine that its table must have; empty: the table may be missing."""
+    return [
         option.name
         for option in fields(ENGINES[engine].options)
         if option.default is MISSING and option.default_factory is MISSING
     ]
-    if not needed or engine in engine_tables(file):
-        return None
-    text = f"engine {engine} needs a table [{engine}] with {' and '.join(needed)}"
-    return ModelFault(("engine",), text)
 
 
 def _placed(fault: ModelFault, document: Document) -> Fault:
@@ -234,9 +246,9 @@ def _as_written(where: Where, document: Document) -> Where:
 
 
 def _collided(
-    found: Mapping[str, _Read], reserved: Mapping[int, str]
+    found: Mapping[str, _Read], reserved: Mapping[int, str], before: Catalogue
 ) -> Mapping[str, ProfileError]:
-    by_name = collisions({name: read.profile for name, read in found.items()}, reserved)
+    by_name = collisions({name: read.profile for name, read in found.items()}, reserved, before)
     return {
         name: ProfileError(
             fault_lines(

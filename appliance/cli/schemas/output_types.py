@@ -152,6 +152,8 @@ class ApplyDocument(TypedDict):
     profiles: list[str]
     restart: list[str]
     """Profiles whose running model is older than their unit."""
+    updated: NotRequired[list[str]]
+    """Profiles whose unit stays, and of which something else changes, in force at once."""
     gateway_changed: bool
     reloaded: bool
     exit: int
@@ -163,6 +165,8 @@ class CheckedProfile(TypedDict):
     file: str
     ok: bool
     error: str | None
+    warnings: NotRequired[list[str]]
+    """Sentences about files that its engine would not find or could not open."""
 
 
 class SettingsPlace(TypedDict):
@@ -183,6 +187,8 @@ class VersionDocument(TypedDict):
     """Versions of the command and of the supervisor."""
 
     version: str
+    build: NotRequired[str | None]
+    """Identifier that tells two builds of one version apart; None: the command runs from a checkout."""
     protocol: ProtocolVersions
     supervisor: str | None
     """None: it does not answer."""

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance.adapters.files.access import follow
@@ -20,6 +20,7 @@ from appliance.install.profile_specs import (
     load_specs,
     renderable,
 )
+from appliance.install.start_warnings import start_warnings
 from appliance.planning.units.backend_unit import problem, render
 from appliance.planning.units.specs import Layout, UnitSpec, spec_of
 from appliance.planning.wording import no_such_profile
@@ -36,6 +37,8 @@ class Checked:
     """Parsed profile; None: it has errors."""
     error: str = ""
     """Errors in complete lines; empty: none."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about files that its engine would not find or could not open."""
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
@@ -45,6 +48,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     installed = renderable(load_specs(settings), layout)
     checked = list(_checked(arguments.targets, settings, installed, layout))
     if arguments.action == "validate":
+        checked = [_with_warnings(one, settings) for one in checked]
         _report(checked, arguments, streams)
     else:
         _render(checked, installed, layout, arguments, streams)
@@ -91,14 +95,34 @@ def _file(path: Path, settings: Settings, layout: Layout) -> Checked:
     return Checked(file=str(path), spec=spec, error=problem(spec, layout) or "")
 
 
+def _with_warnings(checked: Checked, settings: Settings) -> Checked:
+    """Return what was checked, with what would keep its engine from starting."""
+    if checked.spec is None or checked.error:
+        return checked
+    applied = checked.spec.applied
+    return replace(
+        checked, warnings=tuple(start_warnings({applied.name: applied}, settings.unit_dir))
+    )
+
+
 def _report(checked: Sequence[Checked], arguments: Arguments, streams: Streams) -> None:
     if arguments.json:
-        document = [{"file": c.file, "ok": not c.error, "error": c.error or None} for c in checked]
+        document = [
+            {
+                "file": c.file,
+                "ok": not c.error,
+                "error": c.error or None,
+                "warnings": list(c.warnings),
+            }
+            for c in checked
+        ]
         streams.out.document(document)
         return
     for one in checked:
         if not one.error:
             streams.out.line(f"{one.file}: ok")
+        for warning in one.warnings:
+            streams.err.line(warning)
     if not checked:
         streams.err.line("there is no profile to check")
 

@@ -1,7 +1,7 @@
-"""Check that an engine may open the files it starts from, as its user and in its unit's view.
+"""Check that the files an engine starts from exist, and that it may open them, as its user and in its unit's view.
 
-One rule for `appliance apply`, which sees everything and warns, and for the preflight, which refuses
-before it stops anything. What is not certain (a path that this process may not look into, an
+One rule for `appliance apply` and `appliance profile validate`, which warn, and for the preflight, which
+refuses before it stops anything. What is not certain (a path that this process may not look into, an
 access list) never refuses.
 """
 
@@ -16,6 +16,8 @@ from appliance.planning.admission.findings import (
     AccessFacts,
     Node,
     PreflightFinding,
+    Presence,
+    ProfileFacts,
     Use,
     Walk,
     refuse,
@@ -31,6 +33,20 @@ from appliance.planning.units.sandbox import (
 )
 
 _MOST_TOLD: Final = 3
+
+
+def file_findings(applied: Applied, facts: ProfileFacts) -> Iterator[PreflightFinding]:
+    """Yield findings on files that the engine of `applied` would not find or could not open."""
+    if facts.model is Presence.MISSING:
+        path = applied.model_path or applied.model
+        mount = "/".join(path.split("/")[:2])
+        yield refuse(f"model file missing: {path} (is {mount} mounted?)")
+    if facts.model is Presence.DAMAGED:
+        yield refuse(f"model file damaged: {facts.model_problem}")
+    if facts.engine is Presence.MISSING:
+        file = applied.source_path.rpartition("/")[2]
+        yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")
+    yield from access_findings(applied, facts.access)
 
 
 def access_findings(applied: Applied, facts: AccessFacts | None) -> Iterable[PreflightFinding]:

@@ -21,8 +21,21 @@ def readiness(applied: Applied, box: BoxFacts) -> tuple[PreflightFinding, ...]:
         return (refuse(failure),)
     if box.gpu_state in _NOWHERE or (box.gpu_error is not None and not box.gpu_total_bytes):
         error = box.gpu_error or box.gpu_state
-        return (refuse(f"{applied.name} needs a GPU, and none can be read: {error}"),)
+        return (
+            refuse(
+                f"{applied.name} needs a GPU, and none can be read: {error}{_remedy(applied, box)}"
+            ),
+        )
     return tuple(_device_findings(applied, box))
+
+
+def _remedy(applied: Applied, box: BoxFacts) -> str:
+    """Return what to do where no GPU is to be expected; empty: a driver is there and fails."""
+    if box.gpu_state not in _NOWHERE and box.gpu_error is not None:
+        return ""
+    file = applied.source_path.rpartition("/")[2]
+    shared = ", beside shared = true" if not applied.claim.devices else ""
+    return f"; to run it on the CPU: gpus = []{shared} in {file}, then sudo appliance apply"
 
 
 def reader_failure(box: BoxFacts) -> str:
@@ -36,7 +49,7 @@ def _device_findings(applied: Applied, box: BoxFacts) -> Iterator[PreflightFindi
     present = sorted({*box.gpu_total_bytes, *box.devices})
     used = used_gpus(applied, present)
     if not used:
-        yield refuse(f"{applied.name} needs a GPU, the box has none")
+        yield refuse(f"{applied.name} needs a GPU, the box has none{_remedy(applied, box)}")
     if missing := sorted(set(used) - set(present)):
         yield refuse(f"{applied.name} claims GPU {missing[0]}, the box has {len(present)}")
         return

@@ -8,12 +8,11 @@ from appliance.domain.memory import GroupMemory
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Goal, Kind
 from appliance.domain.profile import Applied, Catalogue, Mark
-from appliance.planning.admission.engine_files import access_findings
+from appliance.planning.admission.engine_files import file_findings
 from appliance.planning.admission.findings import (
     BoxFacts,
     Level,
     PreflightFinding,
-    Presence,
     ProfileFacts,
     refuse,
     warn,
@@ -147,15 +146,7 @@ def _host_findings(
     applied: Applied, facts: ProfileFacts, goal: Goal, catalogue: Catalogue, observed: Observed
 ) -> Iterable[PreflightFinding]:
     file = applied.source_path.rpartition("/")[2]
-    if facts.model is Presence.MISSING:
-        path = applied.model_path or applied.model
-        mount = "/".join(path.split("/")[:2])
-        yield refuse(f"model file missing: {path} (is {mount} mounted?)")
-    if facts.model is Presence.DAMAGED:
-        yield refuse(f"model file damaged: {facts.model_problem}")
-    if facts.engine is Presence.MISSING:
-        yield refuse(f"engine not found: {applied.binary}: install it or correct {file}")
-    yield from access_findings(applied, facts.access)
+    yield from file_findings(applied, facts)
     if facts.port_user is not None and not _freed(applied, goal, catalogue, observed):
         yield refuse(
             f"port {applied.endpoint.port} is in use by a process of user {facts.port_user}:"

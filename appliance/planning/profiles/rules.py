@@ -5,9 +5,11 @@ run together.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
+from appliance.domain.profile import Catalogue
 from appliance.domain.spec import Problem, Profile
 from appliance.engines import ENGINES
 from appliance.engines.shared.refused_arguments import VARIABLE_FAMILIES, VARIABLES
@@ -34,21 +36,19 @@ _VARIABLE_FAMILIES: Final[Mapping[str, str]] = {
 _KEYS: Final = ("port", "socket")
 
 
-def problems(profile: Profile) -> tuple[Problem, ...]:
-    """Return everything that is wrong with `profile`; empty: it can be applied."""
-    return (
-        *_endpoint(profile),
-        *_model(profile),
-        *_binary(profile),
-        *_need(profile),
-        *_order(profile),
-        *_patch(profile),
-        *handling_problems(profile),
-        *_overrides(profile),
-        *_variables(profile),
-        *ENGINES[profile.engine].problems(profile),
-        *warm_up_problems(profile),
-    )
+def problems(profile: Profile, unread: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
+    """Return everything that is wrong with `profile`; empty: it can be applied.
+
+    Args:
+        profile: The profile.
+        unread: Keys and tables of its file with faults, which `profile` lacks: a rule that needs one of
+            them is left out.
+    """
+    return tuple(problem for rule, keys in RULES if not unread & keys for problem in rule(profile))
+
+
+def _engine(profile: Profile) -> Iterator[Problem]:
+    yield from ENGINES[profile.engine].problems(profile)
 
 
 def _endpoint(profile: Profile) -> Iterator[Problem]:
@@ -127,23 +127,54 @@ def _variables(profile: Profile) -> Iterator[Problem]:
             yield Problem(where=("env", name), text=f'"{name}" is refused: {reason}')
 
 
+_ALL_KEYS: Final = frozenset(field.name for field in fields(Profile)) - {"name", "options"}
+_NO_ENGINES_KEYS: Final = frozenset(
+    {"deadlines", "description", "gateway", "mark", "order", "unit"}
+)
+_ENGINES_KEYS: Final = (_ALL_KEYS | ENGINES.keys()) - _NO_ENGINES_KEYS
+RULES: Final[Sequence[tuple[Callable[[Profile], Iterable[Problem]], frozenset[str]]]] = (
+    (_endpoint, frozenset({"port", "socket"})),
+    (_model, frozenset({"model"})),
+    (_binary, frozenset({"binary"})),
+    (_need, frozenset({"gpus", "need"})),
+    (_order, frozenset({"order"})),
+    (_patch, frozenset({"patch"})),
+    (handling_problems, frozenset({"gateway"})),
+    (_overrides, frozenset({"unit"})),
+    (_variables, frozenset({"env"})),
+    (_engine, _ENGINES_KEYS),
+    (warm_up_problems, _ENGINES_KEYS),
+)
+"""Rules, with the keys and tables of the file that each reads, beside the engine's name."""
+
+
 def collisions(
-    profiles: Mapping[str, Profile], reserved: Mapping[int, str]
+    profiles: Mapping[str, Profile], reserved: Mapping[int, str], before: Catalogue
 ) -> Mapping[str, tuple[Problem, ...]]:
     """Return problems by profile; profiles without a problem are absent.
+
+    Of two profiles with one address, the one that had it already keeps it: the problem is the other's.
 
     Args:
         profiles: Every profile of the box by name.
         reserved: Ports that others own, and what to call their owner.
+        before: Profiles as they are applied now.
     """
     found: dict[str, list[Problem]] = {}
     for name in sorted(profiles):
         for problem in _reserved(profiles[name], reserved):
             found.setdefault(name, []).append(problem)
     claims = {name: claim_of(profile) for name, profile in profiles.items()}
+    settled = {
+        name
+        for name, profile in profiles.items()
+        if name in before
+        and (before[name].endpoint, before[name].claim) == (profile.endpoint, claims[name])
+    }
     for name, others in _sharers(profiles).items():
         for other in others:
-            if not claims[name].intersects(claims[other]):
+            is_older = name in settled and other not in settled
+            if not is_older and not claims[name].intersects(claims[other]):
                 found.setdefault(name, []).extend(_shared(profiles[name], profiles[other]))
     return {name: tuple(problems) for name, problems in found.items()}
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
 from appliance.domain.paths import PROFILES_DIR
-from appliance.domain.profile import Catalogue
+from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
 from appliance.planning.units.drift import Drift, DriftKind, comment_of, find_drift
@@ -98,6 +98,9 @@ class ApplyPlan:
     """Profiles that run in their old form until they are restarted."""
     reload: bool
     """Whether systemd must read its units again."""
+    updated: tuple[str, ...] = ()
+    """Profiles whose unit stays as it is, and of which something else changes, such as the names that
+    clients may send; in force at once."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -166,7 +169,22 @@ def plan_apply(
         catalogue=kept,
         restart=_to_restart(steps),
         reload=installed.stale or any(s.action in CHANGES for s in (*steps, *front)),
+        updated=_updated(kept, installed.catalogue, steps),
     )
+
+
+def _updated(kept: Catalogue, before: Catalogue, steps: Sequence[Step]) -> tuple[str, ...]:
+    written = {profile_of(step.file) for step in steps if step.action in CHANGES}
+    return tuple(
+        name
+        for name, applied in kept.items()
+        if name not in written and name in before and _in_force(applied) != _in_force(before[name])
+    )
+
+
+def _in_force(applied: Applied) -> Applied:
+    """Return what daemons obey of a profile: neither the file that it came from nor its first mark."""
+    return replace(applied, source_sha256="", file_unix_s=0, first_mark=Mark.STANDBY)
 
 
 def _gateway_steps(

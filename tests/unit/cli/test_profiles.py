@@ -121,10 +121,23 @@ def test_the_settings_file_moves_the_control_socket(box: CliBox) -> None:
         assert box.run("cancel", APPLIANCE_CONTROL_SOCKET="").status == 0
 
 
+def test_validate_warns_of_what_is_missing(box: CliBox) -> None:
+    """A valid profile whose program is not installed is valid, and said not to start."""
+    path = box.root / "profiles" / "genesis.toml"
+    path.write_text(GENESIS.replace("/usr/bin/true", "/opt/none/engine"))
+    sentence = "genesis: engine not found: /opt/none/engine: install it or correct genesis.toml"
+    for target in ("genesis", str(path)):
+        ended = box.run("profile", "validate", target)
+        assert (ended.status, ended.err) == (0, f"{sentence}\n")
+        assert ended.out.endswith("genesis.toml: ok\n")
+    (entry,) = json.loads(box.run("profile", "validate", "genesis", "--json").out)
+    assert (entry["ok"], entry["warnings"]) == (True, [sentence])
+
+
 @needs_root
 def test_edit_applies_what_was_edited(box: CliBox) -> None:
     """An edit is checked, shown as a difference, put in place and applied."""
-    ended = edit(box, "sed -i s/a.test/another/")
+    ended = edit(box, "sed -i s/a.test/another/", "--yes")
     assert (ended.status, ended.err) == (0, "")
     assert '-description = "a test"   # this comment stays' in ended.out
     assert '+description = "another"   # this comment stays' in ended.out
@@ -148,6 +161,11 @@ def test_edit_without_a_change(box: CliBox) -> None:
     [
         ("sed -i s/served/sevred/", 78, 'genesis.toml:3: unknown key "sevred"'),
         ("false", 1, "false ended with status 1"),
+        (
+            "sed -i s/a.test/another/",
+            1,
+            "there is no terminal to ask on; --yes applies without asking",
+        ),
     ],
 )
 def test_edit_keeps_what_cannot_be_applied(
@@ -177,7 +195,7 @@ def test_edit_of_a_profile_that_changed_meanwhile(box: CliBox) -> None:
     """Two operators at once: the second is told, and overwrites nothing."""
     path = box.root / "profiles" / "genesis.toml"
     box.program("clumsy", f'echo "# mine" >> "$1"; echo "# theirs" >> {path}')
-    ended = edit(box, "clumsy")
+    ended = edit(box, "clumsy", "--yes")
     assert ended.status == 1
     assert "was changed by another program meanwhile" in ended.err
     assert path.read_text() == f"{GENESIS}# theirs\n"

@@ -541,6 +541,43 @@ def test_an_edited_rule_is_left(box: Box) -> None:
     assert box.apply(discard=True) == Exit.OK
 
 
+def test_a_change_that_no_unit_shows_is_told(box: Box) -> None:
+    """Names that clients may send are in no unit: apply says that they changed, a comment changes nothing."""
+    path = box.profile("a")
+    box.apply()
+    path.write_text(f"# a remark\n{path.read_text()}")
+    assert box.apply() == Exit.OK
+    assert box.out == "1 profile is applied; nothing to change\n"
+    path.write_text(path.read_text().replace('["m"]', '["m", "claude-*"]'))
+    assert box.apply(dry_run=True) == Exit.OK
+    assert box.out.splitlines()[0].startswith("would change a, for its next requests and starts")
+    box.apply(as_json=True)
+    assert json.loads(box.out)["updated"] == ["a"]
+    assert read_manifest(box.settings.applied_dir)["a"].served == ("m", "claude-*")
+    path.write_text(path.read_text().replace('"claude-*"', '"gpt-*"'))
+    box.apply()
+    assert box.out.splitlines() == [
+        "changed a, for its next requests and starts; its unit stays as it is",
+        "1 profile is applied",
+    ]
+
+
+def test_what_is_missing_on_the_disk_is_told_at_once(box: Box) -> None:
+    """A profile whose model or program is not there is applied, with the warning that a switch would give."""
+    path = box.settings.profiles_dir / "a.toml"
+    path.write_text(LLAMA.replace("/bin/true", "/opt/none/llama-server"))
+    assert box.apply() == Exit.OK
+    assert box.err.splitlines() == [
+        "a: model file missing: /m.gguf (is /m.gguf mounted?)",
+        "a: engine not found: /opt/none/llama-server: install it or correct a.toml",
+    ]
+    model = box.settings.profiles_dir.parent / "m.gguf"
+    model.write_bytes(b"GGUF\x03\0\0\0")
+    path.write_text(LLAMA.replace("/m.gguf", str(model)))
+    box.apply()
+    assert "a: model file damaged: m.gguf" in box.err
+
+
 def test_the_result_can_be_read_by_a_program(box: Box) -> None:
     """--json is one object with every step and the exit status."""
     box.profile("a")

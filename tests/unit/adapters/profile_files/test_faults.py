@@ -324,6 +324,27 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, fault: str) 
         parse_profile("genesis", content)
 
 
+def test_one_look_finds_everything() -> None:
+    """Wrong values hide neither missing keys nor broken rules, and no rule speaks of a key that was left out."""
+    text = 'engine = "vllm"\nctx = "1"\nmodel = "m"\n[env]\nPATH = "x"\n[order]\nafter = ["appliance-a.service"]\n'
+    assert faults(text) == [
+        'genesis.toml:1: "binary" is missing: the absolute path of the vllm program',
+        "genesis.toml:1: port or socket is missing: set one of them",
+        'genesis.toml:2: ctx is a whole number, not "1"',
+        'genesis.toml:3: "m" is neither an absolute path nor hf:owner/name',
+        *[
+            line
+            for line in faults(text.replace('ctx = "1"\n', "#\n"))
+            if ":5:" in line or ":7:" in line
+        ],
+    ]
+    # A port that is wrong is not missing, and GPUs that are wrong are not absent.
+    assert faults(VLLM.replace("8101", "80")) == ["genesis.toml:4: port is at least 1024, not 80"]
+    claim = EMBEDDED + 'gpus = 2\nneed = { vram = "1GiB" }\n'
+    assert [line.partition(": ")[2][:6] for line in faults(claim)] == ["gpus 2"]
+    assert faults(COMMAND.format('"x"')) == ['genesis.toml:4: command.argv is a list, not "x"']
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """Pipes, directories, sockets, loops and dead links are errors, and nothing waits for them."""
     os.mkfifo(tmp_path / "pipe.toml")

@@ -23,6 +23,7 @@ from appliance.engines.shared.engine import InvocationContext
 from appliance.planning.profiles.compilation import ProfileSource, claim_of, warm_up_of
 from appliance.planning.units.specs import spec_of
 from tests.fakes.profile_texts import MINIMAL
+from tests.fakes.profiles import applied
 
 SHIPPED = Path(__file__).parents[4] / "profiles"
 
@@ -105,6 +106,22 @@ def test_two_shared_profiles_need_two_ports(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.toml").write_text(MINIMAL["vllm"] + "shared = true\n")
     assert set(load_profiles(tmp_path).errors) == {"a", "b"}
+
+
+def test_the_newcomer_is_blamed_for_a_port_in_use(tmp_path: Path) -> None:
+    """The profile that is applied with the port keeps it; once its claim changes, both are named again."""
+    older = MINIMAL["vllm"] + "gpus = [0]\n"
+    (tmp_path / "older.toml").write_text(older)
+    (tmp_path / "newer.toml").write_text(MINIMAL["vllm"] + "gpus = [1]\n")
+    before = {"older": applied("older", "gpu-0", port=8101)}
+    loaded = load_profiles(tmp_path, before=before)
+    assert set(loaded.profiles) == {"older"}
+    assert str(loaded.errors["newer"]) == (
+        "newer.toml:4: port 8101 is also that of older.toml, and their claims do not intersect, so both may "
+        "run at once: choose another"
+    )
+    (tmp_path / "older.toml").write_text(older.replace("[0]", "[2]"))
+    assert set(load_profiles(tmp_path, before=before).errors) == {"older", "newer"}
 
 
 def test_a_reserved_port_is_refused(tmp_path: Path) -> None:

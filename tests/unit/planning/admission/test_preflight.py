@@ -327,6 +327,7 @@ def test_what_others_hold_is_told_where_there_is_room() -> None:
     assert (Level.WARN, text) in told(found)
 
 
+ON_THE_CPU = "; to run it on the CPU: gpus = [] in genesis.toml, then sudo appliance apply"
 OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
 
 
@@ -335,11 +336,11 @@ OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
     [
         (
             box(gpu_state=GpuState.NO_DRIVER, gpu_error="the NVIDIA driver is not loaded"),
-            "genesis needs a GPU, and none can be read: the NVIDIA driver is not loaded",
+            f"genesis needs a GPU, and none can be read: the NVIDIA driver is not loaded{ON_THE_CPU}",
         ),
         (
             box(gpu_state=GpuState.NO_LIBRARY),
-            "genesis needs a GPU, and none can be read: no-library",
+            f"genesis needs a GPU, and none can be read: no-library{ON_THE_CPU}",
         ),
         (box(gpu_error="why"), "genesis needs a GPU, and none can be read: why"),
         (
@@ -367,7 +368,7 @@ OPAQUE = gpu(1, quality=Quality.OPAQUE, problem="MIG divides it", total=0.0)
             "GPU 1 cannot be used: it fell off the bus",
         ),
         (box(gpu(0), gpu(1, state=GpuState.DEVICE)), "GPU 1 cannot be used: device"),
-        (box(), "genesis needs a GPU, the box has none"),
+        (box(), f"genesis needs a GPU, the box has none{ON_THE_CPU}"),
         (
             box(gpu(0), OPAQUE),
             (

@@ -1,0 +1,36 @@
+"""Warnings about what would keep engines from starting, before anybody starts them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance.adapters.files.access import read_access
+from appliance.adapters.files.presence import engine_presence, model_presence
+from appliance.adapters.model_files.reading import ModelChecks
+from appliance.domain.profile import Applied, Catalogue
+from appliance.planning.admission.engine_files import file_findings
+from appliance.planning.admission.findings import Presence, ProfileFacts
+
+
+def start_warnings(catalogue: Catalogue, unit_dir: Path) -> Iterator[str]:
+    """Yield a sentence for each file that an engine would not find or could not open now.
+
+    Args:
+        catalogue: Profiles, compiled a moment ago.
+        unit_dir: Directory of their units, which show some files to engines and hide others.
+    """
+    models = ModelChecks()
+    for name, applied in sorted(catalogue.items()):
+        for finding in file_findings(applied, _file_facts(applied, models, unit_dir)):
+            yield f"{name}: {finding.text}"
+
+
+def _file_facts(applied: Applied, models: ModelChecks, unit_dir: Path) -> ProfileFacts:
+    # The headers of an estimated model were read and found whole when the profile was compiled.
+    is_whole = applied.estimate is not None
+    model, problem = (Presence.PRESENT, "") if is_whole else model_presence(applied, models)
+    return ProfileFacts(
+        model=model,
+        model_problem=problem,
+        engine=engine_presence(applied),
+        access=read_access(applied, unit_dir),
+    )
