@@ -113,6 +113,13 @@ def goal_of(
             )
 
 
+def to_start(operation: Operation) -> tuple[str, ...]:
+    """Return the profiles that an operation brings up in its present direction, in their order."""
+    if not operation.rolling_back:
+        return operation.goal.start
+    return operation.goal.restore if operation.rollback else ()
+
+
 def writes_of(operation: Operation, committed: tuple[str, ...]) -> Writes:
     """Return what `operation` changes when it succeeds; names that are `committed` already stay."""
     goal = operation.goal

@@ -34,7 +34,7 @@ from appliance.planning.switch.actions import (
     Wait,
     WarmUpModel,
 )
-from appliance.planning.switch.goals import in_the_way, in_the_way_of
+from appliance.planning.switch.goals import in_the_way, in_the_way_of, to_start
 from appliance.planning.switch.run_command import end_command, has_begun, is_forward, run_command
 from appliance.planning.wording import joined
 
@@ -118,17 +118,11 @@ def _come_down(
 def _come_up(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
     if start := _next_start(operation, steps, observed):
         return start
-    unproved = (n for n in _to_start(operation) if n not in steps.warm)
+    unproved = (n for n in to_start(operation) if n not in steps.warm)
     for name in unproved:
         if not (operation.rolling_back and name in operation.goal.kept):
             return WarmUpModel(name)
     return None
-
-
-def _to_start(operation: Operation) -> tuple[str, ...]:
-    if not operation.rolling_back:
-        return operation.goal.start
-    return operation.goal.restore if operation.rollback else ()
 
 
 def _to_stop(
@@ -140,8 +134,8 @@ def _to_stop(
     one another when the operation began, the first may still be stopping.
     """
     if operation.rolling_back:
-        stays = {*_to_start(operation), *operation.goal.kept}
-        rivals = _rivals_of(_to_start(operation), catalogue)
+        stays = {*to_start(operation), *operation.goal.kept}
+        rivals = _rivals_of(to_start(operation), catalogue)
         begun = (*operation.goal.start, *(n for n in operation.goal.stop if n in rivals))
         wanted = tuple(n for n in begun if n not in stays)
     elif has_begun(operation, steps, observed):
@@ -159,7 +153,7 @@ def _came_back(unit: ObservedUnit) -> bool:
 
 
 def _next_start(operation: Operation, steps: Steps, observed: Observed) -> Action | None:
-    for name in _to_start(operation):
+    for name in to_start(operation):
         unit = observed.unit(name)
         if unit.serving:
             continue
@@ -252,7 +246,7 @@ def _is_reached(phase: Phase, present: Phase) -> bool:
 def _start_failure(
     operation: Operation, steps: Steps, observed: Observed, refusals: Mapping[str, str]
 ) -> str:
-    for name in _to_start(operation):
+    for name in to_start(operation):
         unit = observed.unit(name)
         if name not in steps.started or unit.serving:
             continue
@@ -275,7 +269,7 @@ def _rival(
         ours -= {
             *operation.goal.kept
         }  # came up before the operation, in the way of what it evicted
-    rivals = _rivals_of(_to_start(operation), catalogue)
+    rivals = _rivals_of(to_start(operation), catalogue)
     if has_begun(operation, steps, observed):
         return None
     if is_forward(operation):
@@ -285,7 +279,7 @@ def _rival(
 
 def _hold(operation: Operation, steps: Steps, observed: Observed) -> str | None:
     """Return ``a hold`` if one began after the operation, which must not end it; None: none did."""
-    if not observed.hold_active or not _to_start(operation):
+    if not observed.hold_active or not to_start(operation):
         return None
     if steps.started:  # a start ends a hold, though not within the same look
         later = all(observed.unit(name).idle for name in steps.started)

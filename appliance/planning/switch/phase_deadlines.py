@@ -12,16 +12,21 @@ drain           that of the drain
 stop            the longest stop of the profiles
 release         the time for memory to come back, of each profile after the other
 run             none: a command may run for days
-start, load     several times the longest silence, ten minutes at least: a first load that
-                compiles takes minutes, and is ended after a silence
-warm-up         that of each profile after the other
+start, load     several times the longest silence of each profile that starts, ten minutes at
+                least: a first load that compiles takes minutes, and is ended after a silence
+warm-up         that of each profile that starts, after the other
 ==============  ===========================================================================
+
+The profiles that start are those of the present direction: what was stopped counts as soon as the
+operation goes back to it.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from appliance.domain.operations import Operation, Phase
-from appliance.domain.profile import Catalogue
+from appliance.domain.profile import Catalogue, Deadlines
+from appliance.planning.switch.goals import to_start
 
 _MARGIN_S: Final = 30.0
 _PREFLIGHT_S: Final = 60.0
@@ -37,24 +42,29 @@ def involved(operation: Operation) -> tuple[str, ...]:
 
 def phase_deadline_s(operation: Operation, catalogue: Catalogue) -> float | None:
     """Return the longest time of the present phase, in seconds from its beginning; None: none."""
-    applied = [catalogue[name].deadlines for name in involved(operation) if name in catalogue]
+    every = _deadlines(involved(operation), catalogue)
+    starting = _deadlines(to_start(operation), catalogue)
     match operation.phase:
         case Phase.RUN:
             return None
         case Phase.PREFLIGHT:
             return _PREFLIGHT_S
         case Phase.DRAIN:
-            longest_s = max((deadlines.drain_s for deadlines in applied), default=0.0)
+            longest_s = max((deadlines.drain_s for deadlines in every), default=0.0)
             limit_s = longest_s if operation.drain_s is None else operation.drain_s
         case Phase.STOP:
-            limit_s = max((deadlines.stop_s for deadlines in applied), default=0.0)
+            limit_s = max((deadlines.stop_s for deadlines in every), default=0.0)
         case Phase.RELEASE:
-            limit_s = sum(deadlines.release_s for deadlines in applied)
+            limit_s = sum(deadlines.release_s for deadlines in every)
         case Phase.START | Phase.LOAD:
-            silences_s = sum(deadlines.no_progress_s for deadlines in applied)
+            silences_s = sum(deadlines.no_progress_s for deadlines in starting)
             limit_s = max(_LEAST_LOAD_S, _SILENCES * silences_s)
         case Phase.WARM_UP:
-            limit_s = sum(deadlines.warm_up_s for deadlines in applied)
+            limit_s = sum(deadlines.warm_up_s for deadlines in starting)
         case _:
             limit_s = 0.0
     return limit_s + _MARGIN_S
+
+
+def _deadlines(names: Iterable[str], catalogue: Catalogue) -> list[Deadlines]:
+    return [catalogue[name].deadlines for name in names if name in catalogue]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.domain.operations import Goal, Kind, Operation, Phase
+from appliance.domain.operations import Cause, Goal, Kind, Operation, Phase
 from appliance.domain.profile import Deadlines
 from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
 from tests.fakes.profiles import applied, catalogue
@@ -34,15 +34,33 @@ SWITCH = Operation(
         (Phase.STOP, 120.0),
         (Phase.RELEASE, 97.0),
         (Phase.RUN, None),
-        (Phase.START, 1950.0),
-        (Phase.LOAD, 1950.0),
-        (Phase.WARM_UP, 159.0),
+        (Phase.START, 1830.0),
+        (Phase.LOAD, 1830.0),
+        (Phase.WARM_UP, 150.0),
         (Phase.COMMIT, 30.0),
     ],
 )
 def test_a_phase_is_stuck_after_all_that_may_end_it(phase: Phase, expected: float | None) -> None:
-    """The deadline is later than those of the profiles that the operation involves, roll-back included."""
+    """The deadline is later than those of the profiles that the phase waits for."""
     assert phase_deadline_s(replace(SWITCH, phase=phase), BOX) == expected
+
+
+@pytest.mark.parametrize("phase", [Phase.START, Phase.LOAD])
+def test_a_load_waits_for_what_starts_alone(phase: Phase) -> None:
+    """Silences of a profile that is only stopped count once the operation goes back to it."""
+    goal = Goal(stop=("b",), start=("a",), restore=("b",))
+    forward = replace(SWITCH, phase=phase, target=("a",), goal=goal)
+    assert phase_deadline_s(forward, BOX) == 630.0
+    back = replace(forward, cause=Cause.FAILURE, reason="a did not start")
+    assert phase_deadline_s(back, BOX) == 1830.0
+    assert phase_deadline_s(replace(back, rollback=False), BOX) == 630.0
+
+
+def test_a_load_waits_for_what_was_coming_up_before() -> None:
+    """A profile that is kept may still load, by a start of before the operation."""
+    goal = Goal(start=("b",), restore=(), kept=("b",))
+    load = replace(SWITCH, phase=Phase.LOAD, goal=goal)
+    assert phase_deadline_s(load, BOX) == 1830.0
 
 
 def test_a_drain_that_was_asked_for_counts() -> None:
