@@ -3,19 +3,25 @@
 from collections.abc import AsyncGenerator
 
 from appliance.adapters.systemd.activation import serve_activated
+from appliance.adapters.systemd.daemon import Readiness
 from appliance.checker.name_lookup import NameLookup
 from appliance.checker.url_check import UrlChecker
 from appliance.domain.names import CHECK_SOCKET_UNIT
+from appliance.domain.service_lines import CheckTally
 from appliance.protocol.check_socket import CHECK, CheckEvent, CheckRequest
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.unix_server import Peer
 
 _checker = UrlChecker(NameLookup())
+_tally = CheckTally()
+_readiness = Readiness()
 
 
 async def answer(request: CheckRequest, _: Peer) -> AsyncGenerator[CheckEvent, None]:
     """Yield the outcome of a check. Raises `BadRequestError`."""
     result = await _checker.check(request.url, request.timeout_s)
+    _tally.count(request.url, is_up=result.up)
+    _readiness.tell(_tally.line())
     yield ResultEvent(details=result.fields())
 
 

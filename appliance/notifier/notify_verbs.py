@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Final, assert_never
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from appliance.adapters.apprise_sender import send_by_apprise
 from appliance.adapters.targets_file import standing_of
 from appliance.domain.alerts import Message, SendOutcome, SendResult
 from appliance.domain.errors import BadRequestError
+from appliance.domain.service_lines import NotifierTally
 from appliance.domain.targets import NTFY, Target, Targets, TargetStanding, kind_of
 from appliance.notifier.ntfy_sender import NtfySender
 from appliance.notifier.web_client import WebError, WebRequest, fetch
@@ -45,9 +46,12 @@ class NotifyVerbs:
     Args:
         targets: Content of the file of the targets.
         trouble: Why there are no targets, in a phrase; empty: the file is right.
+        on_line: Called with the line that `systemctl status` shows, at the start and after each message.
     """
 
-    def __init__(self, targets: Targets, trouble: str = "") -> None:
+    def __init__(
+        self, targets: Targets, trouble: str = "", on_line: Callable[[str], None] | None = None
+    ) -> None:
         self._targets: Mapping[str, Target] = {one.name: one for one in targets.targets}
         self._ntfy = {
             one.name: NtfySender(one) for one in targets.targets if kind_of(one.url) == NTFY
@@ -56,6 +60,9 @@ class NotifyVerbs:
         self._trouble = trouble
         self._troubles: dict[str, str] = {}
         """Phrases about the last try of each target that failed."""
+        self._tally = NotifierTally(targets=len(self._targets), fault=trouble)
+        self._on_line = on_line
+        self._tell_line()
 
     async def serve(self, listener: socket.socket, *, idle_s: float | None = None) -> None:
         """Answer until nobody has asked for `idle_s`; None: for ever."""
@@ -139,6 +146,8 @@ class NotifyVerbs:
     def _note(self, name: str, result: SendResult) -> None:
         is_sent = result.outcome is SendOutcome.SENT
         self._troubles[name] = "" if is_sent else result.text
+        self._tally.count(is_sent=is_sent)
+        self._tell_line()
         _log.log(
             logging.DEBUG if is_sent else logging.WARNING,
             "%s: %s%s",
@@ -146,6 +155,10 @@ class NotifyVerbs:
             result.outcome,
             f": {result.text}" if result.text else "",
         )
+
+    def _tell_line(self) -> None:
+        if self._on_line is not None:
+            self._on_line(self._tally.line(self._troubles))
 
 
 def _read(verb: str, args: Json, _peer: Peer) -> NotifyRequest:

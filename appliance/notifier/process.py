@@ -20,6 +20,7 @@ from appliance.daemon_main import ToldToEndError, run_daemon, until_told
 from appliance.domain.errors import UnitError
 from appliance.domain.names import NOTIFY_SOCKET_UNIT
 from appliance.domain.paths import TARGETS_FILE
+from appliance.domain.service_lines import leaving_line
 from appliance.domain.targets import Targets
 from appliance.notifier.notify_verbs import NotifyVerbs
 from appliance.settings_snapshot import SettingsSnapshot
@@ -40,7 +41,8 @@ async def run(_settings: SettingsSnapshot, *, idle_s: float = IDLE_S) -> None:
     if trouble:
         _log.error("%s", trouble)
     readiness = Readiness()
-    served = create_task(NotifyVerbs(targets, trouble).serve(listener, idle_s=idle_s))
+    verbs = NotifyVerbs(targets, trouble, readiness.tell)
+    served = create_task(verbs.serve(listener, idle_s=idle_s))
     told = create_task(until_told(readiness))
     readiness.ready()
     done, pending = await wait({served, told}, return_when=FIRST_COMPLETED)
@@ -50,6 +52,7 @@ async def run(_settings: SettingsSnapshot, *, idle_s: float = IDLE_S) -> None:
     try:
         for task in done:
             task.result()
+        readiness.tell(leaving_line(idle_s))
     except ToldToEndError:
         _log.debug("the notifier ends")
 

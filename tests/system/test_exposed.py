@@ -2,6 +2,7 @@
 """Exposed listeners on a booted box: what the auditor tells, and what its and the checker's sandboxes allow."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -194,7 +195,10 @@ def test_another_network_is_told_apart(fleet: Fleet) -> None:
 
 
 def test_watched_addresses_are_checked(fleet: Fleet) -> None:
-    """The checker reaches this box and other machines, and says in its own words what is wrong."""
+    """The checker reaches this box and other machines, and says in its own words what is wrong.
+
+    Its unit's status counts, and names no address; the auditor's filter leaves that one without a line.
+    """
     serve = f"python3 -m http.server --bind {FAR_IP} 8000 >/dev/null 2>&1"
     fleet.box.run(f"cd / && systemd-run -q --unit=far-server sh -c '{FAR} {serve}'")
     fleet.box.wait_for(f"curl -sf -o /dev/null http://{FAR_IP}:8000/etc/hostname")
@@ -209,6 +213,9 @@ def test_watched_addresses_are_checked(fleet: Fleet) -> None:
         told = ask(fleet, "check", "url", url=url, timeout_s=5.0)
         assert (told["up"], told["status"]) == (up, status), told
         assert detail is None or told["detail"] == detail
+    line = fleet.box.run("systemctl show -P StatusText appliance-checker").stdout
+    assert re.fullmatch(r"[0-9]+ checks of 5 addresses · 3 are not up\n", line)
+    assert fleet.box.run("systemctl show -P StatusText appliance-auditor").stdout == "\n"
 
 
 @pytest.mark.parametrize("user", [OPERATOR, STRANGER, AUDITOR_USER, CHECKER_USER, "appliance"])

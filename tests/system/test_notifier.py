@@ -181,10 +181,12 @@ def test_a_notifier_that_is_killed_loses_nothing(box: Box) -> None:
 
 
 def test_it_leaves_when_nobody_asks(box: Box) -> None:
-    """Without a request the notifier ends in good order, and its socket starts it again."""
+    """Without a request the notifier ends in good order, says why, and its socket starts it again."""
     ask(box, "targets")
     box.wait_for(f"systemctl show -P ActiveState {NOTIFIER} | grep -qx inactive", timeout_s=20)
     assert box.run(f"systemctl show -P Result {NOTIFIER}").stdout == "success\n"
+    told = box.run(f"systemctl show -P StatusText {NOTIFIER}").stdout
+    assert told == "nobody asked for 1 s; its socket starts it again\n"
     answer = ask(box, "targets")
     assert [row["name"] for row in answer["targets"]] == list(TARGETS)
     memory = int(

@@ -8,7 +8,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from appliance.adapters.systemd.daemon import log_to_journal, named_sockets
+from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
+from appliance.domain.service_lines import leaving_line
 from appliance.protocol.control import Exit
 from appliance.protocol.conversation.server import FEW, Answer, serve_conversations
 
@@ -51,4 +52,5 @@ def serve_activated(
             idle_s=idle_s,
         )
     )
+    Readiness().tell(leaving_line(idle_s))
     return Exit.OK

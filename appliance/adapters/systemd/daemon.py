@@ -23,7 +23,7 @@ _FEED_EVERY_S: Final = 1.0
 
 
 class Readiness:
-    """Sender of the supervisor's state; sends nothing when systemd does not listen."""
+    """Sender of a daemon's state; sends nothing when systemd does not listen."""
 
     def __init__(self) -> None:
         self._last = ""

@@ -134,9 +134,10 @@ async def test_a_message_that_is_none_is_refused(tmp_path: Path, server: NtfySer
 async def test_no_secret_is_logged(
     tmp_path: Path, server: NtfyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With every logger at DEBUG, the log has names and outcomes, and no part of an address."""
+    """With every logger at DEBUG, log and unit's status have names and outcomes, and no part of an address."""
     caplog.set_level(logging.DEBUG)
-    async with served(tmp_path, NotifyVerbs(targets(server))) as client:
+    lines: list[str] = []
+    async with served(tmp_path, NotifyVerbs(targets(server), on_line=lines.append)) as client:
         for orders in ({}, {"status": 302}, {"status": 400}, {"hang_up": "before"}):
             server.control(orders)
             for name in ("phone", "hook"):
@@ -147,7 +148,9 @@ async def test_no_secret_is_logged(
         told = repr(await client.targets())
     assert "phone: refused" in caplog.text
     assert "hook: sent" in caplog.text
-    assert "SECRET" not in caplog.text + told
+    assert "SECRET" not in caplog.text + told + repr(lines)
+    assert lines[:2] == ["2 targets · 0 sent", "2 targets · 1 sent"]
+    assert lines[-1].startswith("2 targets · 2 sent · 6 failed · hook: ")
 
 
 async def test_an_idle_notifier_leaves(tmp_path: Path, server: NtfyServer) -> None:

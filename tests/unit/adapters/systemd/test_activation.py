@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from appliance.adapters.check_client import CheckClient
+from tests.fakes.notify_socket import NotifySocket
 from tests.programs import PATIENCE_S, ROOT
 
 UNIT = "appliance-checker.socket"
@@ -57,9 +58,16 @@ def listener(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 async def test_it_answers_and_leaves_and_comes_back(
-    listener: socket.socket, tmp_path: Path
+    listener: socket.socket,
+    tmp_path: Path,
+    manager: NotifySocket,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that came before the daemon is answered; without clients the daemon ends with status 0."""
+    """A client that came before the daemon is answered; without clients the daemon ends with status 0.
+
+    `systemctl status` shows meanwhile what it has done, and afterwards why it has left.
+    """
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.path))
     client = CheckClient(tmp_path / "check.sock")
     for _ in range(2):
         asked = asyncio.create_task(client.check("http://127.0.0.1:1/", PATIENCE_S))
@@ -69,6 +77,10 @@ async def test_it_answers_and_leaves_and_comes_back(
             assert result is not None
             assert result.detail == "connection refused"
             assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+        assert manager.drain(0.05) == [
+            "STATUS=1 check of 1 address · 1 is not up",
+            "STATUS=nobody asked for 0.3 s; its socket starts it again",
+        ]
 
 
 def test_without_its_socket_it_says_so(listener: socket.socket) -> None:
