@@ -7,7 +7,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  check-api check-bench check-metrics check-page fuzz chaos engines-vllm lock clean
+  check-api check-bench check-docs check-metrics check-page fuzz chaos engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -68,6 +68,10 @@ check-bench: $(VENV)/.complete
 ## check-api: the status API against its own OpenAPI document; installs schemathesis in .cache; minutes (root)
 check-api: $(VENV)/.complete
 	$(BIN)/python -m tests.bench.api_check
+
+## check-docs: every command of README, tutorial and how-tos on a booted box, its output compared; minutes (root)
+check-docs: $(VENV)/.complete
+	$(BIN)/python -m tests.transcripts
 
 ## check-metrics: the metrics under Debian's own Prometheus, which it unpacks beside the boxes; two minutes (root)
 check-metrics: $(VENV)/.complete

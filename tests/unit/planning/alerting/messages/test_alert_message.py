@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,12 @@ def test_a_message_says_what_since_when_why_and_what_to_type() -> None:
         "Do: appliance status genesis",
         "Runbook: slow",
     ]
+
+
+def test_the_readme_shows_such_a_message() -> None:
+    """The example in the README is what this alert is told as."""
+    readme = (Path(__file__).parents[5] / "README.md").read_text("utf-8")
+    assert "\n".join(["```text", *text(message(SLOW, HERE)), "```"]) in readme
 
 
 @pytest.mark.parametrize(
