@@ -218,11 +218,9 @@ def _settle(
 
 def _carry_out(plan: ApplyPlan, store: UnitStore, manager: ServiceManager) -> bool:
     """Carry out the plan; returns whether systemd read its units again."""
-    for step in plan.changes:
-        if step.action is Action.REMOVE:
-            store.remove(step.file)
-        else:
-            store.write(step.file, step.text)
+    for turn in plan.turns:
+        store.write({s.file: s.text for s in turn if s.action is not Action.REMOVE})
+        store.remove([s.file for s in turn if s.action is Action.REMOVE])
     reloaded = plan.reload and manager.daemon_reload()
     if store.write_manifest(plan.catalogue, __version__) or plan.changes:
         manager.reload_supervisor()

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ from appliance.domain.errors import StoreError
 MAX_BYTES = 1 << 20
 """Limit far above the size of any file of ours."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYNCED_AT_ONCE: Final = 16
+"""Files that are synced at the same time, which a journaling file system puts in one commit: 200 files of 3 KB on ext4
+took 1.1 s one after the other and 0.1 s so."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -30,17 +34,10 @@ def write_file(
     Raises:
         StoreError: it could not be written; what was there still is.
     """
-    # Not made by the module tempfile, which loads shutil and three compressors: 0.5 MiB in every
-    # process that imports this module.
-    temporary = path.with_name(f".{path.name}.{_random_suffix()}")
+    temporary = _beside(path)
     try:
-        with os.fdopen(os.open(temporary, _CREATE, 0o600), "wb") as file:
-            file.write(text.encode(errors="surrogateescape"))
-            os.fchmod(file.fileno(), mode if like is None else like.st_mode & 0o7777)
-            if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), like.st_uid, like.st_gid)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(temporary, text, mode, like)
+        _sync(temporary)
         _put(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
@@ -48,6 +45,66 @@ def write_file(
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         raise _not_written(path, error) from error
+
+
+def write_files(texts: Mapping[Path, str], *, mode: int = 0o644) -> None:
+    """Replace many files, each as `write_file` does; all are on the disk before the first is renamed.
+
+    Args:
+        texts: New contents by path.
+        mode: Permissions of every file.
+
+    Raises:
+        StoreError: one could not be written: none is changed, unless it was the renaming that failed.
+    """
+    if not texts:
+        return
+    temporaries = {path: _beside(path) for path in texts}
+    path = Path()
+    try:
+        for path, text in texts.items():
+            _write_new(temporaries[path], text, mode, None)
+        _sync_all(temporaries.values())
+        for path, temporary in temporaries.items():
+            _put(temporary, path)
+        for directory in dict.fromkeys(path.parent for path in texts):
+            sync_directory(directory)
+    except OSError as error:
+        for temporary in temporaries.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        raise _not_written(path, error) from error
+
+
+def _beside(path: Path) -> Path:
+    """Return a new name for the text of `path` until it is there."""
+    # Not made by the module tempfile, which loads shutil and three compressors: 0.5 MiB in every
+    # process that imports this module.
+    return path.with_name(f".{path.name}.{_random_suffix()}")
+
+
+def _write_new(path: Path, text: str, mode: int, like: os.stat_result | None) -> None:
+    with os.fdopen(os.open(path, _CREATE, 0o600), "wb") as file:
+        file.write(text.encode(errors="surrogateescape"))
+        os.fchmod(file.fileno(), mode if like is None else like.st_mode & 0o7777)
+        if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(file.fileno(), like.st_uid, like.st_gid)
+
+
+def _sync(path: Path) -> None:
+    """Write a new file of ours to the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_all(paths: Iterable[Path]) -> None:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - apply alone writes many
+
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as threads:
+        list(threads.map(_sync, paths))
 
 
 def reserve_file(path: Path, text: str) -> None:
@@ -130,9 +187,18 @@ def _random_suffix() -> str:
 
 def remove_file(path: Path) -> None:
     """Remove `path` durably, if it exists. Raises `StoreError`."""
+    remove_files([path])
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove many files durably, those that exist. Raises `StoreError`."""
+    path, directories = Path(), dict[Path, None]()
     try:
-        path.unlink(missing_ok=True)
-        sync_directory(path.parent)
+        for path in paths:
+            path.unlink(missing_ok=True)
+            directories[path.parent] = None
+        for path in directories:
+            sync_directory(path)
     except OSError as error:
         raise StoreError(f"cannot remove {path}: {error.strerror}") from error
 

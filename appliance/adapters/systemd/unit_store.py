@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,12 @@ from appliance.adapters.applied.documents import Recovered, copy_of
 from appliance.adapters.applied.gateway_file import GATEWAY_FILE, recover_configuration
 from appliance.adapters.applied.gateway_file import encode as encode_configuration
 from appliance.adapters.applied.manifest import MANIFEST, encode, recover_manifest
-from appliance.adapters.files.durable import read_regular, remove_file, write_file
+from appliance.adapters.files.durable import (
+    read_regular,
+    remove_files,
+    write_file,
+    write_files,
+)
 from appliance.domain.errors import ApplianceError, StoreError
 from appliance.domain.gateway import Configuration
 from appliance.domain.profile import Catalogue
@@ -77,23 +82,25 @@ class UnitStore:
         texts = {p.name: read_regular(p) for p in sorted(copies.glob("*")) if p.name[0] != "."}
         return {name.replace(_SLASH, "/"): t for name, t in texts.items() if t is not None}
 
-    def write(self, file: str, text: str) -> None:
-        """Install `text` as `file`, and keep a copy to compare with later. Raises `StoreError`."""
-        target, copy = self._path(file), self._copy(file)
-        for directory in (target.parent, copy.parent):
-            _make(directory)
-        write_file(target, text)
-        write_file(copy, text)
+    def write(self, texts: Mapping[str, str]) -> None:
+        """Install texts by file, and keep copies to compare with later. Raises `StoreError`.
 
-    def remove(self, file: str) -> None:
-        """Remove `file`, its copy, and the directory of a last drop-in. Raises `StoreError`."""
-        path = self._path(file)
-        remove_file(path)
-        if "/" in file and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-        copy = self._copy(file)
-        if copy.exists():
-            remove_file(copy)
+        The copies follow when every file is there: a file that differs from its copy is either new, or was
+        edited by hand.
+        """
+        for place in (self._path, self._copy):
+            placed = {place(file): text for file, text in texts.items()}
+            for directory in dict.fromkeys(path.parent for path in placed):
+                _make(directory)
+            write_files(placed)
+
+    def remove(self, files: Sequence[str]) -> None:
+        """Remove files, their copies, and the directories of last drop-ins. Raises `StoreError`."""
+        remove_files([self._path(file) for file in files])
+        for directory in {self._path(file).parent for file in files if "/" in file}:
+            if not any(directory.iterdir()):
+                directory.rmdir()
+        remove_files([copy for file in files if (copy := self._copy(file)).exists()])
 
     def catalogue(self) -> Recovered[Catalogue]:
         """Return the profiles as last applied. Raises `StoreError` for a damaged manifest."""

@@ -22,6 +22,7 @@ before the rule, and removed after it; an apply that is cut short anywhere leave
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import groupby
 from typing import Final
 
 from appliance.domain.names import SUPERVISOR_USER, profile_of, unit_of
@@ -106,6 +107,14 @@ class ApplyPlan:
     def changes(self) -> tuple[Step, ...]:
         """Return the steps that write something, in the order in which they are safe."""
         return tuple(sorted((s for s in self.steps if s.action in CHANGES), key=_turn))
+
+    @property
+    def turns(self) -> tuple[tuple[Step, ...], ...]:
+        """Return the changes in groups: each has to be on the disk before the next one begins.
+
+        At no moment does the polkit rule name a unit without a file, under whose name anybody could make one.
+        """
+        return tuple(tuple(steps) for _, steps in groupby(self.changes, key=_turn))
 
     @property
     def listens_elsewhere(self) -> bool:

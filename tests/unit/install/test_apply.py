@@ -260,7 +260,11 @@ def test_the_polkit_rule_never_names_a_unit_that_is_not_there(box: Box) -> None:
         ),
         layout_of(box.settings, 252),
     )
-    assert [s.action for s in plan.changes] == ["update", "create", "update", "remove"]
+    assert [[s.action for s in turn] for turn in plan.turns] == [
+        ["update", "create"],
+        ["update"],
+        ["remove"],
+    ]
     for step in plan.changes:
         if step.file == RULE_FILE:
             rule = step.text
