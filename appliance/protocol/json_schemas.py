@@ -1,21 +1,24 @@
 """JSON Schema (draft 2020-12) of types: the descriptions are those of their docstrings.
 
-Schemas of the command's output and of the OpenAPI document are derived here. Types are text, numbers, true or false, null, literals, enumerations of text, typed dictionaries, dataclasses,
-records of `appliance.protocol.record`, sequences, sets, mappings from text, and unions of these. Objects
-may have further keys, as later releases add some. A key is required where the type always has it.
+Schemas of the command's output and of the OpenAPI document are derived here. Types are text, paths, numbers,
+true or false, null, literals, enumerations of text, typed dictionaries, dataclasses, records of
+`appliance.protocol.record`, models of settings (pydantic), sequences, sets, mappings from text, and unions of
+these. Objects may have further keys, as later releases add some. A key is required where the type always has it.
 """
 
 import ast
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from types import NoneType, UnionType
+from pathlib import PurePath
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Final,
@@ -49,6 +52,7 @@ class SchemaDeriver:
     Args:
         partial: Types of which a document may leave out any key, because another process made it, whose
             release may differ.
+        forms: Types that stand in place of others, which documents have in another form.
         place: Place of the definitions in the document.
         are_records_whole: Whether records have each field, as in a document that this process made of them;
             False: fields with a default may be left out by another release.
@@ -58,21 +62,25 @@ class SchemaDeriver:
         self,
         partial: frozenset[type] = frozenset(),
         *,
+        forms: Mapping[type, Any] = MappingProxyType({}),
         place: str = f"#/{DEFINITIONS}/",
         are_records_whole: bool = False,
     ) -> None:
         self.definitions: dict[str, Schema] = {}
         self._partial = partial
+        self._forms = forms
         self._place = place
         self._are_records_whole = are_records_whole
 
     def schema(self, kind: Any) -> Schema:
         """Return the schema of values of a type. Raises `TypeError` for one that has no form in JSON."""
+        if isinstance(kind, type) and get_origin(kind) is None:
+            return self._schema_of_class(kind)
         origin, arguments = get_origin(kind), get_args(kind)
-        if kind in _PLAIN:
-            found: Schema = {"type": _PLAIN[kind]}
-        elif kind is object or kind is Any:
-            found = {}
+        if kind is Any:
+            found: Schema = {}
+        elif origin is Annotated:
+            found = self.schema(_serialized(arguments[0], arguments[1:]))
         elif origin is Literal:
             found = {"enum": list(arguments)}
         elif origin in {Union, UnionType}:
@@ -82,9 +90,22 @@ class SchemaDeriver:
         elif origin is Mapping or origin is dict:
             values = self.schema(arguments[1])
             found = {"type": "object", **({"additionalProperties": values} if values else {})}
-        elif isinstance(kind, type) and issubclass(kind, StrEnum):
+        else:
+            raise TypeError(f"{kind} has no form in JSON")
+        return found
+
+    def _schema_of_class(self, kind: type) -> Schema:
+        if kind in self._forms:
+            found = self.schema(self._forms[kind])
+        elif kind in _PLAIN:
+            found = {"type": _PLAIN[kind]}
+        elif kind is object:
+            found = {}
+        elif issubclass(kind, PurePath):
+            found = {"type": "string"}
+        elif issubclass(kind, StrEnum):
             found = {"type": "string", "enum": [word.value for word in kind]}
-        elif isinstance(kind, type) and has_keys(kind):
+        elif has_keys(kind):
             found = {REFERENCE: self._place + self._define(kind)}
         else:
             raise TypeError(f"{kind} has no form in JSON")
@@ -143,7 +164,8 @@ class SchemaDeriver:
 
 def has_keys(kind: type) -> bool:
     """Tell whether values of a type are objects with known keys."""
-    return is_dataclass(kind) or issubclass(kind, Record) or hasattr(kind, "__required_keys__")
+    marks = ("__required_keys__", "model_fields")
+    return is_dataclass(kind) or issubclass(kind, Record) or any(hasattr(kind, m) for m in marks)
 
 
 def _text(docstring: str) -> str:
@@ -152,6 +174,8 @@ def _text(docstring: str) -> str:
 
 
 def _annotations(kind: type) -> dict[str, Any]:
+    if (fields := getattr(kind, "model_fields", None)) is not None:
+        return {key: _serialized(field.annotation, field.metadata) for key, field in fields.items()}
     # Modules that load at every command import the types of annotations for type checkers alone.
     names = {
         "ClassVar": ClassVar,
@@ -167,9 +191,18 @@ def _plain_hint(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
+def _serialized(annotation: Any, metadata: Iterable[Any]) -> Any:
+    """Return the type that an annotation has in JSON: that of its serializer (pydantic's), if it has one."""
+    serializers = (one.func for one in metadata if hasattr(one, "when_used"))
+    serializer = next(serializers, None)
+    return annotation if serializer is None else get_type_hints(serializer)["return"]
+
+
 @cache
 def _key_texts(kind: type) -> Mapping[str, str]:
     """Return the docstrings of the keys of a class and of those that it extends."""
+    if (fields := getattr(kind, "model_fields", None)) is not None:
+        return {key: _text(field.description or "") for key, field in fields.items()}
     found: dict[str, str] = {}
     tree = ast.parse(inspect.getsource(kind))
     source = next(node for node in tree.body if isinstance(node, ast.ClassDef))

@@ -24,6 +24,21 @@ def violations(value: Any, schema: dict[str, Any]) -> list[str]:
     return list(_violations(value, schema, schema.get("$defs", {}), "it"))
 
 
+def closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of objects that have no keys but those that it describes."""
+    return {key: _closed(value) for key, value in schema.items()}
+
+
+def _closed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_closed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _closed(inner) for key, inner in value.items()}
+    is_object = isinstance(value.get("properties"), dict) and "type" in value
+    return {"additionalProperties": {"enum": []}, **found} if is_object else found
+
+
 def _violations(value: Any, schema: dict[str, Any], defs: dict[str, Any], at: str) -> Iterator[str]:
     unknown = schema.keys() - _TEXTS - _KNOWN
     assert not unknown, f"keywords that are not checked: {unknown}"

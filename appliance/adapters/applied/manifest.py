@@ -113,7 +113,7 @@ def encode(catalogue: Catalogue, version: str) -> str:
     document = {
         "format": _FORMAT,
         "version": version,
-        "profiles": {name: _entry(applied) for name, applied in sorted(catalogue.items())},
+        "profiles": {name: manifest_entry(applied) for name, applied in sorted(catalogue.items())},
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -122,7 +122,8 @@ def _catalogue(document: Mapping[str, Any]) -> Catalogue:
     return {name: _applied(name, entry) for name, entry in document["profiles"].items()}
 
 
-def _entry(applied: Applied) -> Mapping[str, object]:
+def manifest_entry(applied: Applied) -> Mapping[str, object]:
+    """Return an applied profile as the manifest has it: the devices of its claim are a sorted list."""
     return asdict(applied) | {"claim": sorted(applied.claim.devices)}
 
 

@@ -7,12 +7,13 @@ schema is raised: see `schema_compatibility`. A test fails while a file is not w
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from appliance.cli.schemas import output_types as types
+from appliance.cli.schemas.bench_types import BenchDocument, EmptyBenchDocument
 from appliance.cli.schemas.schema_compatibility import breaking_changes
 from appliance.domain.measurements import Probe
 from appliance.planning.speeds import BaselineReport
@@ -23,6 +24,7 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.health_socket import MeasuredEvent, ProbedEvent, ProbeProgressEvent
 from appliance.protocol.json_schemas import DEFINITIONS, REFERENCE, Schema, SchemaDeriver
 from appliance.protocol.record import Record
+from appliance.settings import Settings
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REPORTS: Final[dict[str, type[Record]]] = {
@@ -52,9 +54,9 @@ Where a verb prints lines, each is a document of its own, and the schema is that
 | Schema | Version | Printed by | Form |
 | --- | --- | --- | --- |
 {table}
-`logs --json` prints the journal's own lines (`journalctl -o json`), `config show --json` the [settings](settings.md),
-`profile render --json` the texts of units by their names, `bench --json` the document described in
-[Measure the speed](../how-to/measure-speed.md). `run` leaves standard output to its command and prints its events
+The form of `logs --json` is journald's (`journalctl -o json`): what it promises is not ours. `config show --json` prints the
+[settings](settings.md), `profile render --json` the texts of units by their names. The top of `bench --json` has the
+names of another tool: see [Measure the speed](../how-to/measure-speed.md). `run` leaves standard output to its command and prints its events
 on standard error. `edit` prints nothing where nothing was changed.
 
 {sections}"""
@@ -80,7 +82,7 @@ class OutputSchema:
 
     def schema(self) -> Schema:
         """Return the JSON Schema."""
-        deriver = SchemaDeriver(types.PARTIAL)
+        deriver = SchemaDeriver(types.PARTIAL, forms=types.FORMS)
         if self.kind is None:
             root: Schema = {"anyOf": [deriver.event(kind, name) for name, kind in self.events]}
         else:
@@ -133,6 +135,7 @@ OUTPUTS: Final = (
         printed_by=("baseline accept", "baseline reset"),
         kind=types.BaselineChange,
     ),
+    OutputSchema(name="bench", printed_by=("bench",), kind=BenchDocument | EmptyBenchDocument),
     OutputSchema(name="history", printed_by=("history",), kind=types.SpeedHistory),
     OutputSchema(name="probes", printed_by=("history --raw",), kind=Probe, is_lines=True),
     OutputSchema(
@@ -151,15 +154,18 @@ OUTPUTS: Final = (
         events=(("measured", MeasuredEvent), ("alert", AlertEvent)),
         is_lines=True,
     ),
+    OutputSchema(name="logs", printed_by=("logs",), kind=types.JournalLine, is_lines=True),
     OutputSchema(name="alerts", printed_by=("alerts",), kind=types.AlertAnswer),
     OutputSchema(name="window", printed_by=("window",), kind=types.PlannedWindows),
     OutputSchema(name="target", printed_by=("target",), kind=types.TargetAnswer),
     OutputSchema(name="apply", printed_by=("apply", "edit"), kind=types.ApplyDocument),
+    OutputSchema(name="profile-render", printed_by=("profile render",), kind=Mapping[str, str]),
     OutputSchema(
         name="profile-validate",
         printed_by=("profile validate",),
         kind=list[types.CheckedProfile],
     ),
+    OutputSchema(name="settings", printed_by=("config show",), kind=Settings),
     OutputSchema(
         name="config",
         printed_by=("config path", "config validate"),
@@ -213,7 +219,7 @@ def _section(output: OutputSchema, told: set[str]) -> str:
     """Return the section of a schema, without the definitions that are told in sections before."""
     schema = output.schema()
     definitions = list(_in_order(schema))
-    root = ", ".join(f"`{name}`" for name in _roots(schema))
+    root = (", " if output.is_lines else " or ").join(_roots(schema))
     form = "each line one of" if output.is_lines else "list of" if "items" in schema else "document"
     lines = [f"## {output.name}", "", f"{_commands(output)}: {form} {root}.", ""]
     for name, definition in definitions:
@@ -253,7 +259,7 @@ def _in_order(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 def _roots(schema: Schema) -> Iterator[str]:
     for one in schema.get("anyOf", [schema.get("items", schema)]):
-        yield one[REFERENCE].rpartition("/")[2]
+        yield f"`{_type_text(one)}`" if REFERENCE in one else _type_text(one)
 
 
 def _type_text(value: Schema) -> str:

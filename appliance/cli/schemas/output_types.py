@@ -1,10 +1,20 @@
 """Types of the documents that the command itself puts together; the others have theirs where they are made."""
 
 from collections.abc import Mapping
-from typing import Literal, NotRequired, TypedDict
+from typing import Final, Literal, NotRequired, TypedDict
 
 from appliance.domain.alerts import Severity
+from appliance.domain.claims import Claim
 from appliance.domain.measurements import MeasurementEvent
+from appliance.domain.profile import (
+    Abilities,
+    Applied,
+    Deadlines,
+    Endpoint,
+    Estimate,
+    Handling,
+    Need,
+)
 from appliance.planning.alerting.book.alert_report import AlertRow, DeliveryReport
 from appliance.planning.alerting.book.alert_state import PlannedWindow, Silence
 from appliance.planning.alerting.sending.outbox_rows import OutboxRow
@@ -31,7 +41,7 @@ class ProfileStatus(ProfileRow):
 class ProfileDetails(ProfileRow):
     """One profile as it is applied, with what it needs on this box."""
 
-    applied: Mapping[str, object]
+    applied: Applied
     """Applied profile in the form of the manifest, which has a version of its own."""
     need: NeedRow
 
@@ -41,6 +51,27 @@ class FileText(TypedDict):
 
     path: str
     text: str
+
+
+class JournalLine(TypedDict):
+    """Entry of the journal in journald's own form; keys that begin with `_` are journald's (systemd.journal-fields(7)).
+
+    A value is text; one that is no text is a list of its bytes, one that is too long is null, and a field that an entry
+    has several times is a list of its values.
+    """
+
+    MESSAGE: NotRequired[str | list[int] | list[str] | None]
+    """Text of the entry."""
+    PRIORITY: NotRequired[str]
+    """`3` error, `4` warning, `6` information."""
+    SYSLOG_IDENTIFIER: NotRequired[str]
+    """Name of the program."""
+    MESSAGE_ID: NotRequired[str]
+    """Id of the event, which never changes (docs/reference/journal.md)."""
+    APPLIANCE_PROFILE: NotRequired[str | list[str]]
+    """Profile that the entry is about; all fields of ours are in docs/reference/journal.md."""
+    APPLIANCE_OPERATION: NotRequired[str]
+    """Number of the operation."""
 
 
 class BaselineChange(TypedDict):
@@ -204,11 +235,18 @@ class RefusalEvent(TypedDict):
 
 PARTIAL = frozenset(
     {
+        Abilities,
         AlertRow,
         AlertSection,
+        Applied,
         BaselineReport,
+        Deadlines,
         DeliveryReport,
+        Endpoint,
+        Estimate,
+        Handling,
         MeasurementEvent,
+        Need,
         OutboxRow,
         PlannedWindow,
         PromptBaseline,
@@ -219,4 +257,6 @@ PARTIAL = frozenset(
         ToldTarget,
     }
 )
-"""Types that the command passes on as the health agent sent them."""
+"""Types that the command passes on as the health agent sent them, or as the manifest has them, whose release may be another."""
+FORMS: Final[Mapping[type, object]] = {Claim: list[str]}
+"""Types in place of others, which documents have in another form: sorted devices of a claim."""

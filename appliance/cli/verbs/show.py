@@ -1,11 +1,11 @@
 """Verb `appliance show`."""
 
-import dataclasses
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from appliance.adapters.applied.manifest import manifest_entry
 from appliance.adapters.files.regular import read_small_file
 from appliance.adapters.launch_files import read_peak
 from appliance.cli.arguments import Arguments
@@ -46,7 +46,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     row = row_of(document, applied.name)
     need = _need(applied, places, document)
     if arguments.json:
-        plain = {**row, "applied": _plain(applied), "need": need_row(need)}
+        plain = {**row, "applied": manifest_entry(applied), "need": need_row(need)}
         streams.out.document(plain)
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
@@ -124,8 +124,3 @@ def _facts(applied: Applied, need: BoxNeed) -> Iterable[tuple[str, str]]:
     yield "drain within", duration(applied.deadlines.drain_s)
     yield "excludes", ", ".join(applied.conflicts) or "no other profile"
     yield "profile", applied.source_path
-
-
-def _plain(applied: Applied) -> dict[str, object]:
-    """Return a value for JSON: a set of devices becomes a sorted list."""
-    return {**dataclasses.asdict(applied), "claim": sorted(applied.claim.devices)}

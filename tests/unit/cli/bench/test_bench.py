@@ -17,6 +17,7 @@ from appliance.adapters.applied.gateway_file import GATEWAY_FILE, encode
 from appliance.cli.argument_parser import build_parser
 from appliance.cli.arguments import Arguments
 from appliance.cli.failures import CliError
+from appliance.cli.schemas.output_reference import OUTPUTS
 from appliance.cli.terminal import Streams, Terminal
 from appliance.cli.verbs import bench
 from appliance.domain.errors import BackendError, UnreachableError
@@ -29,7 +30,9 @@ from tests.fakes.cli_box import CliBox
 from tests.fakes.control_server import FakeSupervisor, Hang, Story, WaitFor
 from tests.fakes.engine_server import EngineServer
 from tests.fakes.profiles import applied
+from tests.fakes.schema_validator import closed, violations
 
+SCHEMA = closed(next(one for one in OUTPUTS if one.name == "bench").schema())
 TOKEN = "t0ken"  # noqa: S105 - no secret
 LEASED: Story = [{"event": "leased", "token": TOKEN}, Hang()]
 KEPT: Story = [{"event": "result", "exit": 0, "outcome": "done", "message": "kept"}]
@@ -50,7 +53,10 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        return json.loads(self.out)
+        """Document that was printed, which has the keys that the schema describes and no others."""
+        found = json.loads(self.out)
+        assert violations(found, SCHEMA) == []
+        return found
 
 
 def status(*serving: str) -> Story:

@@ -1,29 +1,28 @@
 """Schemas of the output: current, stable, and true of every pinned output."""
 
+import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance.cli.argument_parser import build_parser
 from appliance.cli.grammar import VERBS
 from appliance.cli.schemas.output_reference import OUTPUTS, checked_text, page
-from tests.fakes.schema_validator import violations
+from appliance.settings import as_table, load_settings
+from tests.fakes.schema_validator import closed, violations
 
 ROOT = Path(__file__).parents[4]
 REFERENCE = ROOT / "docs/reference"
 PINS = sorted((ROOT / "tests/pins/stored").glob("cli*/*.txt"))
 COMMAND = re.compile(r"^\$ appliance (.*)$", re.MULTILINE)
 BY_NAME = {output.name: output for output in OUTPUTS}
-ELSEWHERE = {
-    "bench": "docs/how-to/measure-speed.md",
-    "completion": "a script",
-    "logs": "journalctl's",
-}
-"""Verbs whose form is not ours, or is told on a page."""
+ELSEWHERE = {"completion": "a script"}
+"""Verbs without ``--json``."""
 PLACEHOLDERS = {'"<of this machine>"': "0", '"<as systemd runs here>"': "false"}
 """Values that the pins leave out, by what stands for them, with values of their type."""
 
@@ -49,6 +48,55 @@ def test_each_verb_has_a_schema() -> None:
     """No verb of the grammar is left out, and no schema names a verb that there is not."""
     named = {words.split()[0] for output in OUTPUTS for words in output.printed_by} - {"any"}
     assert named | ELSEWHERE.keys() == {verb.name for verb in VERBS}
+
+
+def test_each_action_of_a_verb_has_a_schema() -> None:
+    """A schema is that of a verb whatever its action, or names each action that it is of."""
+    printed_by = {words for output in OUTPUTS for words in output.printed_by}
+    parsers = verb_parsers()
+    assert {"config", "profile", "baseline"} <= parsers.keys()
+    for verb, parser in parsers.items():
+        actions = next((one.choices for one in parser._actions if one.dest == "action"), None)
+        if verb not in ELSEWHERE and verb not in printed_by:
+            told = {words.split()[1] for words in printed_by if words.startswith(f"{verb} ")}
+            assert set(actions or {"NAME"}) <= told, verb
+
+
+def verb_parsers() -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parser of each verb."""
+    actions = build_parser()._actions
+    (verbs,) = (one for one in actions if isinstance(one, argparse._SubParsersAction))
+    return {verb.name: verbs.choices[verb.name] for verb in VERBS}
+
+
+def test_settings_in_force_are_as_their_schema_says(tmp_path: Path) -> None:
+    """Every key is described, with sizes as text, paths, and tables in lists."""
+    file = tmp_path / "appliance.toml"
+    file.write_text(
+        '[memory]\nmargin = "1GiB"\n[[watch]]\nname = "nas"\nurl = "http://192.0.2.7/live"\n',
+        "utf-8",
+    )
+    schema = closed(BY_NAME["settings"].schema())
+    table = as_table(load_settings(file, env={}))
+    assert table["memory"]["margin"] == "1GiB"
+    assert violations(table, schema) == []
+    assert violations({**table, "status_port": "8011"}, schema)
+
+
+@pytest.mark.parametrize("message", ["ready", [104, 105, 7], ["one", "two"], None])
+def test_lines_of_the_journal_are_as_their_schema_says(message: object) -> None:
+    """Text, bytes, a repeated field, and one that is too long, as journalctl prints them."""
+    line = {
+        "MESSAGE": message,
+        "PRIORITY": "6",
+        "SYSLOG_IDENTIFIER": "python3",
+        "_SYSTEMD_UNIT": "appliance-supervisor.service",
+        "__REALTIME_TIMESTAMP": "1795256172000000",
+        "APPLIANCE_PROFILE": "genesis",
+    }
+    schema = BY_NAME["logs"].schema()
+    assert violations(line, schema) == []
+    assert violations({**line, "PRIORITY": 6}, schema)
 
 
 def test_every_key_of_the_status_is_described_or_plain() -> None:
@@ -108,8 +156,10 @@ FORMS = (
     (r"apply|edit", "apply"),
     (r"ls|list", "list"),
     (r"profile validate", "profile-validate"),
+    (r"profile render", "profile-render"),
     (r"config (path|validate)", "config"),
-    (r"(show|history|probe|events|alerts|window|target|version)\b", ""),
+    (r"config show", "settings"),
+    (r"(show|history|probe|events|alerts|window|target|version|bench)\b", ""),
 )
 """Schemas by the beginning of the command line without --json, the first that matches; empty: of the same name."""
 
