@@ -35,7 +35,8 @@ readonly share=/usr/local/share
 readonly bash_completion=$share/bash-completion/completions/appliance
 readonly zsh_completion=$share/zsh/site-functions/_appliance
 readonly man_pages=$share/man/man1
-readonly fish_completion=$share/fish/vendor_completions.d/appliance.fish
+# fish reads below /usr/local only where XDG_DATA_DIRS says so, which it does not in a session over ssh.
+readonly fish_completion=/etc/fish/completions/appliance.fish
 readonly enabled_units=(appliance-supervisor.socket appliance-request.socket appliance-status.socket
   appliance-token.socket appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
   appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service
@@ -250,11 +251,10 @@ remove_unit() { # one that this release does not have
 }
 
 install_shell() { # from RELEASE
-  local register="$1/bin/python -I $1/bin/register-python-argcomplete"
   install -d -m 755 "${bash_completion%/*}" "${zsh_completion%/*}" "${fish_completion%/*}"
-  $register --shell bash appliance >"$bash_completion"
-  $register --shell zsh appliance >"$zsh_completion"
-  $register --shell fish appliance >"$fish_completion"
+  "$1/bin/appliance" completion bash >"$bash_completion"
+  "$1/bin/appliance" completion zsh >"$zsh_completion"
+  "$1/bin/appliance" completion fish >"$fish_completion"
   replace_link "$prefix/current/bin/appliance" /usr/local/bin/appliance
   install_manual "$1/bin/python"
 }
@@ -420,6 +420,7 @@ uninstall() { # "purge", or nothing
   rm -f "$unit_dir"/appliance* "$sysusers" "$tmpfiles" "$catalog"
   update_catalog
   rm -f /usr/local/bin/appliance "$bash_completion" "$zsh_completion" "$fish_completion"
+  rmdir --parents --ignore-fail-on-non-empty "${fish_completion%/*}" 2>/dev/null || true
   remove_manual
   rm -rf "$prefix" "$share/appliance" /var/lib/appliance-applied \
     /var/cache/appliance-{supervisor,health,web} /run/appliance \

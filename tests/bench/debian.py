@@ -51,6 +51,20 @@ def unpacked(package: str, program: str) -> Path:
     return root / program
 
 
+def downloaded(packages: Sequence[str]) -> Path:
+    """Return a directory with packages, and with those that they need and this machine lacks."""
+    target = folder() / f"bench-{'-'.join(packages)}"
+    mark = target / "complete"
+    if not mark.exists():
+        (target / "partial").mkdir(parents=True, exist_ok=True)
+        _apt_get(
+            *("install", "--download-only", "--no-install-recommends", "-qq", "-y"),
+            *("-o", f"Dir::Cache::archives={target}", *packages),
+        )
+        mark.touch()
+    return target
+
+
 def _found(name: str) -> Path | None:
     place = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
     return Path(place) if place else None
@@ -59,10 +73,15 @@ def _found(name: str) -> Path | None:
 def _unpack(root: Path, packages: Sequence[str]) -> None:
     archives = root / "archives"
     archives.mkdir(parents=True, exist_ok=True)
-    command = ["apt-get", "download", "-qq", *packages]
-    if subprocess.run(command, cwd=archives, stderr=subprocess.DEVNULL, check=False).returncode:
-        subprocess.run(["apt-get", "update", "-qq"], check=False)
-        if subprocess.run(command, cwd=archives, check=False).returncode:
-            sys.exit(f"no figures: Debian's packages are not here: {' '.join(packages)}")
+    _apt_get("download", "-qq", *packages, directory=archives)
     for archive in sorted(archives.glob("*.deb")):
         subprocess.run(["dpkg-deb", "-x", str(archive), str(root)], check=True)
+
+
+def _apt_get(*arguments: str, directory: Path | None = None) -> None:
+    """Run apt-get in a directory, if need be once more with new lists."""
+    command = ["apt-get", *arguments]
+    if subprocess.run(command, cwd=directory, stderr=subprocess.DEVNULL, check=False).returncode:
+        subprocess.run(["apt-get", "update", "-qq"], check=False)
+        if subprocess.run(command, cwd=directory, check=False).returncode:
+            sys.exit(f"no figures: Debian's packages are not here: {' '.join(command)}")

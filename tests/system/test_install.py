@@ -215,14 +215,14 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
 @pytest.mark.parametrize(
     ("shell", "file"),
     [
-        ("bash", "bash-completion/completions/appliance"),
-        ("zsh", "zsh/site-functions/_appliance"),
-        ("fish", "fish/vendor_completions.d/appliance.fish"),
+        ("bash", "usr/local/share/bash-completion/completions/appliance"),
+        ("zsh", "usr/local/share/zsh/site-functions/_appliance"),
+        ("fish", "etc/fish/completions/appliance.fish"),
     ],
 )
 def test_shells_complete(installed: Box, shell: str, file: str) -> None:
     """A completion for each shell is where that shell looks for it."""
-    text = (installed.root / "usr/local/share" / file).read_text()
+    text = (installed.root / file).read_text()
     assert "appliance" in text, shell
 
 
@@ -243,7 +243,7 @@ def test_bash_completes_verbs(installed: Box) -> None:
         "source /usr/local/share/bash-completion/completions/appliance;"
         "COMP_LINE='appliance sw' COMP_POINT=12 COMP_TYPE=9;"
         "COMP_WORDS=(appliance sw) COMP_CWORD=1;"
-        "_python_argcomplete appliance; echo ${COMPREPLY[*]}"
+        "_python_argcomplete_/opt/appliance/current/bin/appliance appliance; echo ${COMPREPLY[*]}"
     )
     assert "switch" in installed.run(complete).stdout
 

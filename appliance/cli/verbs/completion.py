@@ -12,6 +12,7 @@ from appliance.cli.grammar import PROGRAM
 from appliance.cli.paths import find_places, watch_names
 from appliance.cli.terminal import Streams
 from appliance.domain.errors import ApplianceError
+from appliance.domain.paths import COMMAND_SCRIPT, PREFIX
 from appliance.protocol.control import Exit
 
 _OF_WATCHES: Final = frozenset({"mark", "alerts", "events", "window"})
@@ -19,8 +20,13 @@ _OF_WATCHES: Final = frozenset({"mark", "alerts", "events", "window"})
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
-    """Print the script that makes a shell complete our command lines."""
-    streams.out.line(shellcode([PROGRAM], shell=arguments.shell))
+    """Print the script that makes a shell complete our command lines.
+
+    It asks the installed program. Left alone, argcomplete's would run what was typed, also a file of this
+    name in the present directory.
+    """
+    program = f"{PREFIX}/{COMMAND_SCRIPT}"
+    streams.out.line(shellcode([PROGRAM], shell=arguments.shell, argcomplete_script=program))
     return int(Exit.OK)
 
 

@@ -1,5 +1,6 @@
 """The grammar: usage errors, completion, import budget, and the generated reference."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -144,10 +145,12 @@ def test_names_complete_from_the_manifest(box: CliBox) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(box: CliBox, shell: str) -> None:
-    """A script exists for each shell."""
+    """The script of each shell asks the installed program, never the first word of what was typed."""
     ended = box.run("completion", shell)
     assert ended.status == 0
-    assert "appliance" in ended.out
+    assert "/opt/appliance/current/bin/appliance" in ended.out
+    assert not re.search(r"^ +appliance [0-9]>&", ended.out, re.MULTILINE)
+    assert 'script=""' not in ended.out
 
 
 @pytest.mark.parametrize(
