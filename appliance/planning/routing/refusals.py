@@ -290,7 +290,7 @@ REQUEST_CANCELLED: Final = Refusal(
     # Clients repeat a request by themselves after a status from 500 on.
     status=403,
     code="request_cancelled",
-    message="an operator has cancelled the request",
+    message="an operator has cancelled the request, so its answer ends here; ask again if it should go on",
 )
 GATEWAY_STOPPED: Final = Refusal(
     status=503,
