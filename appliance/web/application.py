@@ -102,14 +102,20 @@ async def _answer_appliance_error(_request: Request, error: Exception) -> Respon
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
-    match error.status_code:
+    status = error.status_code
+    match status:
+        case (
+            HTTPStatus.BAD_REQUEST
+        ):  # of the framework, for a body that its parser gives up, as nested too deeply
+            status = 422
+            text, hint = "body: it cannot be read as JSON", f"GET {OPENAPI_PATH}"
         case HTTPStatus.NOT_FOUND:
             text, hint = "there is nothing at this path", f"GET {OPENAPI_PATH}"
         case HTTPStatus.METHOD_NOT_ALLOWED:
             text, hint = f"this path does not take {short(request.method)}", f"GET {OPENAPI_PATH}"
         case _:
             text, hint = "the request cannot be answered", ""
-    return problem_response(problem_of(error.status_code, text, hint), error.headers)
+    return problem_response(problem_of(status, text, hint), error.headers)
 
 
 async def _answer_invalid(_request: Request, error: Exception) -> Response:

@@ -1,20 +1,23 @@
 """Status API against its own OpenAPI document, with made requests on a booted box: ``make check-api`` (root).
 
-schemathesis, which is installed in .cache on the first run, reads the document from the running process and makes
-requests from it, valid and invalid ones, with an operator's token. Every response must have a status, a content type
+First come requests that must be refused (`tests.bench.api_refusals`). Then schemathesis, which is installed in .cache
+on the first run, reads the document from the running process and makes requests from it, valid and invalid ones, with an
+operator's token. Every response must have a status, a content type
 and a schema that the document names, and none may be a server error. The stream is left out: it does not end.
 
-The last line is JSON: ``operations``, ``cases``, ``failures``.
+The last line is JSON: ``refused``, ``operations``, ``cases``, ``failures``, ``seconds``.
 """
 
 import json
 import os
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 from typing import Any, Final
 
+from tests.bench.api_refusals import TOKEN_VARIABLE
 from tests.bench.machine import installed, report, say
 from tests.programs import ROOT
 from tests.system.fleet import OPERATOR, Fleet
@@ -32,9 +35,9 @@ CHECKS: Final = (
 )
 _AT: Final = "http://127.0.0.1:8011"
 _CACHE: Final = ROOT / ".cache/check-api"
-_CONFIG: Final = """
+_CONFIG: Final = f"""
 [headers]
-Authorization = "Bearer ${APPLIANCE_TOKEN}"
+Authorization = "Bearer ${{{TOKEN_VARIABLE}}}"
 """
 """The token is no argument: those are for everybody to read."""
 
@@ -44,14 +47,27 @@ def main() -> int:
     program = environment()
     with installed() as fleet:
         token = furnish(fleet)
+        inside = ["nsenter", f"--net=/proc/{fleet.box.leader}/ns/net"]
+        variables = {**os.environ, TOKEN_VARIABLE: token, "NO_COLOR": "1"}
+        refusals = json.loads(
+            subprocess.run(
+                [*inside, sys.executable, "-m", "tests.bench.api_refusals"],
+                cwd=ROOT,
+                env=variables,
+                check=False,
+                capture_output=True,
+            ).stdout
+        )
+        for fault in refusals["faults"]:
+            say(fault)
+        began_s = time.monotonic()
         found = _CACHE / "report.json"
         found.unlink(missing_ok=True)
         config = _CACHE / "schemathesis.toml"
         config.write_text(_CONFIG, "utf-8")
         done = subprocess.run(
             [
-                "nsenter",
-                f"--net=/proc/{fleet.box.leader}/ns/net",
+                *inside,
                 str(program),
                 f"--config-file={config}",
                 "run",
@@ -67,13 +83,15 @@ def main() -> int:
                 f"--report-json-path={found}",
             ],
             cwd=_CACHE,  # it keeps a directory of its own
-            env={**os.environ, "APPLIANCE_TOKEN": token, "NO_COLOR": "1"},
+            env=variables,
             check=False,
         )
         say(fleet.box.journal("-u", "appliance-web", "-p", "warning", "-n", "20"))
+        seconds = time.monotonic() - began_s
     figures = figures_of(json.loads(found.read_bytes()))
-    report(figures)
-    return int(bool(done.returncode) or figures["cases"] < FEWEST_CASES)
+    report({"refused": refusals["refused"], **figures, "seconds": seconds})
+    is_bad = done.returncode or refusals["faults"] or figures["cases"] < FEWEST_CASES
+    return int(bool(is_bad))
 
 
 def environment() -> Path:

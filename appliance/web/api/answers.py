@@ -198,5 +198,5 @@ def problems(**statuses: str) -> dict[int | str, dict[str, Any]]:
     schema = {"$ref": SCHEMAS + ProblemDocument.__name__}
     return {
         status: {"description": text, "content": {PROBLEM_TYPE: {"schema": schema}}}
-        for status, text in {**_PROBLEMS, **own}.items()
+        for status, text in sorted({**_PROBLEMS, **own}.items())
     }

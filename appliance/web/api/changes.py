@@ -4,7 +4,6 @@ An operation is answered with 202 and its `Location` as soon as the supervisor h
 with an `Idempotency-Key` can be repeated for a day: it is the same operation.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Response
@@ -33,7 +32,8 @@ from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.record import Record
 from appliance.web.acting.box_actions import Begun, BoxActions
 from appliance.web.acting.request_operator import RequestOperator, operator_of_request
-from appliance.web.problem import PROBLEM_TYPE, ProblemError
+from appliance.web.api.answers import problems
+from appliance.web.problem import ProblemError
 
 _MOST_NAME: Final = 64
 _BEARER: Final = HTTPBearer(
@@ -161,23 +161,16 @@ class ActionDone(BaseModel):
     )
 
 
-_PROBLEMS: Final[Mapping[int, str]] = {
-    401: "No operator's token, or one that is not known, was removed or has expired.",
-    403: "The operator may not do this, or the request comes from another page.",
-    404: "There is no such profile, alert or request.",
-    405: "The path does not take this method.",
-    408: "The body did not come in time.",
-    409: "Something else runs, an operator holds the box, or it is not in the state that this needs.",
-    413: "The body is too large.",
-    422: "The request makes no sense, or its key was used for another one.",
-    429: "Too many wrong tokens came lately.",
-    502: "The daemon that is asked has failed.",
-    503: "The daemon that is asked does not answer.",
-}
-_DOCUMENTED: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"description": text, "content": {PROBLEM_TYPE: {"schema": {"type": "object"}}}}
-    for status, text in _PROBLEMS.items()
-}
+_DOCUMENTED: Final = problems(
+    http_401="No operator's token, or one that is not known, was removed or has expired.",
+    http_403="The operator may not do this, or the request comes from another page.",
+    http_404="There is no such profile or alert.",
+    http_409="Something else runs, an operator holds the box, or it is not in the state that this needs.",
+    http_422="The request makes no sense, or its key was used for another one.",
+    http_429="Too many wrong tokens came lately.",
+    http_502="The daemon that is asked has failed.",
+    http_503="The daemon that is asked does not answer.",
+)
 _LOCATION: Final = {
     "description": "Accepted; the operation goes on by itself.",
     "headers": {"Location": {"description": "The operation.", "schema": {"type": "string"}}},
