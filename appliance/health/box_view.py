@@ -35,6 +35,8 @@ class ProfileView:
     """As `ProfileState` of the status document; empty: not told."""
     note: str = ""
     """Sentence about the state; empty: none."""
+    stalled: bool = False
+    """Whether its engine has requests and makes no progress."""
     needs_bytes: int | None = None
     """Memory of GPUs that it needs; None: not known."""
     in_flight: int | None = None
@@ -84,6 +86,7 @@ class _Profile:
     since_unix_s: float | None = None
     main_pid: int | None = None
     note: str | None = None
+    stall: Mapping[str, object] | None = None
     memory: Mapping[str, object] | None = None
 
 
@@ -172,6 +175,7 @@ def view_of(
                 held=hold,
                 state=row.state,
                 note=row.note or "",
+                stalled=row.stall is not None,
                 needs_bytes=_needs_bytes(row.memory),
                 in_flight=flows[row.name].in_flight if row.name in flows else None,
                 quiet_s=flows[row.name].quiet_s if row.name in flows else None,

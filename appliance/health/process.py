@@ -17,6 +17,7 @@ from appliance.adapters.applied.manifest import ManifestProfiles
 from appliance.adapters.canary_files import CanaryDirectory
 from appliance.adapters.lane_client import SocketProbeLane
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.adapters.sqlite.state_store import StateStore
 from appliance.adapters.systemd.daemon import Readiness, named_sockets
 from appliance.adapters.token_client import TokenOwners
 from appliance.daemon_main import ToldToEndError, run_daemon, until_told
@@ -32,6 +33,7 @@ from appliance.health.measuring.evidence import EvidenceReader
 from appliance.health.measuring.prober import Prober
 from appliance.health.measuring.profile_monitor import ProfileMonitor
 from appliance.health.measuring.quality_monitor import STATE_KEY, QualityMonitor
+from appliance.health.watching.state_watch import StateWatch
 from appliance.planning.probing.schedule import Cadence
 from appliance.planning.quality.canary_schedule import CanaryCadence
 from appliance.protocol.conversation.async_client import open_conversation
@@ -45,6 +47,7 @@ from appliance.settings_snapshot import HealthSnapshot, SettingsSnapshot
 _log = logging.getLogger(__name__)
 
 DATABASE: Final = "measurements.sqlite"
+STATE_DATABASE: Final = "states.sqlite"
 _OFF: Final = "nothing is measured: health.enabled is false"
 
 
@@ -84,12 +87,22 @@ async def run(settings: SettingsSnapshot) -> None:
     alerts = AlertService(settings, sources, clock, readiness.feed)
     await alerts.open()
     owners = TokenOwners(status_socket)
-    verbs = HealthVerbs(agent, store, desk, clock, alerts.verbs(), operator_of=owners.operator_of)
+    states = StateStore(Path(settings.health.state_dir) / STATE_DATABASE)
+    verbs = HealthVerbs(
+        agent,
+        store,
+        desk,
+        clock,
+        alerts.verbs(),
+        states=states,
+        operator_of=owners.operator_of,
+    )
+    recorder = StateWatch(agent, states, clock)
     _freeze_garbage()
     try:
         async with asyncio.TaskGroup() as tasks:
             documents = StatusFollower.on(status_socket).documents()
-            tasks.create_task(agent.run(alerts.watched(documents)))
+            tasks.create_task(agent.run(recorder.watched(alerts.watched(documents))))
             alerts.start(tasks)
             listeners = named_sockets()
             if (listener := _listener(listeners, HEALTH_SOCKET_UNIT)) is not None:
@@ -102,6 +115,7 @@ async def run(settings: SettingsSnapshot) -> None:
         _log.info("the health agent ends")
     finally:
         await alerts.end()
+        await states.close()
         await store.close()
 
 

@@ -65,6 +65,15 @@ class HistoryRequest(Record):
     """Seconds that a row covers; None: the agent chooses."""
 
 
+class StateRecordRequest(Record):
+    """Request for the record of the profiles' states over the last eight days.
+
+    Answer: `result` with `profiles`, by name lists of `[unix_s, state]`, the oldest first, together at most 8000; and
+    `until_unix_s`, the time of the last observation (null: there was none). A state is one of the status document,
+    `degraded` (it serves without progress, or too slowly) or `unknown`.
+    """
+
+
 class MeasurementsRequest(Record):
     """Request for the probes of one profile with their raw times.
 
@@ -174,6 +183,7 @@ class BenchesRequest(Record):
 HealthRequest = (
     SpeedsRequest
     | HistoryRequest
+    | StateRecordRequest
     | MeasurementsRequest
     | MeasurementEventsRequest
     | BaselineRequest
@@ -321,6 +331,7 @@ HEALTH: Final[SocketTable[HealthRequest | ActingRequest, HealthEvent]] = SocketT
     requests=(
         ("speeds", "", SpeedsRequest),
         ("history", "", HistoryRequest),
+        ("states", "", StateRecordRequest),
         ("measurements", "", MeasurementsRequest),
         ("events", "", MeasurementEventsRequest),
         ("baseline", "", BaselineRequest),

@@ -35,6 +35,7 @@ from appliance.protocol.health_socket import (
     MeasurementsRequest,
     ProbeNowRequest,
     SpeedsRequest,
+    StateRecordRequest,
 )
 from appliance.protocol.record import Record
 
@@ -42,6 +43,7 @@ OFFERED: Final[frozenset[type[Record]]] = frozenset(
     {
         SpeedsRequest,
         HistoryRequest,
+        StateRecordRequest,
         MeasurementsRequest,
         MeasurementEventsRequest,
         BaselineRequest,

@@ -122,12 +122,18 @@ class FixedFocus:
     documents: FocusDocuments | None = None
     """Documents of every profile, apart from its name; None: nothing is known."""
     looks: list[tuple[str, bool]] = field(default_factory=list)
+    recorded: Document | None = None
+    """Record of the profiles' states; None: not known."""
     listed: Document | None = None
     """Requests of clients; None: not known."""
 
     async def operations(self) -> tuple[Document, ...]:
         """Return none."""
         return ()
+
+    async def states(self) -> Document | None:
+        """Return the record that a test has set."""
+        return self.recorded
 
     async def requests(self) -> Document | None:
         """Return the list that a test has set."""

@@ -48,6 +48,7 @@ class FakeSpeedWatch(FakeProfileWatch):
         self.name = name
         self.traffic: list[TrafficSums] = []
         self.trouble = ""
+        self.phase = "healthy"
         self.outcome = ProbeOutcome.VALID
         self.last_probe_unix_s: float | None = None
         self.changes: list[tuple[str, str]] = []
@@ -59,7 +60,7 @@ class FakeSpeedWatch(FakeProfileWatch):
 
     def report(self) -> SpeedReport:
         probed = self.last_probe_unix_s is not None
-        decode = SeriesSpeed(series=Series.DECODE, phase="healthy", rate=RATE, tokens_per_step=2.0)
+        decode = SeriesSpeed(series=Series.DECODE, phase=self.phase, rate=RATE, tokens_per_step=2.0)
         return SpeedReport(
             profile=self.name,
             series=(decode,) if probed else (),

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.adapters.sqlite.state_store import StateStore
 from appliance.domain.errors import (
     BadRequestError,
     PermissionDeniedError,
@@ -53,6 +54,7 @@ from appliance.protocol.health_socket import (
     ProbeProgressEvent,
     ResetBaselineRequest,
     SpeedsRequest,
+    StateRecordRequest,
     StoreBenchRequest,
 )
 from appliance.protocol.json_values import Json
@@ -69,6 +71,7 @@ _MOST_ANSWER_BYTES: Final = 900_000
 _FOLLOW_EVERY_S: Final = 1.0
 """Pause between two looks for new events: of a number in memory, and by an index of the alerts."""
 _NO_ALERTS: Final = "this agent keeps no alerts"
+_NO_STATES: Final = "this agent keeps no record of states"
 _NO_TOKENS: Final = "nobody can act by a token here"
 
 
@@ -81,6 +84,7 @@ class HealthVerbs:
         desk: Of leases.
         clock: Of the box.
         alerts: Answers what is about alerts; None: no alerts are kept.
+        states: Keeps the record of states; None: none is kept.
         operator_of: Returns the operator for whom a token stands. Raises `ApplianceError`. None: nobody can
             act by a token.
     """
@@ -93,8 +97,10 @@ class HealthVerbs:
         clock: HealthClock,
         alerts: AlertVerbs | None = None,
         *,
+        states: StateStore | None = None,
         operator_of: Callable[[str], Awaitable[TokenOperator]] | None = None,
     ) -> None:
+        self._states = states
         self._operator_of = operator_of
         self._alerts = alerts
         self._agent = agent
@@ -126,7 +132,7 @@ class HealthVerbs:
             async for event in events:
                 yield event
 
-    async def _answer_to(
+    async def _answer_to(  # noqa: C901 - one a request
         self, request: HealthRequest, peer: Peer, operator: TokenOperator | None
     ) -> AsyncGenerator[HealthEvent, None]:
         """Answer a request of a peer, or of the operator by whose token it acts."""
@@ -135,6 +141,8 @@ class HealthVerbs:
                 yield await self._speeds()
             case HistoryRequest():
                 yield await self._history(request)
+            case StateRecordRequest():
+                yield await self._state_record()
             case BaselineRequest(name):
                 yield ResultEvent(details=asdict(self._monitor(name).baseline()))
             case AcceptBaselineRequest(name, by) | ResetBaselineRequest(name, by):
@@ -188,6 +196,15 @@ class HealthVerbs:
                         yield event
 
     # --- from memory -----------------------------------------------------------------
+
+    async def _state_record(self) -> ResultEvent:
+        if self._states is None:
+            raise BackendError(_NO_STATES)
+        changes, until = await self._states.changes()
+        found: dict[str, list[tuple[float, str]]] = {}
+        for change in changes:
+            found.setdefault(change.profile, []).append((change.unix_s, change.state))
+        return ResultEvent(details={"profiles": found, "until_unix_s": until})
 
     async def _speeds(self) -> ResultEvent:
         reports = {name: asdict(report) for name, report in self._agent.reports().items()}

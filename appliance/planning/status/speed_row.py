@@ -26,7 +26,8 @@ _MISSING: Final = "·"
 _WITHOUT_DECIMAL_FROM: Final = 100.0
 _WITH_DECIMALS_BELOW: Final = 10.0
 _IN_DOUBT: Final = frozenset({"confirming", "dwelling"})
-_LOST: Final = frozenset({"regressed", "recovering"})
+LOST_PHASES: Final = frozenset({"regressed", "recovering"})
+"""Phases of a series in which a lasting loss is reported."""
 
 
 class SeriesRow(Record):
@@ -51,7 +52,7 @@ class SeriesRow(Record):
     @property
     def is_lost(self) -> bool:
         """Tell whether a loss is reported."""
-        return self.phase in _LOST
+        return self.phase in LOST_PHASES
 
     @property
     def is_in_doubt(self) -> bool:

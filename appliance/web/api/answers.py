@@ -67,6 +67,16 @@ class HistoryDocument(TypedDict):
     """Measurement events of the profile since then."""
 
 
+class StatesDocument(TypedDict):
+    """Record of the profiles' states."""
+
+    profiles: dict[str, list[list[object]]]
+    """By name: `[unix_s, state]`, each from its time on, the oldest first; a state is one of a profile,
+    `degraded` (it serves without progress, or too slowly) or `unknown`."""
+    until_unix_s: float | None
+    """Time of the last observation; null: there was none."""
+
+
 class EventsDocument(TypedDict):
     """Measurement events and transitions of alerts."""
 
@@ -144,6 +154,7 @@ TYPES: Final[Sequence[type]] = (
     ProfilesDocument,
     GpusDocument,
     HistoryDocument,
+    StatesDocument,
     EventsDocument,
     OutboxDocument,
     RecordedOperation,

@@ -13,6 +13,7 @@ from appliance.protocol.health_socket import (
     HistoryRequest,
     MeasuredEvent,
     MeasurementEventsRequest,
+    StateRecordRequest,
 )
 from appliance.protocol.json_values import object_in
 from appliance.protocol.status_socket import (
@@ -24,6 +25,7 @@ from appliance.web.api.answers import (
     AnswerExample,
     EventsDocument,
     HistoryDocument,
+    StatesDocument,
     responses_of,
 )
 from appliance.web.api.resources import MOST_NAME
@@ -60,20 +62,7 @@ def records_router(box: BoxSource) -> APIRouter:
     """
     router = APIRouter(prefix="/api/v1")
 
-    rates = AnswerExample(HistoryDocument, "The rates of the profile.")
-
-    @router.get("/history", tags=["profiles"], responses=responses_of(rates))
-    async def history(
-        profile: ProfileQuery,
-        since: Since = None,
-        series: Annotated[
-            Literal["decode", "prefill"] | None, Query(description="Series; absent: both.")
-        ] = None,
-    ) -> JSONResponse:
-        """Return the measured rates of one profile over time, with its baseline and events."""
-        answer = await box.ask_agent(HistoryRequest(profile, _since(since), series))
-        return JSONResponse(dict(answer))
-
+    _add_profile_records(router, box)
     told = AnswerExample(EventsDocument, "The events, oldest first.")
 
     @router.get("/events", tags=["box"], responses=responses_of(told))
@@ -120,6 +109,30 @@ def records_router(box: BoxSource) -> APIRouter:
         return JSONResponse(dict(found))
 
     return router
+
+
+def _add_profile_records(router: APIRouter, box: BoxSource) -> None:
+    """Add the resources of what the health agent has on record of the profiles."""
+    rates = AnswerExample(HistoryDocument, "The rates of the profile.")
+
+    @router.get("/history", tags=["profiles"], responses=responses_of(rates))
+    async def history(
+        profile: ProfileQuery,
+        since: Since = None,
+        series: Annotated[
+            Literal["decode", "prefill"] | None, Query(description="Series; absent: both.")
+        ] = None,
+    ) -> JSONResponse:
+        """Return the measured rates of one profile over time, with its baseline and events."""
+        answer = await box.ask_agent(HistoryRequest(profile, _since(since), series))
+        return JSONResponse(dict(answer))
+
+    recorded = AnswerExample(StatesDocument, "The record.")
+
+    @router.get("/states", tags=["profiles"], responses=responses_of(recorded))
+    async def states() -> JSONResponse:
+        """Return the states of every profile over the last eight days."""
+        return JSONResponse(dict(await box.ask_agent(StateRecordRequest())))
 
 
 def _since(unix_s: float | None) -> float:

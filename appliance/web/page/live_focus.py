@@ -14,7 +14,12 @@ from appliance.domain.errors import UnreachableError
 from appliance.domain.measurements import Probe
 from appliance.protocol.conversation.async_client import details_of, open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
-from appliance.protocol.health_socket import HistoryRequest, MeasurementsRequest, StoredProbeEvent
+from appliance.protocol.health_socket import (
+    HistoryRequest,
+    MeasurementsRequest,
+    StateRecordRequest,
+    StoredProbeEvent,
+)
 from appliance.protocol.json_values import Json, objects_in, texts_in
 from appliance.protocol.measurement_events import probe_in
 from appliance.protocol.status_socket import (
@@ -32,6 +37,7 @@ _SPAN_S: Final = 3600.0
 _HISTORY_FRESH_S: Final = 30.0
 _PROBES_FRESH_S: Final = 10.0
 _OPERATIONS_FRESH_S: Final = 5.0
+_STATES_FRESH_S: Final = 10.0
 _MOST_OPERATIONS: Final = 100
 _LOG_FRESH_S: Final = 2.0
 _MOST_PROBES: Final = 12
@@ -58,6 +64,10 @@ class LiveFocus:
     def __init__(self, status_socket: Path, view_socket: Path) -> None:
         self._status_socket = status_socket
         self._view_socket = view_socket
+        self._states = LastAnswer(
+            lambda: details_of(VIEW, view_socket, StateRecordRequest(), within_s=WITHIN_S),
+            fresh_s=_STATES_FRESH_S,
+        )
         self._requests = LastAnswer(
             lambda: details_of(STATUS, status_socket, ClientRequestsRequest(), within_s=WITHIN_S)
         )
@@ -67,6 +77,10 @@ class LiveFocus:
     async def operations(self) -> tuple[Json, ...]:
         """Return the operations that ended lately."""
         return (await self._ended.get())[0] or ()
+
+    async def states(self) -> Json | None:
+        """Return the record of the profiles' states."""
+        return (await self._states.get())[0]
 
     async def requests(self) -> Json | None:
         """Return the requests of clients in flight and held, of now."""

@@ -31,6 +31,8 @@ class PageDocuments:
     """None: there is no profile."""
     operations: tuple[Document, ...] = ()
     """Operations that ended lately."""
+    states: Document | None = None
+    """Record of the profiles' states; None: not known."""
     requests: Document | None = None
     """Requests of clients in flight and held; None: not known."""
 
@@ -40,6 +42,10 @@ class FocusSource(Protocol):
 
     async def operations(self) -> tuple[Document, ...]:
         """Return the operations that ended lately; none where the supervisor does not answer."""
+        ...
+
+    async def states(self) -> Document | None:
+        """Return the record of the profiles' states; None: the health agent does not answer."""
         ...
 
     async def requests(self) -> Document | None:

@@ -41,8 +41,11 @@ def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIR
         detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
         ended = () if detail is None else await focus.operations()
         requests = None if detail is None else await focus.requests()
+        states = None if detail is None else await focus.states()
         view = page_view(
-            PageDocuments(box=documents, focus=detail, operations=ended, requests=requests)
+            PageDocuments(
+                box=documents, focus=detail, operations=ended, requests=requests, states=states
+            )
         )
         notice = "" if session is None else session.take_notice()
         html = renderer.page(view, operator, notice=notice)

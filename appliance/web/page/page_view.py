@@ -141,7 +141,7 @@ def page_view(documents: PageDocuments) -> PageView:
         profiles=profiles,
         traffic=traffic_cards(status),
         requests=requests_view(documents.requests),
-        states=state_bars(status["profiles"], documents.operations, now=now),
+        states=state_bars(status["profiles"], documents.operations, documents.states, now=now),
         notes=tuple(_notes(status, now)),
         focus=None if focus is None else _focus_view(focus, documents.operations, now),
         footer=tuple(_footer(status, box)),

@@ -22,6 +22,7 @@ from appliance.protocol.health_socket import (
     HistoryRequest,
     MeasuredEvent,
     MeasurementEventsRequest,
+    StateRecordRequest,
 )
 from appliance.protocol.status_socket import (
     ClientRequestsRequest,
@@ -334,3 +335,10 @@ async def test_the_requests_of_clients_are_passed_on(web: httpx.AsyncClient, box
     assert (await web.get("/api/v1/requests")).json() == listed
     box.answers[ClientRequestsRequest] = refused("failed", "the gateway does not answer: x")
     assert (await web.get("/api/v1/requests")).status_code == 502
+
+
+async def test_the_record_of_states_is_passed_on(web: httpx.AsyncClient, box: FixedBox) -> None:
+    """As the health agent tells it."""
+    found = {"profiles": {"smol": [[1.0, "serving"]]}, "until_unix_s": 5.0}
+    box.answers[StateRecordRequest] = found
+    assert (await web.get("/api/v1/states")).json() == found

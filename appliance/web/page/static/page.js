@@ -34,6 +34,10 @@
     const old = [...document.querySelectorAll("[data-part]")];
     if (names.join() !== old.map((part) => part.dataset.part).join()) return location.reload();
     parts.forEach((part, i) => {
+      for (const open of old[i].querySelectorAll("details[open]")) {
+        const same = [...part.querySelectorAll("details")].find((one) => one.dataset.keep === open.dataset.keep);
+        if (same) same.open = true;
+      }
       if (old[i].innerHTML === part.innerHTML || isEdited(old[i])) return;
       const active = document.activeElement;
       const label = old[i].contains(active) ? active.getAttribute("aria-label") || active.textContent : "";
@@ -41,7 +45,7 @@
       old[i].replaceWith(part);
       if (down) { const pre = part.querySelector("pre"); if (pre) pre.scrollTop = pre.scrollHeight; }
       if (label) {
-        const again = [...part.querySelectorAll("a, button, [tabindex]")]
+        const again = [...part.querySelectorAll("a, button, summary, [tabindex]")]
           .find((one) => (one.getAttribute("aria-label") || one.textContent) === label);
         if (again) again.focus({ preventScroll: true });
       }

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.adapters.sqlite.measurement_store import MeasurementStore
+from appliance.adapters.sqlite.state_store import StateStore
 from appliance.domain.alerts import TransitionKind
 from appliance.domain.errors import BadRequestError, BusyError, PermissionDeniedError
 from appliance.domain.measurements import EventKind, MeasurementEvent, Series
@@ -49,6 +50,7 @@ from appliance.protocol.health_socket import (
     ProbeProgressEvent,
     ResetBaselineRequest,
     SpeedsRequest,
+    StateRecordRequest,
     StoreBenchRequest,
     StoredProbeEvent,
 )
@@ -81,6 +83,7 @@ class Health:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "health.sock"
         self.store = MeasurementStore(directory / "measurements.sqlite")
+        self.states = StateStore(directory / "states.sqlite")
         self.lane = FakeProbeLane(lambda _request: LaneAnswer())
         self.speeds: dict[str, FakeSpeedWatch] = {}
         self.qualities: dict[str, FakeQualityWatch] = {}
@@ -147,7 +150,13 @@ async def serving(
     health.table = VIEW if by_token else HEALTH
     await health.store.open()
     verbs = HealthVerbs(
-        health.agent, health.store, health.desk, health.clock, alerts, operator_of=one_operator
+        health.agent,
+        health.store,
+        health.desk,
+        health.clock,
+        alerts,
+        states=health.states,
+        operator_of=one_operator,
     )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(health.path))
@@ -166,6 +175,7 @@ async def serving(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await health.store.close()
+            await health.states.close()
 
 
 def event(text: str, profile: str = "genesis", unix_s: float = 50.0) -> MeasurementEvent:
@@ -182,6 +192,21 @@ async def test_speeds_come_from_memory(tmp_path: Path) -> None:
         reports = {n: from_json(SpeedReport, r) for n, r in details["profiles"].items()}
         assert reports == {"genesis": health.speeds["genesis"].report()}
         assert details["trouble"] == ["genesis: no timings"]
+
+
+async def test_the_record_of_states_is_told_by_profile(tmp_path: Path) -> None:
+    """Each change with its time, and until when anybody has looked; at first there is none."""
+    async with serving(tmp_path) as health:
+        assert await health.details(StateRecordRequest()) == {"profiles": {}, "until_unix_s": None}
+        await health.states.observe({"genesis": "loading", "aeon": "stopped"}, 100.0)
+        await health.states.observe({"genesis": "serving", "aeon": "stopped"}, 130.0)
+        assert await health.details(StateRecordRequest()) == {
+            "profiles": {
+                "aeon": [[100.0, "stopped"]],
+                "genesis": [[100.0, "loading"], [130.0, "serving"]],
+            },
+            "until_unix_s": 130.0,
+        }
 
 
 async def test_history_has_rows_baseline_and_events(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def documents(
     log: tuple[str, ...] | None = ("\x1b[31mred\x1b[0m",),
     operations: Any = OPERATIONS,
     requests: Any = REQUESTS,
+    states: Any = None,
 ) -> PageDocuments:
     return PageDocuments(
         box=BoxDocuments(
@@ -145,6 +146,7 @@ def documents(
         ),
         operations=operations,
         requests=requests,
+        states=states,
     )
 
 
@@ -263,6 +265,7 @@ def test_hostile_texts_stay_texts(name: str) -> None:
         focus="aeon" + HOSTILE,
         operations=tuple(poisoned(OPERATIONS)),
         requests=poisoned(REQUESTS),
+        states={"profiles": {"aeon": [[NOW - 9000, "serving" + HOSTILE]]}, "until_unix_s": NOW},
         log=(HOSTILE, f"\x1b[31m{HOSTILE}\x1b]8;;http://evil.example\x07link\x1b]8;;\x07"),
     )
     page = render(found)

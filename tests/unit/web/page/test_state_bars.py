@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.web.page.state_bars import MOST_PARTS, state_bars
+from appliance.web.page.state_bars import MOST_CHANGES, MOST_PARTS, state_bars
 from tests.pins import status_documents
 from tests.pins.status_box import STATES
 
@@ -27,12 +27,67 @@ def operation(kind: str, target: str, ended_h: float, **more: object) -> dict[st
     return {**found, "finished_unix_s": ended, "began_unix_s": ended - HOUR_S, **more}
 
 
-def told(rows: list[Any], *operations: dict[str, object]) -> list[list[tuple[str, int]]]:
+def told(
+    rows: list[Any], *operations: dict[str, object], record: dict[str, object] | None = None
+) -> list[list[tuple[str, int]]]:
     """Each bar as states and whole hours."""
     return [
         [(part.state, round(part.width * 1.68)) for part in bar.parts]
-        for bar in state_bars(rows, operations, now=NOW)
+        for bar in state_bars(rows, operations, record, now=NOW)
     ]
+
+
+def record(*changes: tuple[float, str], until_h: float = 0.0) -> dict[str, object]:
+    """The record of aeon, in hours before now."""
+    rows = [[NOW - hours * HOUR_S, state] for hours, state in changes]
+    return {"profiles": {"aeon": rows}, "until_unix_s": NOW - until_h * HOUR_S}
+
+
+def test_the_record_tells_what_operations_do_not() -> None:
+    """Crashes, restarts and slowness have their time; before the record, operations tell."""
+    found = record(
+        (50, "serving"), (20, "restarting"), (19, "loading"), (17, "serving"), (5, "degraded")
+    )
+    assert told([row("aeon", "serving", 17)], operation("start", "aeon", 100), record=found) == [
+        [
+            ("unknown", 67),
+            ("changing", 1),
+            ("serving", 80),
+            ("restarting", 1),
+            ("loading", 2),
+            ("serving", 12),
+            ("degraded", 5),
+        ]
+    ]
+
+
+def test_a_gap_in_the_record_is_not_known() -> None:
+    """While the health agent is away nobody knows; words that are no state are unknown too."""
+    found = record((100, "serving"), (60, "<script>"), (50, "serving"), until_h=10)
+    assert told([row("aeon", "serving", 100)], record=found) == [
+        [("unknown", 68), ("serving", 40), ("unknown", 10), ("serving", 40), ("unknown", 10)]
+    ]
+
+
+def test_a_bar_is_told_in_words() -> None:
+    """Shares of each state, and the last changes, for readers without colour; heights differ too."""
+    [bar] = state_bars([row("aeon", "failed")], (), record((84, "serving"), (1, "failed")), now=NOW)
+    assert bar.summary == "serving 49 %, failed under 1 %, unknown 50 % of the last 7 days"
+    assert [text.split()[0] for text in bar.changes] == ["failed", "serving", "unknown"]
+    assert len({part.height for part in bar.parts if part.state != "unknown"}) == 2
+
+
+@pytest.mark.parametrize(
+    "odd", [{"aeon": 7}, {"aeon": [[1], "x", [None, "serving"], [float("nan"), "serving"]]}, {}]
+)
+def test_an_odd_record_is_none(odd: dict[str, object]) -> None:
+    """Rows of another form are passed over."""
+    assert told([row("aeon", "stopped")], record={"profiles": odd, "until_unix_s": "x"}) == []
+
+
+def test_a_profile_that_never_ran_has_no_bar() -> None:
+    """A bar that says stopped from end to end would say nothing."""
+    assert told([row("aeon", "stopped")], record=record((50, "stopped"))) == []
 
 
 def test_a_switch_raises_one_and_takes_down_another() -> None:
@@ -51,7 +106,7 @@ def test_what_is_not_so_now_is_not_known() -> None:
         [("unknown", 162), ("changing", 1), ("unknown", 5)]
     ]
     restarted = told([row("aeon", "serving", 2)], operation("start", "aeon", 5))
-    assert restarted == [[("unknown", 162), ("changing", 1), ("serving", 3), ("serving", 2)]]
+    assert restarted == [[("unknown", 162), ("changing", 1), ("serving", 5)]]
 
 
 @pytest.mark.parametrize(
@@ -80,12 +135,13 @@ def test_bars_are_bounded() -> None:
     """Profiles of which nothing is on record have none; a thousand operations make a bounded number of parts."""
     assert told([row("aeon", "stopped")]) == []
     many = [operation("restart", "aeon", 1 + n / 100) for n in range(1000)]
-    [bar] = state_bars([row("aeon", "serving", 1)], many, now=NOW)
-    assert len(bar.parts) <= MOST_PARTS + 1
-    assert sum(part.width for part in bar.parts) == pytest.approx(100, abs=0.5)
+    [bar] = state_bars([row("aeon", "serving", 1)], many, None, now=NOW)
+    assert len(bar.parts) <= MOST_PARTS
+    assert len(bar.changes) <= MOST_CHANGES
+    assert bar.parts[-1].begin + bar.parts[-1].width == pytest.approx(100, abs=0.5)
     odd: list[dict[str, object]] = [
         {},
         {"finished_unix_s": 1e300, "target": ["aeon"]},
         {"finished_unix_s": "x"},
     ]
-    assert state_bars([row("aeon", "stopped")], odd, now=NOW)
+    assert state_bars([row("aeon", "stopped")], odd, None, now=NOW) == ()

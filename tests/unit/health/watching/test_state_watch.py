@@ -1,0 +1,69 @@
+"""Watch of states: what the status documents of the supervisor add to the record."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from appliance.adapters.sqlite.state_store import StateStore
+from appliance.health.agent import HealthAgent, QualityWatch, SpeedWatch
+from appliance.health.clock import SystemHealthClock
+from appliance.health.watching.state_watch import Document, StateWatch
+from tests.fakes.health_monitors import FakeCompactingStore, FakeQualityWatch, FakeSpeedWatch
+from tests.fakes.profiles import applied
+
+
+def document(state: str, **more: object) -> Document:
+    return {"profiles": [{"name": "a", "state": state, **more}, {"name": "b", "state": "stopped"}]}
+
+
+async def test_each_document_adds_what_has_changed(tmp_path: Path) -> None:
+    """A stall and a reported loss of speed are degraded; what a supervisor that is away did is not known."""
+    clock, store, speed = (
+        SystemHealthClock(),
+        StateStore(tmp_path / "states.sqlite"),
+        FakeSpeedWatch("a"),
+    )
+
+    async def make(names: Sequence[str]) -> Mapping[str, tuple[SpeedWatch, QualityWatch]]:
+        return {name: (speed, FakeQualityWatch()) for name in names}
+
+    agent = HealthAgent(
+        catalogue=lambda: {"a": applied("a")},
+        make_watches=make,
+        store=FakeCompactingStore(),
+        is_leased=lambda: False,
+        clock=clock,
+        on_alive=lambda _text: None,
+    )
+    ended = asyncio.Event()
+
+    async def documents() -> AsyncIterator[Document]:
+        yield document("loading")
+        yield document("serving")
+        yield document("serving", stall={"in_flight": 1, "quiet_s": 60.0})
+        yield None
+        yield document("serving")
+        speed.last_probe_unix_s, speed.phase = 1.0, "regressed"
+        yield document("serving")
+        yield document("restarting")
+        ended.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(agent.run(StateWatch(agent, store, clock).watched(documents())))
+    try:
+        await asyncio.wait_for(ended.wait(), 20)
+        changes, until = await store.changes()
+        assert [one.state for one in changes if one.profile == "a"] == [
+            "loading",
+            "serving",
+            "degraded",
+            "serving",
+            "degraded",
+            "restarting",
+        ]
+        assert [one.state for one in changes if one.profile == "b"] == ["stopped"]
+        assert until is not None
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.close()
