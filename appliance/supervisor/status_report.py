@@ -3,11 +3,11 @@
 import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import appliance
 from appliance.adapters.applied.manifest import EditWatch
-from appliance.domain.operations import Finished
+from appliance.domain.operations import Finished, Operation
 from appliance.domain.profile import Catalogue
 from appliance.planning.memory.peak import ObservedPeak
 from appliance.planning.status.box_status import build_status
@@ -20,6 +20,7 @@ from appliance.planning.status.document import (
 )
 from appliance.planning.status.gateway_row import gateway_row
 from appliance.planning.status.memory_rows import memory_row, profile_memory
+from appliance.planning.status.phase_progress import phase_share, usual_phases_s
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
 from appliance.ports import Clock, Host, Peaks, Store, Units
@@ -28,6 +29,9 @@ from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
 from appliance.supervisor.unit_memory import StatusReader
+
+_MOST_LIKE: Final = 100
+"""Operations among which those are that tell how long a phase usually takes, the newest."""
 
 
 class BoxStatus:
@@ -59,6 +63,8 @@ class BoxStatus:
         """Damage of the gateway's file, for root; None: none."""
         self._stalls = stalls
         self._edits = EditWatch()
+        self._usual: tuple[int, Mapping[str, float]] = (0, {})
+        """Number of the operation that ran last, and usual durations of its phases in seconds."""
         self._began_s = clock.monotonic_s()
 
     async def document(self, reader: StatusReader = StatusReader.PERSON) -> Mapping[str, Any]:
@@ -78,15 +84,17 @@ class BoxStatus:
             ledger, figures = await asyncio.gather(
                 self._ledger.latest(), self._traffic.latest(state.catalogue, serving, reader)
             )
+        running = None
+        if state.running is not None:
+            usual = await self._usual_phases(state.running.operation)
+            running = _running(state.running, state.catalogue, usual, now_s)
         document = build_status(
             catalogue=state.catalogue,
             observed=state.observed,
             committed=state.committed,
             hold_until=state.hold_until,
             marks=marks,
-            operation=None
-            if state.running is None
-            else _running(state.running, state.catalogue, now_s),
+            operation=running,
             last_operation=None if state.last is None else self._ended(state.last),
             memory=memory_row(ram, ledger, now_s=now_s),
             supervisor={"state": "up", "uptime_s": now_s - self._began_s},
@@ -123,12 +131,20 @@ class BoxStatus:
         finished = await self._store.finished(number)
         return None if finished is None else self._record(finished)
 
+    async def _usual_phases(self, operation: Operation) -> Mapping[str, float]:
+        """Return the usual durations of an operation's phases, read once for each operation."""
+        known, found = self._usual
+        if known != operation.id:
+            found = usual_phases_s(await self._store.newest(_MOST_LIKE), operation)
+            self._usual = operation.id, found
+        return found
+
     def _running_record(self) -> RecordedOperation | None:
         running = self._supervisor.current()
         if running is None:
             return None
         catalogue, _ = self._supervisor.last_look()
-        row = _running(running.transaction, catalogue, self._clock.monotonic_s())
+        row = _running(running.transaction, catalogue, {}, self._clock.monotonic_s())
         return {
             "id": row["id"],
             "kind": row["kind"],
@@ -198,8 +214,12 @@ def _gateway_row(figures: Figures) -> GatewayRow:
     )
 
 
-def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> OperationRow:
+def _running(
+    transaction: Transaction, catalogue: Catalogue, usual: Mapping[str, float], now_s: float
+) -> OperationRow:
     operation = transaction.operation
+    # A roll-back brings up another profile than the target.
+    usual_s = None if operation.rolling_back else usual.get(operation.phase)
     return {
         "id": operation.id,
         "kind": operation.kind,
@@ -208,6 +228,8 @@ def _running(transaction: Transaction, catalogue: Catalogue, now_s: float) -> Op
         "phase": operation.phase,
         "phase_s": round(transaction.phase_s, 1),
         "deadline_s": phase_deadline_s(operation, catalogue),
+        "usual_s": None if usual_s is None else round(usual_s, 1),
+        "progress": phase_share(transaction.phase_s, usual_s),
         "rolling_back": operation.rolling_back,
         "elapsed_s": round(now_s - operation.began_s, 1),
         "text": transaction.text,

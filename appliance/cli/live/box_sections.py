@@ -29,6 +29,7 @@ from appliance.presentation.box_texts import (
     operation_lines,
     operation_text,
     port_text,
+    progress_text,
     run_lines,
 )
 from appliance.protocol.alert_requests import AlertEvent
@@ -79,6 +80,8 @@ def operation_section(
     parts += [f"usually {duration(usual / 1000)}"] if usual else []
     yield cut(terminal.paint(" · ".join(parts), Style.BOLD), columns)
     yield from _phases(told, terminal, columns=columns, now_s=now_s)
+    if told.running is not None and told.running.phase == text_in(running, "phase"):
+        yield from (cut(f"   {text}", columns) for text in [progress_text(running)] if text)
 
 
 def _phases(

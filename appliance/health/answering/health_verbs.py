@@ -199,7 +199,7 @@ class HealthVerbs:
 
     async def _state_record(self) -> ResultEvent:
         if self._states is None:
-            raise BackendError(_NO_STATES)
+            raise BadRequestError(_NO_STATES)
         changes, until = await self._states.changes()
         found: dict[str, list[tuple[float, str]]] = {}
         for change in changes:

@@ -153,6 +153,10 @@ class OperationRow(TypedDict):
     phase_s: float
     deadline_s: float | None
     """Seconds that the phase may take; None: no limit of its own."""
+    usual_s: float | None
+    """Seconds that the phase took in the last operations with this target; None: there was none."""
+    progress: float | None
+    """Share of the phase that is over, 0 to 0.99, by its usual duration; None: not known, or it is short."""
     rolling_back: bool
     elapsed_s: float
     text: str

@@ -6,7 +6,7 @@ from typing import Final
 
 from appliance.domain.amounts import duration
 from appliance.domain.operations import Kind, Phase
-from appliance.presentation.box_texts import PHASE_LABELS, operation_text
+from appliance.presentation.box_texts import PHASE_LABELS, operation_text, progress_text
 from appliance.protocol.json_values import Json, number_in, text_in
 
 _STOPPING: Final = (Phase.PREFLIGHT, Phase.HOLD, Phase.DRAIN, Phase.STOP, Phase.RELEASE)
@@ -33,6 +33,8 @@ class OperationStep:
     state: str
     text: str = ""
     """Progress and time of the phase of now; empty for others."""
+    percent: int | None = None
+    """Share of the phase of now that is over; None: not known, and for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +72,19 @@ def _steps(operation: Json) -> Iterable[OperationStep]:
             label=PHASE_LABELS.get(phase, phase),
             state=state,
             text=_text(operation) if state == "now" else "",
+            percent=_percent(operation) if state == "now" else None,
         )
 
 
 def _text(operation: Json) -> str:
     phase_s, deadline_s = number_in(operation, "phase_s"), number_in(operation, "deadline_s")
-    parts = [text_in(operation, "text")]
+    parts = [text_in(operation, "text"), progress_text(operation)]
     if phase_s is not None:
         bound = "" if deadline_s is None else f" of at most {duration(deadline_s)}"
         parts.append(f"{duration(phase_s)}{bound}")
     return " · ".join(part for part in parts if part)
+
+
+def _percent(operation: Json) -> int | None:
+    share = number_in(operation, "progress")
+    return None if share is None else round(100 * max(0.0, min(share, 1.0)))

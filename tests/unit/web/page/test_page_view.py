@@ -75,6 +75,32 @@ def test_every_operation_has_one_step_of_now(kind: Kind, phase: str) -> None:
     assert now.text == "11 of 18 GiB · 1.5 s of at most 30.0 s"
 
 
+@pytest.mark.parametrize(
+    ("progress", "usual_s", "text", "percent"),
+    [
+        (0.62, 48.0, "62 % of the usual 48.0 s · 30.0 s", 62),
+        (0.99, 12.0, "longer than the usual 12.0 s · 30.0 s", 99),
+        (None, None, "30.0 s", None),
+        (None, 0.3, "30.0 s", None),
+    ],
+)
+def test_the_load_has_a_figure(
+    progress: float | None, usual_s: float | None, text: str, percent: int | None
+) -> None:
+    """By how long it took before; one that takes longer than usual is told as such."""
+    view = operation_view(
+        {
+            "kind": "switch",
+            "phase": "load",
+            "phase_s": 30.0,
+            "progress": progress,
+            "usual_s": usual_s,
+        }
+    )
+    [now] = [step for step in view.steps if step.state == "now"]
+    assert (now.text, now.percent) == (text, percent)
+
+
 def test_requests_in_flight_come_first() -> None:
     """Profiles with requests in flight or held are told before idle ones."""
     status, _ = status_documents.observe(STATES["serving"])
