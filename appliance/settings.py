@@ -275,6 +275,11 @@ class Settings(BaseSettings):
         return self._beside_control_socket(paths.LANE_SOCKET)
 
     @property
+    def prompt_socket(self) -> Path:
+        """Return the gateway's socket for the web process."""
+        return self._beside_control_socket(paths.PROMPT_SOCKET)
+
+    @property
     def health_socket(self) -> Path:
         """Return the socket of the health agent for operators."""
         return self._beside_control_socket(paths.HEALTH_SOCKET)

@@ -21,6 +21,7 @@ def printed(settings: Settings) -> str:
         "gateway_socket": settings.gateway_socket,
         "jobs_socket": settings.jobs_socket,
         "token_socket": settings.token_socket,
+        "prompt_socket": settings.prompt_socket,
         "status_socket": settings.status_socket,
         "lane_socket": settings.lane_socket,
         "view_socket": settings.view_socket,

@@ -115,6 +115,7 @@ class SettingsSnapshot:
     token_socket: str
     status_socket: str
     lane_socket: str
+    prompt_socket: str
     view_socket: str
     notify_socket: str
     audit_socket: str

@@ -41,7 +41,7 @@ readonly enabled_units=(appliance-supervisor.socket appliance-request.socket app
   appliance-token.socket appliance-jobs.socket appliance-supervisor.service appliance-boot.service appliance-gateway.socket
   appliance-lane.socket appliance-gateway.service appliance-health.socket appliance-health.service
   appliance-auditor.socket appliance-checker.socket appliance-notifier.socket appliance-view.socket
-  appliance-web.socket)
+  appliance-web.socket appliance-prompt.socket)
 readonly service_users=(appliance appliance-gateway appliance-health appliance-auditor appliance-checker
   appliance-notifier appliance-web appliance-backend)
 readonly health=appliance-health.service
@@ -316,10 +316,10 @@ enable_units() { # those that this release has
 start() {
   systemctl daemon-reload
   [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier,web}.service \
-    appliance-{supervisor,request,token,status,jobs,gateway,lane,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
+    appliance-{supervisor,request,token,status,jobs,gateway,lane,prompt,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
   systemctl start appliance-supervisor.socket
   local unit
-  for unit in appliance-{request,token,status,jobs,lane,view,auditor,checker,notifier,web}.socket; do
+  for unit in appliance-{request,token,status,jobs,lane,prompt,view,auditor,checker,notifier,web}.socket; do
     [[ ! -e $unit_dir/$unit ]] || systemctl start "$unit"
   done
   # Their sockets start them again, from this release.

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import httptools
@@ -42,11 +43,15 @@ class FrontClient:
         host: IP address.
         port: Port of the gateway.
         key: Inference key; None: a client on this machine needs none.
+        path: Unix socket of the gateway to connect to in place of the address; None: none.
     """
 
-    def __init__(self, host: str, port: int, *, key: str | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, *, key: str | None = None, path: Path | None = None
+    ) -> None:
         self._address = host, port
         self._key = key
+        self._path = path
 
     async def post(
         self,
@@ -69,9 +74,7 @@ class FrontClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_S):
-                transport, response = await loop.create_connection(
-                    lambda: FrontResponse(take), *self._address
-                )
+                transport, response = await self._connected(take)
         except (OSError, TimeoutError):
             now_s = loop.time()
             return ResponseEnd(sent_s=now_s, ended_s=now_s, status=None, fault="no connection")
@@ -91,6 +94,12 @@ class FrontClient:
             status=response.status,
             fault=response.fault,
         )
+
+    async def _connected(self, take: TakePiece) -> tuple[asyncio.WriteTransport, "FrontResponse"]:
+        loop = asyncio.get_running_loop()
+        if self._path is not None:
+            return await loop.create_unix_connection(lambda: FrontResponse(take), str(self._path))
+        return await loop.create_connection(lambda: FrontResponse(take), *self._address)
 
     def _request(self, path: str, body: Mapping[str, object], headers: Mapping[str, str]) -> bytes:
         content = json.dumps(body).encode()

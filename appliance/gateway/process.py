@@ -26,7 +26,7 @@ import uvloop
 from appliance.adapters.systemd.daemon import Notices, inherited_sockets, log_to_journal
 from appliance.domain.errors import StoreError
 from appliance.domain.gateway import Configuration, Routed, Standing
-from appliance.domain.paths import LANE_SOCKET
+from appliance.domain.paths import LANE_SOCKET, PROMPT_SOCKET
 from appliance.gateway.configuration import AllowedPaths, GatewayFiles
 from appliance.gateway.downstream.handshakes import TlsServer
 from appliance.gateway.downstream.listeners import ListenAddress, Listeners
@@ -115,7 +115,7 @@ class GatewayProcess:
         """Serve until a signal ends this process, or another process has taken over.
 
         Args:
-            inherited: Listening sockets; those with a path are the supervisor's and the lane's.
+            inherited: Listening sockets; those with a path are the supervisor's, the lane's and the page's.
             handover: What an old process hands over; None: systemd has started this one.
 
         Raises:
@@ -162,9 +162,22 @@ class GatewayProcess:
                 task.cancel()
 
     async def _serve_unix(self, listener: socket.socket) -> None:
-        """Serve the supervisor or the lane for ever, by the name of the socket's file."""
-        is_lane = Path(listener.getsockname()).name == Path(LANE_SOCKET).name
-        await (self._lane_server if is_lane else self._server).serve(listener)
+        """Serve supervisor, lane or page for ever, by the name of the socket's file."""
+        name = Path(listener.getsockname()).name
+        if name == Path(PROMPT_SOCKET).name:
+            await self._serve_page(listener)
+        else:
+            is_lane = name == Path(LANE_SOCKET).name
+            await (self._lane_server if is_lane else self._server).serve(listener)
+
+    async def _serve_page(self, listener: socket.socket) -> None:
+        """Serve the web process as a client that needs no key: it has checked the operator's token."""
+        client = partial(self._relay.connection, loopback=True)
+        server = await asyncio.get_running_loop().create_unix_server(client, sock=listener)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            server.close()
 
     def _listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
         configuration, serve_tls = self._configuration, None

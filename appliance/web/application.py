@@ -18,6 +18,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.planning.wording import short
 from appliance.web.acting.box_actions import BoxActions
+from appliance.web.acting.prompt_trials import PromptTrials
 from appliance.web.acting.request_operator import RequestOperators
 from appliance.web.api.alert_records import alert_records_router
 from appliance.web.api.answers import problems
@@ -48,6 +49,7 @@ def make_application(
     actions: BoxActions,
     policy: SameOriginPolicy,
     *,
+    trials: PromptTrials | None = None,
     enabled: bool = True,
 ) -> FastAPI:
     """Return the application.
@@ -57,6 +59,7 @@ def make_application(
         focus: Where those about one profile come from.
         actions: What operators do.
         policy: Of hosts and origins.
+        trials: Prompts that operators try; None: the page has no box for them.
         enabled: Whether requests are answered; False: each is refused.
     """
     application = FastAPI(
@@ -76,7 +79,7 @@ def make_application(
         button_router(box),
         stream_router(BoxStream(box)),
         metrics_router(box),
-        page_router(box, focus, actions),
+        page_router(box, focus, actions, trials),
     )
     for router in routers:
         application.include_router(router, responses=problems())

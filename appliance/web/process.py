@@ -18,6 +18,7 @@ from appliance.domain.names import WEB_SOCKET_UNIT
 from appliance.planning.routing.same_origin import SameOriginPolicy
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.web.acting.box_actions import SocketBoxActions
+from appliance.web.acting.prompt_trials import GatewayTrials
 from appliance.web.application import make_application
 from appliance.web.http_server import WebServer
 from appliance.web.live_box import LiveBox
@@ -45,6 +46,7 @@ async def run(settings: SettingsSnapshot, *, idle_s: float | None = None) -> Non
         LiveFocus(*sockets),
         SocketBoxActions(sockets[0], Path(settings.token_socket), sockets[1]),
         policy,
+        trials=GatewayTrials(Path(settings.prompt_socket)),
         enabled=settings.web.enabled,
     )
     server = WebServer(application)

@@ -9,13 +9,15 @@ import json
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests import pretend
 from tests.bench.machine import prepared, report, say
 from tests.programs import ROOT
 from tests.system.fleet import OPERATOR, Fleet
+from tests.system.phone import Phone
 from tests.system.rig import Box
 from tests.system.rig.appliance import install
 
@@ -25,7 +27,21 @@ CHROMIUM: Final = Path("/usr/bin/chromium")
 _CACHE: Final = ROOT / ".cache/check-page"
 _BROWSING: Final = Path(__file__).with_name("browsing.py")
 _PICTURES: Final = ROOT / "docs/pictures"
-_TIMEOUT_S: Final = 400
+_ALERT_WITHIN_S: Final = 180.0
+"""Time for an alert that fires after a minute, and for its delivery."""
+
+_WEEK: Final = """
+import sqlite3, time
+now = time.time() - 3600
+week = [(166, "loading"), (165.8, "serving"), (120, "restarting"), (119, "serving"), (92, "degraded"), (84, "serving"),
+        (60, "stopping"), (59.8, "stopped"), (40, "loading"), (39, "failed"), (36, "loading"), (35, "serving"),
+        (14, "unknown"), (10, "serving")]
+db = sqlite3.connect("/var/lib/appliance-health/states.sqlite", timeout=20)
+with db:
+    db.executemany("INSERT INTO changes VALUES (?, ?, 'a', ?)",
+                   [(n - 100, now - hours * 3600, state) for n, (hours, state) in enumerate(week)])
+"""
+"""Program that plants a week of states of a in the box's record, before what was recorded there."""
 
 
 def environment() -> tuple[Path, Path]:
@@ -58,20 +74,35 @@ def browser_in(box: Box) -> Path:
     return path
 
 
-def furnish(fleet: Fleet) -> str:
-    """Apply two profiles that exclude each other and take four seconds to load; a serves. Return an operator's token."""
+def furnish(fleet: Fleet, phone: Phone) -> str:
+    """Apply two profiles that exclude each other and take six seconds to load; a serves. Return an operator's token."""
     fleet.people()
+    phone.subscribe()
     for name, port in (("a", 9001), ("b", 9002)):
-        fleet.gpu_profile(name, port, "--delay", "4", gib=20.0)
+        fleet.gpu_profile(name, port, "--delay", "6", "--obey", "--pause", "0.01", gib=20.0)
     fleet.apply()
-    fleet.box.run("appliance", "switch", "a", timeout_s=60)
+    # Twice each: the page says how far a load is by how long it took before.
+    for name in ("b", "a"):
+        fleet.box.run("appliance", "switch", name, timeout_s=60)
+    fleet.box.run("/opt/appliance/current/bin/python", "-c", _WEEK, timeout_s=30)
     fleet.box.wait_for("curl -fsS -m 5 http://127.0.0.1:8011/livez", timeout_s=30)
     fleet.foreign_holder("miner", "0:4")
     command = ("runuser", "-u", OPERATOR, "--", "appliance", "token", "add", "page")
     return fleet.box.run(*command).stdout.strip()
 
 
-def serve_wishes(fleet: Fleet, browsing: subprocess.Popen[str]) -> dict[str, float]:
+def first_alert(phone: Phone) -> str:
+    """Wait for the alert about memory of the GPU that a stranger holds; return the message as JSON, in one line."""
+
+    def found() -> list[Mapping[str, Any]]:
+        delivered = phone.state().get("delivered", [])
+        return [one for one in delivered if one["event"] == "message" and "GPU" in one["message"]]
+
+    phone.until(lambda: bool(found()), _ALERT_WITHIN_S)
+    return json.dumps(found()[0])
+
+
+def serve_wishes(fleet: Fleet, phone: Phone, browsing: subprocess.Popen[str]) -> dict[str, float]:
     """Do in the box what the browser's side asks for, a line each; return the figures of its last line."""
     assert browsing.stdin is not None
     assert browsing.stdout is not None
@@ -83,8 +114,11 @@ def serve_wishes(fleet: Fleet, browsing: subprocess.Popen[str]) -> dict[str, flo
         if "say" in word:
             say(word["say"])
             continue
-        fleet.box.run(word["run"], timeout_s=60)
-        browsing.stdin.write("done\n")
+        if "alert" in word:
+            browsing.stdin.write(f"{first_alert(phone)}\n")
+        else:
+            fleet.box.run(word["run"], timeout_s=60)
+            browsing.stdin.write("done\n")
         browsing.stdin.flush()
     raise SystemExit("the browser's side ended without a result")
 
@@ -97,7 +131,8 @@ def main() -> int:
     _PICTURES.mkdir(exist_ok=True)
     with prepared(prepare) as image, Box(image) as box:
         fleet = Fleet(box)
-        token = furnish(fleet)
+        phone = Phone(box)
+        token = furnish(fleet, phone)
         command = [python, _BROWSING, browser_in(box), axe, _PICTURES]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -107,7 +142,7 @@ def main() -> int:
                 # Not an argument: those are for everybody to read.
                 browsing.stdin.write(f"{token}\n")
                 browsing.stdin.flush()
-                figures = serve_wishes(fleet, browsing)
+                figures = serve_wishes(fleet, phone, browsing)
             finally:
                 browsing.kill()
     report(figures)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -36,6 +37,24 @@ def run_in_box(command: str) -> None:
     """Have a command run in the box."""
     tell(run=command)
     assert sys.stdin.readline() == "done\n"
+
+
+def alert_message() -> dict[str, Any]:
+    """Wait for an alert on the phone; return the message."""
+    tell(alert=True)
+    found: dict[str, Any] = json.loads(sys.stdin.readline())
+    return found
+
+
+NOTIFICATION = """<!doctype html><html lang="en"><meta charset="utf-8"><title>notification</title><style>
+body {{ margin: 0; padding: 28px 14px; background: #23303f; font: 15px/1.4 system-ui, "DejaVu Sans", sans-serif; }}
+article {{ background: #f6f7f9; color: #1a1f27; border-radius: 20px; padding: 14px 16px; }}
+header {{ color: #535d6b; font-size: 13px; }} h1 {{ font-size: 16px; margin: 4px 0; }}
+p {{ margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }} b {{ color: #1d5bc4; margin-right: 18px; }}
+footer {{ margin-top: 8px; }}</style>
+<article><header>ntfy &middot; garage &middot; priority {priority}</header><h1>{title}</h1><p>{message}</p>
+<footer>{actions}</footer></article></html>"""
+"""Notification of a phone, in which the message is a real one."""
 
 
 class Browsing:
@@ -160,9 +179,11 @@ def check_switch(browsing: Browsing, pictures: Path) -> int:
             }, 20); })()"""
         )
         page.get_by_role("button", name="Switch to b").click()
-        page.wait_for_selector('[aria-current="step"][data-phase="load"]')
-        browsing.check_axe(page)
+        page.wait_for_selector('[aria-current="step"][data-phase="load"] progress')
         page.screenshot(path=pictures / "page-phone-switch.png")
+        text = page.inner_text('[aria-current="step"]')
+        assert "of the usual" in text or "longer than the usual" in text, text
+        browsing.check_axe(page)
         page.wait_for_selector(".active .is-serving >> nth=0", timeout=30_000)
         wait_until(page, "document.querySelector('.active h3')?.textContent.includes('b')")
         wait_until(page, "!document.querySelector('.operation')")
@@ -195,7 +216,7 @@ def check_keyboard(browsing: Browsing) -> int:
     """Every link, button and field is reached by Tab, with a visible focus; Enter on a profile shows it."""
     with browsing.page() as page:
         wanted = page.eval_on_selector_all(
-            "a[href], button:not([hidden]), select, input:not([type=hidden]), textarea",
+            "a[href], button:not([hidden]), select, input:not([type=hidden]), textarea, summary",
             "all => all.filter(e => e.checkVisibility()).length",
         )
         reached: list[str] = []
@@ -213,7 +234,11 @@ def check_keyboard(browsing: Browsing) -> int:
             reached.append(what)
         assert reached[0].startswith("A #main"), reached
         assert any("Sign in to act" in one for one in reached), reached
-        controls = [one for one in reached if one.split()[0] in {"A", "BUTTON", "SELECT", "INPUT"}]
+        controls = [
+            one
+            for one in reached
+            if one.split()[0] in {"A", "BUTTON", "SELECT", "INPUT", "TEXTAREA", "SUMMARY"}
+        ]
         assert len(controls) == wanted, (wanted, reached)
         page.focus('.profile[data-profile="b"] a')
         page.keyboard.press("Enter")
@@ -244,6 +269,108 @@ def check_without_script(browsing: Browsing) -> None:
             assert time.monotonic() < until_s, mark.input_value()
             page.wait_for_timeout(300)
             page.reload()
+
+
+def check_requests(browsing: Browsing) -> None:
+    """A client's stream has a row; a click on Cancel ends it with an error for the client, and the row goes."""
+    with browsing.page() as page:
+        browsing.sign_in(page)
+        body = json.dumps({"model": "b", "stream": True, "max_tokens": 9000, "messages": []})
+        run_in_box(f"echo '{body}' > /var/tmp/client.json")
+        asked = "-d @/var/tmp/client.json -o /var/tmp/client.answer"
+        run_in_box(
+            f"systemd-run -q --unit=client curl -sN http://127.0.0.1:8010/v1/chat/completions {asked}"
+        )
+        row = page.locator("[data-request]")
+        row.wait_for(timeout=20_000)
+        assert "answering" in row.inner_text(), row.inner_text()
+        browsing.check_axe(page)
+        page.get_by_role("button", name="Cancel request").click()
+        row.wait_for(state="detached", timeout=20_000)
+        run_in_box("grep -q request_cancelled /var/tmp/client.answer")
+        run_in_box(
+            "journalctl -b -u appliance-supervisor | grep -q 'is cancelled by ana (token page)'"
+        )
+
+
+WORDS = "wombat seventeen"
+"""Prompt whose words stand nowhere else."""
+
+
+def check_prompt(browsing: Browsing, pictures: Path) -> None:
+    """A prompt is answered while it is written, and stopped; without the script it is answered whole. Nothing keeps it."""
+    with browsing.page("phone") as page:
+        browsing.sign_in(page)
+        page.get_by_label("Model").select_option("b")
+        page.get_by_label("Prompt", exact=True).fill(WORDS)
+        page.get_by_role("button", name="Send").click()
+        wait_until(page, "document.getElementById('answer').textContent.length > 20")
+        assert page.locator("#answer").get_attribute("aria-busy") == "true"
+        first = page.locator("#answer").inner_text()
+        wait_until(page, f"document.getElementById('answer').textContent.length > {len(first)}")
+        browsing.check_axe(page)
+        page.locator(".ask").screenshot(path=pictures / "page-phone-prompt.png")
+        page.get_by_role("button", name="Stop", exact=True).click()
+        wait_until(page, "document.getElementById('answer').textContent.endsWith('[stopped]')")
+        assert page.url == AT, page.url
+        assert WORDS not in page.evaluate("JSON.stringify([location.href, history.state])")
+    with browsing.page("phone", script=False) as page:
+        browsing.sign_in(page)
+        page.get_by_label("Prompt", exact=True).fill(WORDS)
+        with page.expect_navigation(timeout=120_000):
+            page.get_by_role("button", name="Send").click()
+        assert page.locator("pre.answer").inner_text().strip()
+        assert WORDS not in page.url + page.content()
+    run_in_box(f"! journalctl -b | grep -v 'grep' | grep -q '{WORDS}'")
+    run_in_box(
+        f"! grep -rqs '{WORDS}' /var/lib/appliance /var/lib/appliance-health /var/cache/appliance-web"
+    )
+
+
+def check_alert(browsing: Browsing, pictures: Path) -> None:
+    """An alert stands on the page with cause and command as on the phone; Ack is done by keyboard."""
+    message = alert_message()
+    with browsing.page("phone") as page:
+        browsing.sign_in(page)
+        card = page.locator("article.alert", has_text="GPU").first
+        card.wait_for(timeout=20_000)
+        browsing.check_axe(page)
+        page.screenshot(path=pictures / "page-phone-alert.png")
+        button = card.get_by_role("button", name="Ack")
+        button.focus()
+        page.keyboard.press("Enter")
+        wait_until(page, "document.querySelector('.alerts')?.textContent.includes('acked')")
+        page.set_content(
+            NOTIFICATION.format(
+                priority=message.get("priority", 3),
+                title=escape(message.get("title", "")),
+                message=escape(message.get("message", "")),
+                actions="".join(
+                    f"<b>{escape(str(one.get('label', '')))}</b>"
+                    for one in message.get("actions", [])
+                ),
+            )
+        )
+        page.locator("article").screenshot(path=pictures / "alert-phone.png")
+
+
+def check_extras(browsing: Browsing) -> None:
+    """The status is copied as Markdown, chromium would install the page, and the log has lines with colours."""
+    with browsing.page() as page:
+        browsing.sign_in(page)
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=AT)
+        page.get_by_role("button", name="Copy as Markdown").click()
+        wait_until(page, "document.querySelector('[data-copied]').textContent === 'Copied.'")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "## Profiles" in copied, copied
+        faults = page.context.new_cdp_session(page).send("Page.getInstallabilityErrors")
+        assert not faults["installabilityErrors"], faults
+        assert page.locator(".log pre").inner_text().strip()
+        assert page.locator("svg.states rect").count() > 0
+        details = page.locator("details summary").first
+        details.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("ul.changes").first.inner_text().strip()
 
 
 def check_strange_host(browsing: Browsing) -> None:
@@ -291,6 +418,10 @@ def main() -> int:
         figures["phases_seen"] = float(
             str(scenario("a switch", lambda: check_switch(browsing, pictures)))
         )
+        scenario("a request that is cancelled", lambda: check_requests(browsing))
+        scenario("copy, installation, log and states", lambda: check_extras(browsing))
+        scenario("a prompt", lambda: check_prompt(browsing, pictures))
+        scenario("an alert", lambda: check_alert(browsing, pictures))
         figures["tabs"] = float(str(scenario("keyboard only", lambda: check_keyboard(browsing))))
         scenario("without JavaScript", lambda: check_without_script(browsing))
         scenario("a strange host name", lambda: check_strange_host(browsing))

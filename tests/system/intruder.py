@@ -191,6 +191,7 @@ def of_the_gateway(supervisor: int, engine: int) -> Mapping[str, Way]:
         "take a lease": locked("/run/appliance-leases/cpu"),
         "be the gateway for the supervisor": connected("/run/appliance/gateway.sock"),
         "probe as the health agent": connected("/run/appliance/lane.sock"),
+        "ask as the page": connected("/run/appliance/prompt.sock"),
         "watch the supervisor": connected("/run/appliance/status.sock"),
         # What never was allowed.
         "write the manifest": appended(f"{APPLIED}/manifest.json"),

@@ -109,6 +109,7 @@ def test_sockets_are_beside_the_control_socket() -> None:
     assert snapshot.jobs_socket == "/run/x/jobs.sock"
     assert snapshot.status_socket == "/run/x/status.sock"
     assert snapshot.lane_socket == "/run/x/lane.sock"
+    assert snapshot.prompt_socket == "/run/x/prompt.sock"
 
 
 COUNTING = """

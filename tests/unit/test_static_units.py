@@ -67,6 +67,7 @@ def test_the_set_of_files_is_complete() -> None:
         "appliance-lane.socket",
         "appliance-notifier.service",
         "appliance-notifier.socket",
+        "appliance-prompt.socket",
         "appliance-request.socket",
         "appliance-run.service",
         "appliance-status.socket",
@@ -162,6 +163,7 @@ def test_who_starts_at_boot() -> None:
         "appliance-jobs.socket": ["sockets.target"],
         "appliance-lane.socket": ["sockets.target"],
         "appliance-notifier.socket": ["sockets.target"],
+        "appliance-prompt.socket": ["sockets.target"],
         "appliance-request.socket": ["sockets.target"],
         "appliance-status.socket": ["sockets.target"],
         "appliance-supervisor.service": ["multi-user.target"],
@@ -280,7 +282,21 @@ def test_the_lane_is_for_the_health_agent_alone() -> None:
     assert values(socket, "Service", "Socket") == [GATEWAY]
     assert values(socket, "PartOf", "Unit") == ["appliance-gateway.socket"]
     for key in ("Wants", "After"):
-        assert values(GATEWAY, key, "Unit") == [f"appliance-gateway.socket {socket}"]
+        assert values(GATEWAY, key, "Unit") == [
+            f"appliance-gateway.socket {socket} appliance-prompt.socket"
+        ]
+
+
+def test_prompts_come_from_the_web_process_alone() -> None:
+    """A client there needs no inference key, so no other user may connect."""
+    socket = "appliance-prompt.socket"
+    assert values(socket, "ListenStream", "Socket") == [paths.PROMPT_SOCKET]
+    assert values(socket, "SocketUser", "Socket") == values(
+        "appliance-web.service", "User", "Service"
+    )
+    assert values(socket, "SocketMode", "Socket") == ["0600"]
+    assert values(socket, "Service", "Socket") == [GATEWAY]
+    assert values(socket, "PartOf", "Unit") == ["appliance-gateway.socket"]
 
 
 def test_the_gateway_shares_no_user_with_the_supervisor_and_is_no_operator() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from appliance.planning.probing.event_stream import EventStreamParser
+from appliance.planning.probing.event_stream import EventStreamParser, text_of_choice
 from appliance.planning.probing.measurement import ObservedStream
 
 _MOST_BYTES: Final = 64 << 20
@@ -200,15 +200,6 @@ class ResponseObserver:
     def _keep(self, data: bytes) -> None:
         if self._texts is None or self._text_left <= 0:
             return
-        text = _text_of(json.loads(data)["choices"][0])
+        text = text_of_choice(json.loads(data)["choices"][0])
         self._texts.append(text[: self._text_left])
         self._text_left -= len(text)
-
-
-def _text_of(choice: dict[str, object]) -> str:
-    """Return the text of a choice that is known to have some."""
-    delta = choice.get("delta")
-    found = [choice.get("text")]
-    if isinstance(delta, dict):
-        found += [delta.get(key) for key in ("reasoning_content", "reasoning", "content")]
-    return "".join(text for text in found if isinstance(text, str))

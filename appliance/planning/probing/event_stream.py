@@ -5,6 +5,7 @@ carriage return, and of their fields only ``data`` (html.spec.whatwg.org, 9.2.6)
 looked at once, however the response is cut.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 DONE: Final = b"[DONE]"
@@ -46,3 +47,12 @@ class EventStreamParser:
         elif not line and self._data:
             events.append(b"\n".join(self._data))
             self._data = []
+
+
+def text_of_choice(choice: Mapping[str, object]) -> str:
+    """Return the text of a choice of a completion or of a chat; empty: it has none."""
+    delta = choice.get("delta")
+    found = [choice.get("text")]
+    if isinstance(delta, dict):
+        found += [delta.get(key) for key in ("reasoning_content", "reasoning", "content")]
+    return "".join(text for text in found if isinstance(text, str))

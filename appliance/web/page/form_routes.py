@@ -68,11 +68,13 @@ class SignedIn:
         return self.sessions.find(request.cookies.get(COOKIE, ""), self.now_s())
 
 
-def operator_view(session: Session | None) -> OperatorView:
-    """Return who looks at the page."""
+def operator_view(session: Session | None, *, ask_path: str = "") -> OperatorView:
+    """Return who looks at the page; `ask_path`: address of the form for a prompt, or empty."""
     if session is None:
         return OperatorView(login_path=LOGIN)
-    return OperatorView(name=session.name, csrf=session.csrf, logout_path=_LOGOUT)
+    return OperatorView(
+        name=session.name, csrf=session.csrf, logout_path=_LOGOUT, ask_path=ask_path
+    )
 
 
 def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer) -> APIRouter:
@@ -105,7 +107,7 @@ def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer
 
     @router.post(_LOGOUT)
     async def logout(request: Request) -> Response:
-        session, _ = await _own_form(request, signed_in)
+        session, _ = await own_form(request, signed_in)
         if session is not None:
             signed_in.sessions.end(request.cookies.get(COOKIE, ""))
         answer = _to_page()
@@ -114,7 +116,7 @@ def form_router(actions: BoxActions, signed_in: SignedIn, renderer: PageRenderer
 
     @router.post("/do/{action}")
     async def act(action: str, request: Request) -> Response:
-        session, fields = await _own_form(request, signed_in)
+        session, fields = await own_form(request, signed_in)
         if session is None:
             return RedirectResponse(LOGIN, HTTPStatus.SEE_OTHER)
         try:
@@ -172,7 +174,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-async def _own_form(request: Request, signed_in: SignedIn) -> tuple[Session | None, Fields]:
+async def own_form(request: Request, signed_in: SignedIn) -> tuple[Session | None, Fields]:
     """Return the session and the fields of a form. Raises `HTTPException` where it is not the session's."""
     fields, session = await _fields(request), signed_in.session(request)
     if session is not None and not session.owns(fields.get("csrf", "")):

@@ -32,6 +32,8 @@ class OperatorView:
     login_path: str = ""
     """Address of the form to sign in; empty: nobody can."""
     logout_path: str = ""
+    ask_path: str = ""
+    """Address of the form for a prompt; empty: none can be tried."""
 
 
 class PageRenderer:
@@ -47,6 +49,7 @@ class PageRenderer:
         )
         self._environment.globals["macros"] = self._environment.get_template("macros.html").module
         self._login = self._environment.get_template("login.html")
+        self._answer = self._environment.get_template("answer.html")
         self._page = self._environment.get_template("page.html")
 
     def page(self, view: PageView, operator: OperatorView, *, notice: str = "") -> str:
@@ -64,6 +67,10 @@ class PageRenderer:
     def login(self, notice: str) -> str:
         """Return the form to sign in; `notice`: sentence about the last try, or empty."""
         return self._login.render(notice=notice)
+
+    def answer(self, answer: str, fault: str) -> str:
+        """Return the page of an answer to a prompt; `fault`: why it is not whole, or empty."""
+        return self._answer.render(answer=answer, fault=fault)
 
 
 def _template(name: str) -> str:

@@ -8,26 +8,33 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from appliance.presentation.box_texts import by_interest
 from appliance.web.acting.box_actions import BoxActions
+from appliance.web.acting.prompt_trials import PromptTrials
 from appliance.web.box_documents import BoxDocuments, BoxSource
 from appliance.web.page.form_routes import SignedIn, form_router, operator_view
 from appliance.web.page.page_documents import FocusSource, PageDocuments
 from appliance.web.page.page_renderer import PageRenderer, static_file
 from appliance.web.page.page_view import page_view, status_document
+from appliance.web.page.prompt_routes import ASK, prompt_router
 
 _LONGEST_NAME: Final = 64
 _CACHED_S: Final = 3600
 
 
-def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIRouter:
+def page_router(
+    box: BoxSource, focus: FocusSource, actions: BoxActions, trials: PromptTrials | None
+) -> APIRouter:
     """Return the router of the page.
 
     Args:
         box: Where the documents come from.
         focus: Where those about the one profile come from that is shown in detail.
         actions: Carry out what operators ask for.
+        trials: Ask models the prompts that operators try; None: none can be tried.
     """
     renderer, signed_in = PageRenderer(), SignedIn()
     router = form_router(actions, signed_in, renderer)
+    if trials is not None:
+        router.include_router(prompt_router(trials, actions, signed_in, renderer))
 
     @router.get("/")
     async def page(
@@ -36,7 +43,7 @@ def page_router(box: BoxSource, focus: FocusSource, actions: BoxActions) -> APIR
     ) -> HTMLResponse:
         documents = await box.look(for_person=True)
         session = signed_in.session(request)
-        operator = operator_view(session)
+        operator = operator_view(session, ask_path="" if trials is None else ASK)
         name = focus_name(documents, profile)
         detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
         ended = () if detail is None else await focus.operations()

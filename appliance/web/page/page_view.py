@@ -212,6 +212,8 @@ def _log_note(focus: FocusDocuments) -> str:
 def _chart_note(focus: FocusDocuments) -> str:
     if focus.history is None:
         return "Not known: the health agent does not answer."
+    if any(probe.raw is not None for probe in focus.probes or ()):
+        return "The chart of the first probes comes within half a minute."
     return f"No valid probe in the last days: appliance probe {focus.name}"
 
 

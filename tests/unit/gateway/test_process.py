@@ -18,6 +18,7 @@ import pytest
 from appliance.adapters.applied.gateway_file import GATEWAY_FILE
 from appliance.adapters.applied.gateway_file import encode as encode_configuration
 from appliance.adapters.applied.manifest import MANIFEST, encode
+from appliance.adapters.front_client import FrontClient
 from appliance.adapters.key_file import FileKeys
 from appliance.adapters.lane_client import SocketProbeLane
 from appliance.domain.errors import LaneBusyError
@@ -99,6 +100,9 @@ class Systemd:
         self.lane = socket.socket(socket.AF_UNIX)
         self.lane.bind(str(root / "lane.sock"))
         self.lane.listen()
+        self.page = socket.socket(socket.AF_UNIX)
+        self.page.bind(str(root / "prompt.sock"))
+        self.page.listen()
         self.ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.ear.bind(str(root / "ear"))
         self.kept: list[socket.socket] = []
@@ -123,7 +127,7 @@ class Systemd:
 
     async def start(self, journal: IO[bytes] | None = None) -> asyncio.subprocess.Process:
         """Start the service; return when it is ready."""
-        sockets = (self.front, self.door, self.lane, *self.kept)
+        sockets = (self.front, self.door, self.lane, self.page, *self.kept)
         passed = [fcntl.fcntl(s, fcntl.F_DUPFD, 60) for s in sockets]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -196,7 +200,7 @@ class Systemd:
 
     def close(self) -> None:
         """Close all sockets."""
-        for one in (self.front, self.door, self.lane, self.ear, *self.kept):
+        for one in (self.front, self.door, self.lane, self.page, self.ear, *self.kept):
             one.close()
 
 
@@ -298,6 +302,32 @@ async def test_the_supervisor_gets_through(systemd: Systemd, engine: Engine) -> 
     writer.close()
     await systemd.told("STATUS=nothing serves")
     await stopped(process)
+
+
+async def test_the_page_is_a_client_without_a_key(tmp_path: Path, engine: Engine) -> None:
+    """The web process has checked who asks, so it needs no key where every other client does; also after a hand-over."""
+    systemd = Systemd(tmp_path, stop_s=0.2, keys_always=True)
+    try:
+        systemd.profile(engine)
+        engine.may_end.set()
+        process = await systemd.start()
+        client = FrontClient("localhost", 8010, path=tmp_path / "prompt.sock")
+
+        async def asked_by_page() -> int | None:
+            end = await client.post(
+                "/v1/chat/completions", {"stream": True}, lambda _piece, _s: None, timeout_s=20
+            )
+            return end.status
+
+        assert await asked_by_page() == 200
+        assert b"key_missing" in await asked(systemd.port)
+        successor = await systemd.hand_over(process)
+        await process.wait()
+        assert await asked_by_page() == 200
+        os.kill(successor, signal.SIGTERM)
+        await until(lambda: not Path(f"/proc/{successor}").exists())
+    finally:
+        systemd.close()
 
 
 async def test_profiles_are_followed_without_a_supervisor(systemd: Systemd, engine: Engine) -> None:

@@ -32,7 +32,7 @@
     const parts = [...fresh.querySelectorAll("[data-part]")];
     const names = parts.map((part) => part.dataset.part);
     const old = [...document.querySelectorAll("[data-part]")];
-    if (names.join() !== old.map((part) => part.dataset.part).join()) return location.reload();
+    if (names.join() !== old.map((part) => part.dataset.part).join()) return document.getElementById("prompt")?.value ? undefined : location.reload();
     parts.forEach((part, i) => {
       for (const open of old[i].querySelectorAll("details[open]")) {
         const same = [...part.querySelectorAll("details")].find((one) => one.dataset.keep === open.dataset.keep);
@@ -85,6 +85,34 @@
   timer = setTimeout(ask, BUSY_MS);
   const log = document.querySelector(".log pre");
   if (log) log.scrollTop = log.scrollHeight;
+
+  const trial = document.querySelector("form[data-ask]");
+  if (trial) {
+    const shown = document.getElementById("answer"), stop = trial.querySelector("[data-stop]"), send = trial.querySelector("button.main");
+    let asking = null;
+    stop.addEventListener("click", () => asking && asking.abort());
+    trial.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      asking = new AbortController();
+      send.disabled = true; stop.hidden = false; shown.hidden = false;
+      shown.textContent = ""; shown.setAttribute("aria-busy", "true");
+      try {
+        const answer = await fetch(trial.action, {
+          method: "POST", body: new URLSearchParams(new FormData(trial)), headers: { Accept: "text/plain" },
+          cache: "no-store", signal: asking.signal,
+        });
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) break;
+          const down = shown.scrollHeight - shown.scrollTop - shown.clientHeight < 8;
+          shown.append(value);
+          if (down) shown.scrollTop = shown.scrollHeight;
+        }
+      } catch { shown.append(asking.signal.aborted ? "\n[stopped]" : "\n[no answer]"); }
+      send.disabled = false; stop.hidden = true; shown.removeAttribute("aria-busy");
+    });
+  }
 
   const copy = document.querySelector("[data-copy]");
   if (copy && navigator.clipboard) {
