@@ -312,11 +312,14 @@ enable_units() { # those that this release has
   done
 }
 
-# start CHANGED: bring everything up on what is now installed; not empty: a socket changed.
+# start CHANGED: bring everything up on what is now installed; not empty: a socket changed. Sockets stop
+# before their services: a connection would start one again, and systemd opens no socket of a running one.
 start() {
   systemctl daemon-reload
-  [[ -z $1 ]] || systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier,web}.service \
-    appliance-{supervisor,request,token,status,jobs,gateway,lane,prompt,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
+  if [[ -n $1 ]]; then
+    systemctl stop appliance-{supervisor,request,token,status,jobs,gateway,lane,prompt,health,view,auditor,checker,notifier,web}.socket 2>/dev/null || true
+    systemctl stop appliance-{supervisor,gateway,jobs,health,auditor,checker,notifier,web}.service 2>/dev/null || true
+  fi
   systemctl start appliance-supervisor.socket
   local unit
   for unit in appliance-{request,token,status,jobs,lane,prompt,view,auditor,checker,notifier,web}.socket; do
@@ -406,6 +409,8 @@ stop_everything() {
   booted || return 0
   # The hold conflicts with every backend: starting it stops them all, in good order.
   systemctl start appliance-hold.service 2>/dev/null || true
+  # What starts the others first: a connection to an open socket would start a stopped service again.
+  systemctl stop 'appliance-*.socket' 'appliance-*.timer' 2>/dev/null || true
   systemctl stop 'appliance-*' 2>/dev/null || true
 }
 

@@ -40,6 +40,20 @@ def installed(image: Image) -> Iterator[Box]:
         yield box
 
 
+@pytest.fixture(scope="module")
+def untouched(image: Image) -> Iterator[Box]:
+    """Such a box for all tests that leave the appliance in it as it is."""
+    with Box(image, read_only=sources(fetch_wheels())) as box:
+        yield box
+
+
+@pytest.fixture(scope="module")
+def bare(rig: type[Box]) -> Iterator[Box]:
+    """A box without the appliance that sees the checkout and the wheels."""
+    with rig(read_only=sources(fetch_wheels())) as box:
+        yield box
+
+
 def names(box: Box, directory: str) -> list[str]:
     """Return the names in a directory of the box, sorted."""
     return sorted(p.name for p in (box.root / directory.lstrip("/")).iterdir())
@@ -65,45 +79,45 @@ def test_supervisor_is_up_after_an_install_and_after_a_reboot(installed: Box) ->
         installed.reboot()
 
 
-def test_service_users_cannot_write_what_runs_as_root(installed: Box) -> None:
+def test_service_users_cannot_write_what_runs_as_root(untouched: Box) -> None:
     """Files below the prefix belong to root, and no other user may write them."""
     find = rf"find {PREFIX} -not -type l \( -not -user root -o -not -group root -o -perm /022 \)"
-    assert installed.run(find).stdout == ""
+    assert untouched.run(find).stdout == ""
     for user in SERVICE_USERS:
         probe = f"{PREFIX}/current/bin/python -I -c 'import appliance'"
-        assert installed.run(probe, user=user).stdout == ""
-        assert installed.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
+        assert untouched.run(probe, user=user).stdout == ""
+        assert untouched.run(f"test -w {PREFIX}/current/lib", user=user, check=False).returncode
 
 
-def test_the_command_imports_what_root_installed(installed: Box) -> None:
+def test_the_command_imports_what_root_installed(untouched: Box) -> None:
     """Neither a variable of the environment nor a directory changes what the command imports."""
-    installed.write("/root/mine/appliance.py", "raise SystemExit('mine')\n")
+    untouched.write("/root/mine/appliance.py", "raise SystemExit('mine')\n")
     started = "cd /root/mine && PYTHONPATH=/root/mine PYTHONSTARTUP=/root/mine/appliance.py"
-    release = installed.run(f"readlink {PREFIX}/current").stdout.strip()
+    release = untouched.run(f"readlink {PREFIX}/current").stdout.strip()
     version, _, build = release.removeprefix("releases/").rpartition("-")
-    told = installed.run(f"{started} appliance version").stdout
+    told = untouched.run(f"{started} appliance version").stdout
     assert told.startswith(f"appliance {version} (build {build})\n")
 
 
-def test_start_scripts_are_roots_and_isolated(installed: Box) -> None:
+def test_start_scripts_are_roots_and_isolated(untouched: Box) -> None:
     """Start scripts of the command, gate and wrapper are root's alone to write, and run `python -IS`."""
     for name in ("bin/appliance", GATE_SCRIPT, BACKEND_SCRIPT):
         script = f"{PREFIX}/current/{name}"
-        release = installed.run(f"readlink -f {PREFIX}/current").stdout.strip()
-        assert installed.run(f"stat -c '%U:%G %a' {script}").stdout == "root:root 755\n"
-        assert installed.run(f"head -n 1 {script}").stdout == f"#!{release}/bin/python -IS\n"
+        release = untouched.run(f"readlink -f {PREFIX}/current").stdout.strip()
+        assert untouched.run(f"stat -c '%U:%G %a' {script}").stdout == "root:root 755\n"
+        assert untouched.run(f"head -n 1 {script}").stdout == f"#!{release}/bin/python -IS\n"
 
 
-def test_bytecode_is_compiled_for_everything(installed: Box) -> None:
+def test_bytecode_is_compiled_for_everything(untouched: Box) -> None:
     """No module is left to be compiled at start by users who could not store the result."""
     package = f"{PREFIX}/current/lib/python3*/site-packages/appliance"
-    sources_found = installed.run(f"find {package} -name '*.py' | wc -l").stdout
-    assert installed.run(f"find {package} -name '*.pyc' | wc -l").stdout == sources_found
+    sources_found = untouched.run(f"find {package} -name '*.py' | wc -l").stdout
+    assert untouched.run(f"find {package} -name '*.pyc' | wc -l").stdout == sources_found
 
 
-def test_the_installed_documentation_leads_somewhere(installed: Box) -> None:
+def test_the_installed_documentation_leads_somewhere(untouched: Box) -> None:
     """Links of the installed pages name files that are installed."""
-    share = installed.root / "usr/local/share/appliance"
+    share = untouched.root / "usr/local/share/appliance"
     pages = list(share.rglob("*.md"))
     assert {p.relative_to(share).parts[0] for p in pages} == {"README.md", "CHANGELOG.md", "docs"}
     for page in pages:
@@ -195,6 +209,10 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
     installed.write("/etc/appliance/appliance.toml", "[gateway]\nport = 8015\n")
     installed.run("appliance apply", check=False)
     installed.run("test -e /etc/systemd/system/appliance-gateway.socket.d/50-applied.conf")
+    # Somebody connects all the time, and would start what has just been stopped.
+    installed.run(
+        "systemd-run -q --unit=client bash -c 'while :; do : </dev/tcp/127.0.0.1/8015; done'"
+    )
     for _ in range(2):
         installed.run(f"{INSTALL} --uninstall")
         assert installed.run(LEFT, check=False).stdout == ""
@@ -220,24 +238,24 @@ def test_uninstall_keeps_what_is_the_operators(installed: Box) -> None:
         ("fish", "etc/fish/completions/appliance.fish"),
     ],
 )
-def test_shells_complete(installed: Box, shell: str, file: str) -> None:
+def test_shells_complete(untouched: Box, shell: str, file: str) -> None:
     """A completion for each shell is where that shell looks for it."""
-    text = (installed.root / file).read_text()
+    text = (untouched.root / file).read_text()
     assert "appliance" in text, shell
 
 
-def test_the_manual_has_a_page_for_each_verb(installed: Box) -> None:
+def test_the_manual_has_a_page_for_each_verb(untouched: Box) -> None:
     """The program man finds a page by the verb's name or its alias, and formats it without a warning."""
     for verb, file in (("switch", "switch"), ("ls", "list")):
         # Debian has /usr/local/man as a link to it.
-        page = installed.run(f"realpath $(man -w appliance-{verb})").stdout.strip()
+        page = untouched.run(f"realpath $(man -w appliance-{verb})").stdout.strip()
         assert page == f"/usr/local/share/man/man1/appliance-{file}.1"
-    shown = installed.run("LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings appliance-ls 2>&1").stdout
+    shown = untouched.run("LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings appliance-ls 2>&1").stdout
     assert "appliance-list, appliance-ls" in shown
     assert "warning" not in shown
 
 
-def test_bash_completes_verbs(installed: Box) -> None:
+def test_bash_completes_verbs(untouched: Box) -> None:
     """Bash offers the verbs of the command line."""
     complete = (
         "source /usr/local/share/bash-completion/completions/appliance;"
@@ -245,7 +263,7 @@ def test_bash_completes_verbs(installed: Box) -> None:
         "COMP_WORDS=(appliance sw) COMP_CWORD=1;"
         "_python_argcomplete_/opt/appliance/current/bin/appliance appliance; echo ${COMPREPLY[*]}"
     )
-    assert "switch" in installed.run(complete).stdout
+    assert "switch" in untouched.run(complete).stdout
 
 
 @pytest.mark.parametrize(
@@ -256,16 +274,15 @@ def test_bash_completes_verbs(installed: Box) -> None:
         ("--python /nowhere/python3", 1, "no /nowhere/python3"),
     ],
 )
-def test_wrong_use_changes_nothing(rig: type[Box], arguments: str, status: int, words: str) -> None:
+def test_wrong_use_changes_nothing(bare: Box, arguments: str, status: int, words: str) -> None:
     """A wrong call says what is wrong and installs nothing."""
-    with rig(read_only=sources(fetch_wheels())) as box:
-        done = box.run(f"{OFFLINE} {arguments}", check=False)
-        assert done.returncode == status
-        assert words in done.stderr
-        assert not (box.root / "opt/appliance/releases").exists()
+    done = bare.run(f"{OFFLINE} {arguments}", check=False)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert not (bare.root / "opt/appliance/releases").exists()
 
 
-def test_only_root_installs(installed: Box) -> None:
+def test_only_root_installs(untouched: Box) -> None:
     """Another user is told to use sudo, with the exit status for permission."""
-    done = installed.run(OFFLINE, user="appliance", check=False)
+    done = untouched.run(OFFLINE, user="appliance", check=False)
     assert (done.returncode, "sudo" in done.stderr) == (77, True)
