@@ -7,7 +7,7 @@ LOCKS := scripts/requirements
 .PHONY: check lint fast coverage test others structure demo bench-switch bench-footprint bench-release \
   bench-headers bench-gateway bench-reload bench-profiles bench-hostile bench-history bench-detector bench-canaries \
   bench-courtesy bench-outbox bench-slowdown bench-life bench-told bench-models bench-hangups bench-dashboards \
-  check-api check-bench check-docs check-metrics check-page check-shells fuzz chaos engines-vllm lock clean
+  check-api check-bench check-docs check-metrics check-page check-shells fuzz chaos boots engines-vllm lock clean
 
 ## check: format, lint, types, import contracts and the fast tests; under a minute
 check: lint fast
@@ -88,6 +88,11 @@ fuzz: $(VENV)/.complete
 ## chaos: random faults on booted boxes, watched from outside: SEED=n FAULTS=n (root)
 chaos: $(VENV)/.complete
 	$(BIN)/python -m tests.chaos --seed $(or $(SEED),1) --faults $(or $(FAULTS),200)
+
+## boots: reboots and power cuts at random moments of switches: BOOTS=n SEED=n (root)
+boots: $(VENV)/.complete
+	APPLIANCE_TESTS_REQUIRE_SYSTEM=1 APPLIANCE_TESTS_BOOTS=$(or $(BOOTS),20) APPLIANCE_TESTS_SEED=$(or $(SEED),1) \
+	  $(BIN)/python -m pytest tests/system/test_boots.py -k have_one_owner --durations=1
 
 ## engines-vllm: a real vLLM for CPUs, installed once (3.9 GB), under the appliance; minutes (root)
 engines-vllm: $(VENV)/.complete

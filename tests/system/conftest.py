@@ -95,3 +95,23 @@ def fleet(box: Box) -> Fleet:
     fleet.pair()
     fleet.switch("a")
     return fleet
+
+
+@pytest.fixture(scope="module")
+def module_fleet(image: Image) -> Iterator[Fleet]:
+    """A box of one file, with the profiles a and b."""
+    with Box(image, disk="/var/lib/appliance") as box:
+        fleet = Fleet(box)
+        fleet.pair()
+        yield fleet
+
+
+@pytest.fixture
+def shared_fleet(module_fleet: Fleet) -> Fleet:
+    """The box of the file, a serving again whatever the test before has left.
+
+    A boot, two profiles and a switch take some 4 s of CPU time: for files whose tests change
+    nothing else that the others see.
+    """
+    module_fleet.restore("a")
+    return module_fleet

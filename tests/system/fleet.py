@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from appliance.protocol.run_ticket import FILE, encoded
 from tests.pretend.boxes import ENGINE, install_engine
-from tests.system.rig import Box, RigError
+from tests.system.rig import Box, Polling, RigError
 
 __all__ = ["ENGINE", "OPERATOR", "STRANGER", "Answer", "Fleet"]
 
@@ -148,6 +148,13 @@ class Fleet:
             raise RigError(f"switch {name}: {answer}\n{self.box.journal('-n60')}")
         return answer
 
+    def restore(self, name: str) -> None:
+        """Have the supervisor run, and one profile serve and be committed alone."""
+        self.box.run("systemctl start appliance-supervisor.socket appliance-supervisor.service")
+        self.box.run("appliance wait --for idle --timeout 60s")
+        if not self.active() == self.committed() == [name]:
+            self.switch(name)
+
     def status(self) -> Mapping[str, Any]:
         """The status document."""
         out = self.box.run("appliance", "status", "--json", check=False).stdout
@@ -189,12 +196,11 @@ class Fleet:
 
     def wait_serving(self, *names: str, timeout_s: float = 10.0) -> float:
         """Wait until exactly these are active; seconds it took."""
-        began = time.monotonic()
+        began, polling = time.monotonic(), Polling(timeout_s)
         while self.active() != sorted(names):
-            if time.monotonic() - began > timeout_s:
+            if not polling.pause():
                 raise RigError(
                     f"{self.active()} instead of {names} after {timeout_s} s\n"
                     f"{self.box.journal('-n60')}"
                 )
-            time.sleep(0.02)
         return time.monotonic() - began

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.system.rig import Box, RigError
+from tests.system.rig import Box, Polling, RigError
 
 _SERVER: Final = Path(__file__).parents[1] / "fakes" / "ntfy_server.py"
 _PROGRAM: Final = "/usr/local/lib/test-engine/ntfy_server.py"
@@ -50,13 +50,12 @@ class Phone:
 
     def until(self, is_so: Callable[[], bool], within_s: float) -> float:
         """Wait; return the seconds that it took. Raises `RigError` with what the phone has."""
-        began = time.monotonic()
+        began, polling = time.monotonic(), Polling(within_s)
         while not is_so():
-            if time.monotonic() - began > within_s:
+            if not polling.pause():
                 shown = json.dumps(self.state(), indent=1)
                 alerts = self._box.run("appliance alerts", check=False).stdout
                 raise RigError(
                     f"not within {within_s} s: {alerts}\n{shown}\n{self._box.journal('-n80')}"
                 )
-            time.sleep(0.2)
         return time.monotonic() - began

@@ -21,14 +21,11 @@ MARK: Final = "/home/marker"
 
 
 @pytest.fixture
-def fleet(box: Box) -> Fleet:
+def fleet(shared_fleet: Fleet) -> Fleet:
     """A box with an operator, a stranger, and the profiles a and b on the CPU, a serving."""
-    fleet = Fleet(box)
-    fleet.people()
-    box.run("install -d -m 1777 /home")
-    fleet.pair()
-    fleet.switch("a")
-    return fleet
+    shared_fleet.people()
+    shared_fleet.box.run(f"install -d -m 1777 /home; rm -f {MARK}")
+    return shared_fleet
 
 
 def run(fleet: Fleet, *command: str, **options: Any) -> CompletedProcess[str]:

@@ -14,6 +14,17 @@ from tests.system.fleet import OPERATOR, PROFILES, Fleet
 from tests.system.rig.stream import Stream
 
 
+@pytest.fixture
+def fleet(shared_fleet: Fleet) -> Fleet:
+    """A box with the profiles a and b, a serving."""
+    profiles = shared_fleet.box.root / PROFILES.lstrip("/")
+    if added := {path for path in profiles.iterdir() if path.stem not in {"a", "b"}}:
+        for path in added:
+            path.unlink()
+        shared_fleet.apply()
+    return shared_fleet
+
+
 def test_switch_serves_and_commits(fleet: Fleet) -> None:
     """After a switch the new model answers, the old one is gone, and the file says so."""
     answer = fleet.switch("b")
@@ -157,6 +168,7 @@ def test_refused_before_anything_is_stopped(fleet: Fleet) -> None:
     gone = fleet.cli("switch", "gone")
     fleet.box.run("appliance mark b retired")
     retired = fleet.cli("switch", "b")
+    fleet.box.run("appliance mark b standby")
     assert [taken.exit, gone.exit, retired.exit] == [1, 1, 1]
     assert "port 9004 is in use by a process of user root" in taken.result["message"]
     assert "model file missing: /models/gone.gguf" in gone.result["message"]

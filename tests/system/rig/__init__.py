@@ -16,6 +16,7 @@ from tests.system.rig.box import Box
 from tests.system.rig.disk import CrashDisk
 from tests.system.rig.host import RigError, missing, sweep, work_dir
 from tests.system.rig.image import Image, shared_directory
+from tests.system.rig.polling import Polling
 from tests.system.rig.staying import stay_behind
 from tests.system.rig.stream import Stream
 
@@ -23,6 +24,7 @@ __all__ = [
     "Box",
     "CrashDisk",
     "Image",
+    "Polling",
     "RigError",
     "Stream",
     "missing",

@@ -16,6 +16,7 @@ from tests.system.rig.cgroups import Slot
 from tests.system.rig.disk import CrashDisk
 from tests.system.rig.furniture import furnish, name_box
 from tests.system.rig.host import HOST_PATH, RigError, mark_owned, missing, work_dir
+from tests.system.rig.polling import Polling
 from tests.system.rig.stage import Stage
 from tests.system.rig.stream import Stream
 
@@ -280,8 +281,7 @@ class Box:
 
     def wait_for(self, shell: str, *, timeout_s: float = 10.0) -> None:
         """Wait until a shell line succeeds in the box."""
-        deadline = time.monotonic() + timeout_s
+        polling = Polling(timeout_s)
         while self.run(shell, check=False).returncode:
-            if time.monotonic() > deadline:
+            if not polling.pause():
                 raise RigError(f"not true after {timeout_s} s: {shell}\n{self.journal('-n40')}")
-            time.sleep(0.05)
