@@ -42,7 +42,7 @@ def installed(image: Image) -> Iterator[Box]:
 
 @pytest.fixture(scope="module")
 def untouched(image: Image) -> Iterator[Box]:
-    """Such a box for all tests that leave the appliance in it as it is."""
+    """Share one such box among the tests that leave its appliance as it is."""
     with Box(image, read_only=sources(fetch_wheels())) as box:
         yield box
 
