@@ -5,12 +5,14 @@ new output, to be read before it is committed. The last line is one JSON object.
 """
 
 import argparse
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.bench.machine import report, say
-from tests.system.rig import Box, missing, sweep
+from tests.system.rig import Box, RigError, missing, sweep
 from tests.system.rig.appliance import WHEELS, fetch_wheels
 from tests.transcripts.command_check import ROOT
 from tests.transcripts.page_blocks import read_page
@@ -20,6 +22,43 @@ from tests.transcripts.scenes import bring_checkout
 
 _LAST: Final = ROOT / "docs/how-to/upgrade-and-uninstall.md"
 """Page whose commands remove the appliance."""
+
+
+def play(box: Box, paths: Sequence[Path], *, write: bool) -> tuple[list[Played], int]:
+    """Play pages in a box, and print what is not as they say; return the steps, and the number of broken pages.
+
+    Args:
+        box: Box with the checkout.
+        paths: The pages, in their order.
+        write: Let the pages show what is printed now.
+    """
+    player = Player(box, say)
+    played: list[Played] = []
+    broken = 0
+    for path in paths:
+        page = read_page(path)
+        name = path.relative_to(ROOT)
+        say(f"{name}")
+        of_page: list[Played] = []
+        try:
+            of_page += player.play(page)
+        except (RigError, subprocess.TimeoutExpired) as error:
+            broken += 1
+            sys.stdout.write(f"{name}: the page cannot be played: {error}\n")
+        played += of_page
+        sys.stdout.writelines(line for one in of_page for line in told(name, one))
+        sys.stdout.flush()
+        if write:
+            path.write_text(renewed_text(page, of_page), "utf-8")
+    return played, broken
+
+
+def told(name: Path, played: Played) -> Iterator[str]:
+    """Yield the lines about a step that is not as its page says."""
+    faults = list(played.faults())
+    if faults:
+        yield f"{name}:{played.step.line}: {played.step.command}\n"
+    yield from (f"  {fault}\n" for fault in faults)
 
 
 def main() -> int:
@@ -35,22 +74,10 @@ def main() -> int:
     sweep()
     paths = [path.resolve() for path in asked.pages] or list(PAGES)
     paths.sort(key=lambda path: path == _LAST)
-    played: list[Played] = []
     with Box(read_only={WHEELS: fetch_wheels()}) as box:
         bring_checkout(box)
-        player = Player(box, say)
-        for path in paths:
-            page = read_page(path)
-            say(f"{path.relative_to(ROOT)}")
-            of_page = list(player.play(page))
-            played += of_page
-            for one in of_page:
-                for number, fault in enumerate(one.faults()):
-                    where = f"{path.relative_to(ROOT)}:{one.step.line}: {one.step.command}\n"
-                    sys.stdout.write(f"{'' if number else where}  {fault}\n")
-            if asked.write:
-                path.write_text(renewed_text(page, of_page), "utf-8")
-    failed = sum(any(one.faults()) for one in played)
+        played, broken = play(box, paths, write=asked.write)
+    failed = broken + sum(any(one.faults()) for one in played)
     ran = [one for one in played if one.ran is not None]
     report(
         {

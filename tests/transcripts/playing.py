@@ -11,7 +11,7 @@ from tests.transcripts.box_shell import BoxShell, Ran
 from tests.transcripts.command_check import ROOT
 from tests.transcripts.masks import difference, is_printed
 from tests.transcripts.page_blocks import Block, MarkKind, Page, Step
-from tests.transcripts.scenes import CHECKOUT, SCENES
+from tests.transcripts.scenes import CHECKOUT, INDEX, SCENES
 
 PAGES: Final = (
     ROOT / "README.md",
@@ -21,8 +21,6 @@ PAGES: Final = (
 """Pages whose commands are played, in this order, in one box."""
 HOST: Final = "garage"
 """Name of the box in the pages."""
-_INDEX: Final = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/mnt/wheels"}
-"""Wheels that stand for the package index: a box has no network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +84,7 @@ class Player:
         if (scene := page.mark(MarkKind.SCENE)) is not None:
             SCENES[scene.text](self._box)
         with (
-            BoxShell(self._box, user=None, directory=CHECKOUT, env=_INDEX) as root,
+            BoxShell(self._box, user=None, directory=CHECKOUT, env=INDEX) as root,
             BoxShell(self._box, user=OPERATOR, directory=f"/home/{OPERATOR}", env={}) as operator,
         ):
             for block in page.blocks:
