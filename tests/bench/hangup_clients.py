@@ -1,4 +1,4 @@
-"""Clients that hang up at random moments, in a box: ``python3 hangup_clients.py GATEWAY ENGINE COUNT SEED``.
+"""Clients that hang up at random moments, in a box: ``python3 hangup_clients.py GATEWAY ENGINE PID COUNT SEED``.
 
 Standard library only. One client after the other asks the gateway, and leaves: in the middle of a prompt or of an
 answer, streaming or not, by closing, by resetting or by closing its sending half. After each the connections that the
@@ -22,10 +22,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 WORDS = ("sea", "ship", "wind", "wave", "rope", "sail", "storm", "coast", "night", "reef")
 GATEWAY_USER = "appliance-gateway"
 ESTABLISHED = "01"
+MOST_TOKENS = 400
+"""Length of an answer: made to its end it takes longer than a second by far."""
+AT_REST = 6
+"""Samples, 2 ms apart and one after the other, of a process without a running thread."""
 PROCESSING = re.compile(r"^llamacpp:requests_(?:processing|deferred) (\S+)$", re.MULTILINE)
 
 
@@ -36,7 +40,7 @@ def request(chance: random.Random, *, stream: bool, words: int) -> bytes:
         {
             "model": "default",
             "stream": stream,
-            "max_tokens": 24,
+            "max_tokens": MOST_TOKENS,
             "messages": [{"role": "user", "content": f"{chance.random()} {prompt}"}],
         }
     ).encode()
@@ -73,15 +77,39 @@ def connections(port: int, uid: int) -> int:
 
 
 class Engine:
-    """Engine, asked on a connection that is kept."""
+    """Engine, by its threads and by its page of metrics."""
 
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    def __init__(self, port: int, pid: int) -> None:
+        self._port = port
+        self._threads = Path(f"/proc/{pid}/task")
+
+    def ended_ms(self, began_s: float) -> float | None:
+        """Return the milliseconds since `began_s` at which its work ended; None: it does not end."""
+        while time.monotonic() - began_s < PATIENCE_S:
+            rests_s, samples = time.monotonic(), 0
+            while samples < AT_REST and not self._runs():
+                samples += 1
+                time.sleep(0.002)  # real time: the engine has a clock of its own
+            if samples == AT_REST and not self.works():
+                return (rests_s - began_s) * 1000
+            time.sleep(0.002)  # real time: as before
+        return None
+
+    def _runs(self) -> bool:
+        """Tell whether a thread runs, or waits for a processor."""
+        for thread in self._threads.iterdir():
+            with suppress(OSError):  # a thread may end meanwhile
+                # proc(5), stat: the state follows the name, which ends with the last parenthesis.
+                if (thread / "stat").read_text("utf-8").rpartition(")")[2].split()[0] == "R":
+                    return True
+        return False
 
     def works(self) -> bool:
         """Tell whether the engine works on a request, or has one waiting."""
-        self._connection.request("GET", "/metrics")
-        text = self._connection.getresponse().read().decode()
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
         found = [float(value) for value in PROCESSING.findall(text)]
         if not found:
             raise SystemExit(
@@ -99,9 +127,10 @@ def wait_until(condition: Callable[[], bool], began_s: float) -> float | None:
     return (time.monotonic() - began_s) * 1000
 
 
-def main(gateway: int, engine_port: int, count: int, seed: int) -> None:
+def main(gateway: int, engine_port: int, pid: int, count: int, seed: int) -> None:
     """Hang up `count` times; print what came of it."""
-    chance, engine = random.Random(seed), Engine(engine_port)  # noqa: S311 - no secret
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    engine = Engine(engine_port, pid)
     uid = pwd.getpwnam(GATEWAY_USER).pw_uid
     closed_ms: list[float] = []
     engine_ms: dict[str, list[float]] = {"stream": [], "whole": []}
@@ -122,7 +151,7 @@ def main(gateway: int, engine_port: int, count: int, seed: int) -> None:
         began_s = time.monotonic()
         leave(client, chance.choice(("close", "reset", "half")))
         closed = wait_until(lambda: connections(engine_port, uid) == 0, began_s)
-        done = wait_until(lambda: not engine.works(), began_s)
+        done = engine.ended_ms(began_s)
         with suppress(OSError):
             client.close()
         stages[stage] = stages.get(stage, 0) + 1

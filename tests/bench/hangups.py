@@ -6,8 +6,8 @@ A fifth of them leaves while the model is restarted, so in the hold queue.
 
 ``slowest_ms`` and ``p99_ms`` are the gateway's part: from the client's leaving until its connection to the engine is
 closed. ``stream_slowest_ms`` and ``whole_slowest_ms`` are the engine's, by the kind of answer: until it works on nothing.
-llama.cpp looks for a closed connection between two batches and before each piece of a stream; the server in the wheel does
-not look while it makes an answer that is not streamed. ``held_reached_engine`` are the tokens
+llama.cpp looks for a closed connection before each piece of a stream, and for an answer in one piece once in a second, if
+no result of another request has come meanwhile. ``held_reached_engine`` are the tokens
 that held requests cost the engine although their clients had left: there must be none.
 """
 
@@ -56,8 +56,8 @@ def main() -> None:
         reached = sum(held_round(fleet, engine, asked.seed + n) - usual for n in range(rounds))
         say(f"held: {rounds * HELD_AT_ONCE} left, {reached} tokens of theirs at the engine")
         done = box.run(
-            *("/usr/bin/python3", PROGRAM, str(GATEWAY), str(engine), str(at_work)),
-            str(asked.seed),
+            *("/usr/bin/python3", PROGRAM, str(GATEWAY), str(engine), str(fleet.main_pid(NAME))),
+            *(str(at_work), str(asked.seed)),
             timeout_s=_TIMEOUT_S,
         )
         found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
