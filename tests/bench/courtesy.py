@@ -17,7 +17,10 @@ The last line is JSON: ``probes`` (prompts that the prober asked), ``yielded`` (
 request ended), ``requests`` (that met a probe), ``delay_p50_ms``, ``delay_p99_ms``,
 ``delay_max_ms``, ``overlaps`` (probes begun while a request was in flight); beside them
 ``piece_p99_ms`` and ``answer_p99_ms``, the delay by what was at the engine, and
-``control_p99_ms``, which the same arithmetic gives for the controls: the noise of the machine.
+``control_p99_ms``, which the same arithmetic gives for the controls: the noise of the machine. Most of
+that noise is in the evaluation of a request's own prompt, whose length the engine tells: ``wait_p50_ms``,
+``wait_p99_ms``, ``wait_max_ms`` and ``control_wait_p99_ms`` are the same without it, so what a request waits
+until the engine begins with it.
 """
 
 import argparse
@@ -79,11 +82,20 @@ _WITH_LANE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTimes:
+    """Times of a client's request."""
+
+    ttft_s: float
+    wait_s: float
+    """Time to the first token without the evaluation of the request's own prompt, as the engine told it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CourtesySample:
     """Request of a client."""
 
     at_s: float
-    ttft_s: float
+    times: ClientTimes
     met: str | None
     """Request of the probe that was at the engine: ``piece`` or ``answer``; None: a control."""
 
@@ -144,8 +156,8 @@ def _nothing() -> None:
     pass
 
 
-async def request(port: int, number: int, on_first: Callable[[], None] = _nothing) -> float:
-    """Send a request of a client, read its whole response, and return its time to first token.
+async def request(port: int, number: int, on_first: Callable[[], None] = _nothing) -> ClientTimes:
+    """Send a request of a client, read its whole response, and return its times.
 
     Args:
         port: Port of the gateway.
@@ -186,9 +198,11 @@ async def request(port: int, number: int, on_first: Callable[[], None] = _nothin
     finally:
         writer.close()
         await writer.wait_closed()
-    if response.head is None or response.head.status != 200 or stream.first_s is None:
+    head_read, first_s, timings = response.head, stream.first_s, stream.timings
+    if head_read is None or head_read.status != 200 or first_s is None or timings is None:
         sys.exit("no figures: a request of a client failed")
-    return stream.first_s - sent_s
+    ttft_s = first_s - sent_s
+    return ClientTimes(ttft_s=ttft_s, wait_s=ttft_s - timings.prefill_s)
 
 
 async def measure(
@@ -207,19 +221,31 @@ async def measure(
         at_s = time.monotonic()
         number += 1
         # The prober goes on trying: a probe that began beside the request would be an overlap.
-        ttft_s = await request(port, number, probing.stop_soon)
+        times = await request(port, number, probing.stop_soon)
         await probing.pause()
         if kind is not None:
             met += 1
-            samples.append(CourtesySample(at_s=at_s, ttft_s=ttft_s, met=kind))
+            samples.append(CourtesySample(at_s=at_s, times=times, met=kind))
         number += 1
         at_s = time.monotonic()
-        ttft_s = await request(port, number)
-        samples.append(CourtesySample(at_s=at_s, ttft_s=ttft_s, met=None))
+        times = await request(port, number)
+        samples.append(CourtesySample(at_s=at_s, times=times, met=None))
     return samples
 
 
-def delays_ms(samples: Sequence[CourtesySample], of: str | None) -> list[float]:
+def whole(times: ClientTimes) -> float:
+    """Return the time to the first token in seconds."""
+    return times.ttft_s
+
+
+def waited(times: ClientTimes) -> float:
+    """Return the time before the engine began with the request in seconds."""
+    return times.wait_s
+
+
+def delays_ms(
+    samples: Sequence[CourtesySample], of: str | None, time_of: Callable[[ClientTimes], float]
+) -> list[float]:
     """Return the delays of the requests that met a probe at `of`; None: of the controls."""
     controls = [sample for sample in samples if sample.met is None]
     found = []
@@ -229,7 +255,8 @@ def delays_ms(samples: Sequence[CourtesySample], of: str | None) -> list[float]:
         others = (c for c in controls if c is not sample)
         near = sorted(others, key=lambda c: abs(c.at_s - sample.at_s))[:_CONTROLS]
         if near:
-            found.append((sample.ttft_s - statistics.median(c.ttft_s for c in near)) * 1000)
+            usual_s = statistics.median(time_of(c.times) for c in near)
+            found.append((time_of(sample.times) - usual_s) * 1000)
     return found
 
 
@@ -315,7 +342,8 @@ async def _no_gpus() -> None:
 def _figures(
     front: EngineFront, probes: Sequence[Probe], samples: Sequence[CourtesySample]
 ) -> dict[str, object]:
-    of = {kind: delays_ms(samples, kind) for kind in ("piece", "answer", None)}
+    of = {kind: delays_ms(samples, kind, whole) for kind in ("piece", "answer", None)}
+    waits = [wait for kind in ("piece", "answer") for wait in delays_ms(samples, kind, waited)]
     delays = [*of["piece"], *of["answer"]]
     outcomes = [probe.outcome for probe in probes]
     if not delays:
@@ -332,7 +360,11 @@ def _figures(
         "piece_p99_ms": _ms(of["piece"], 0.99),
         "answer_p99_ms": _ms(of["answer"], 0.99),
         "control_p99_ms": _ms(of[None], 0.99),
-        "control_ttft_ms": _ms([s.ttft_s * 1000 for s in samples if s.met is None], 0.5),
+        "control_ttft_ms": _ms([s.times.ttft_s * 1000 for s in samples if s.met is None], 0.5),
+        "wait_p50_ms": _ms(waits, 0.5),
+        "wait_p99_ms": _ms(waits, 0.99),
+        "wait_max_ms": _ms(waits, 1.0),
+        "control_wait_p99_ms": _ms(delays_ms(samples, None, waited), 0.99),
         "lane_requests": front.probes,
         "outcomes": valid,
     }
