@@ -6,6 +6,7 @@ from typing import Final
 
 from appliance.cli.baseline_lines import UNITS, level_text
 from appliance.cli.event_lines import event_line
+from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import age
 from appliance.planning.history_calendar import CalendarLine, Unit, begin_of, calendar_lines
@@ -26,7 +27,6 @@ _CELLS: Final[Mapping[Unit, str]] = {
     "week": "days",
     "month": "days",
 }
-_LABEL_WIDTH: Final = 16
 
 
 def show_history(history: History, unit: Unit, terminal: Terminal, *, now: float) -> None:
@@ -52,29 +52,38 @@ def _show_series(history: History, series: str, unit: Unit, terminal: Terminal) 
     baseline = history.baselines.get(series, {})
     heading = f"{series}, {UNITS.get(series, 'tok/s')} · {_baseline_text(baseline)}"
     terminal.line(f"{terminal.paint(history.name, Style.BOLD)} · {heading}")
-    terminal.line(
-        terminal.paint(
-            f"{'':{_LABEL_WIDTH}} {'probes':>6} {'low':>8} {'median':>8} {'high':>8} {'change':>8}"
-            f"  {_CELLS[unit]}",
-            Style.DIM,
-        )
-    )
     level = number_in(baseline, "baseline")
     events = [event for event in history.events if event.series == series]
-    lines = calendar_lines(history.rows[series], unit, _local)
-    for line, told in _with_events(lines, events, unit):
-        terminal.line(_line(line, unit, level))
+    found = list(_with_events(calendar_lines(history.rows[series], unit, _local), events, unit))
+    cells = [_cells(line, unit, level) for line, _ in found]
+    columns = [
+        Column(),
+        Column("probes", is_right=True, spare=2),
+        Column("low", is_right=True, spare=3),
+        Column("median", is_right=True),
+        Column("high", is_right=True, spare=3),
+        Column("change", is_right=True),
+        Column(_CELLS[unit], spare=1),
+    ]
+    table = fitted(columns, cells, terminal)
+    if table.heads:
+        terminal.line(table.heads)
+    for texts, (_, told) in zip(table.rows, found, strict=True):
+        for text in texts:
+            terminal.line(text)
         for event in told:
             terminal.line(terminal.paint(f"  {event_line(event)}", Style.YELLOW))
 
 
-def _line(line: CalendarLine, unit: Unit, level: float | None) -> str:
+def _cells(line: CalendarLine, unit: Unit, level: float | None) -> Sequence[str]:
     rates = line.summary
-    change = "" if not level else change_text(rates.median / level - 1)
-    figures = " ".join(f"{rate_text(rate):>8}" for rate in (rates.low, rates.median, rates.high))
-    label = line.begin.strftime(_LABELS[unit])
-    bars = sparkline(line.cells, level)
-    return f"{label:{_LABEL_WIDTH}} {rates.probes:6} {figures} {change:>8}  {bars}"
+    return [
+        line.begin.strftime(_LABELS[unit]),
+        str(rates.probes),
+        *(rate_text(rate) for rate in (rates.low, rates.median, rates.high)),
+        "" if not level else change_text(rates.median / level - 1),
+        sparkline(line.cells, level),
+    ]
 
 
 def _with_events(

@@ -140,7 +140,7 @@ class OperationFollower:
             self.token = event.token
             return
         if self.raw is not None:
-            self.raw.line(self._conversation.last_line)
+            self.raw.verbatim(self._conversation.last_line)
         if isinstance(event, ClosingEvent):
             self.closing = event
         elif isinstance(event, AcceptedEvent):

@@ -16,6 +16,7 @@ from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Final
 
 FRAME_S: Final = 0.1
@@ -23,6 +24,10 @@ _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _ASCII_SPINNER: Final = "|/-\\"
 _LABEL_WIDTH: Final = 24
 _TEXT_WIDTH: Final = 40
+_ROOM_OF_OTHERS: Final = 37
+"""Cells of a line that its text does not get: glyph, label, time, and the spaces between them."""
+_NARROW: Final = 64
+"""Width of a terminal below which the text of an ended phase has a line of its own."""
 _GLYPHS: Final = {
     "done": ("✓", Style.GREEN),
     "failed": ("✗", Style.RED),
@@ -72,13 +77,19 @@ def phase_line(
     text_width: int = _TEXT_WIDTH,
 ) -> str:
     """Return `` ✓ stopping aeon       SIGTERM, clean      1.8 s``, with columns of these widths."""
-    label = PHASE_LABELS.get(event.phase, event.phase)
-    if event.rolling_back:
-        label = f"back: {label}"
-    text = event.text.partition("\n")[0]
-    if event.phase == "preflight" and event.state == "failed":
-        text = "refused"  # followed at once by the reasons, one on each line
+    label, text = _label(event), _text(event)
     return f" {glyph} {label:{label_width}} {text:{text_width}} {duration(spent_s):>8}"
+
+
+def _label(event: PhaseEvent) -> str:
+    label = PHASE_LABELS.get(event.phase, event.phase)
+    return f"back: {label}" if event.rolling_back else label
+
+
+def _text(event: PhaseEvent) -> str:
+    if event.phase == "preflight" and event.state == "failed":
+        return "refused"  # followed at once by the reasons, one on each line
+    return event.text.partition("\n")[0]
 
 
 class LineProgress(Progress):
@@ -92,7 +103,8 @@ class LineProgress(Progress):
         if isinstance(event, AcceptedEvent):
             self._terminal.line(heading(event))
         elif event.state in _GLYPHS:
-            self._terminal.line(_ended(event, self._terminal))
+            for line in _ended(event, self._terminal):
+                self._terminal.line(line)
 
 
 class LiveProgress(Progress):
@@ -111,7 +123,8 @@ class LiveProgress(Progress):
         elif event.state in _GLYPHS:
             self._wipe()
             self._running = None
-            self._terminal.line(_ended(event, self._terminal))
+            for line in _ended(event, self._terminal):
+                self._terminal.line(line)
         else:
             self._follow(event)
 
@@ -133,11 +146,21 @@ class LiveProgress(Progress):
         self._draw(event)
 
     def _draw(self, event: PhaseEvent) -> None:
+        from appliance.cli.cells import cut  # noqa: PLC0415 - see _ended
+
+        mark = self._terminal.shown("…")
         frames = _SPINNER if self._terminal.unicode else _ASCII_SPINNER
         frame = frames[self._frame % len(frames)]
-        line = phase_line(event, frame, time.monotonic() - self._since_s)
+        spent_s = time.monotonic() - self._since_s
         # A line that wraps cannot be redrawn with a carriage return.
-        self._terminal.write(_CLEAR + line[: self._terminal.width() - 1])
+        room = self._terminal.width() - 1
+        if room < _NARROW:
+            line = f" {frame} {_label(event)}  {duration(spent_s)}  {_text(event)}"
+        else:
+            text_width = min(_TEXT_WIDTH, room - _ROOM_OF_OTHERS)
+            text = cut(self._terminal.shown(_text(event)), text_width, mark)
+            line = phase_line(event.replaced(text=text), frame, spent_s, text_width=text_width)
+        self._terminal.write(_CLEAR + cut(self._terminal.shown(line), room, mark))
 
     def _wipe(self) -> None:
         if self._running is not None:
@@ -151,7 +174,19 @@ def progress_for(terminal: Terminal, *, silent: bool) -> Progress:
     return LiveProgress(terminal) if terminal.interactive else LineProgress(terminal)
 
 
-def _ended(event: PhaseEvent, terminal: Terminal) -> str:
+def _ended(event: PhaseEvent, terminal: Terminal) -> Sequence[str]:
+    """Return the line of an ended phase; its text is on a second one where the terminal is too narrow."""
     glyph, style = _GLYPHS[event.state]
-    spent_s = event.ms / 1000
-    return phase_line(event, terminal.paint(glyph, style), spent_s)
+    painted, spent_s = terminal.paint(glyph, style), event.ms / 1000
+    if not terminal.interactive:
+        return [phase_line(event, painted, spent_s)]
+    from appliance.cli.cells import padded, width  # noqa: PLC0415 - not for pipes, whose lines have any width
+
+    columns, text = terminal.width(), _text(event)
+    room = min(_TEXT_WIDTH, columns - _ROOM_OF_OTHERS)
+    if columns >= _NARROW and width(terminal.shown(text)) <= room:
+        return [phase_line(event, painted, spent_s, text_width=room)]
+    took = f"{duration(spent_s):>8}"
+    label_width = min(columns, _ROOM_OF_OTHERS + _TEXT_WIDTH) - len(took) - 4
+    label = padded(_label(event), max(label_width, 1))
+    return [f" {painted} {label} {took}", *([f"   {text}"] if text else [])]

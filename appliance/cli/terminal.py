@@ -9,7 +9,7 @@ from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Final, TextIO
 
 _ASCII: Final = str.maketrans(
@@ -44,6 +44,8 @@ _ASCII: Final = str.maketrans(
 )
 _WIDTH: Final = 80
 """Width where the terminal's is unknown."""
+_LONGEST_WIDTH: Final = 6
+"""Digits from which on a width is no width."""
 
 
 class Style:
@@ -65,10 +67,12 @@ class Terminal(Record):
     unicode: bool = True
     interactive: bool = False
     """Whether the stream is a terminal, on which a line may be redrawn."""
+    columns: int | None = None
+    """Width in columns; None: asked of the stream each time, since people turn their phones."""
 
     @classmethod
     def of(cls, stream: TextIO, environment: Mapping[str, str]) -> Terminal:
-        """Return the abilities of `stream`. NO_COLOR (no-color.org) and TERM=dumb are respected."""
+        """Return the abilities of `stream`. NO_COLOR (no-color.org), TERM=dumb and COLUMNS are respected."""
         tty = stream.isatty()
         dumb = environment.get("TERM", "dumb") == "dumb"
         plain = tty and _is_c_locale(environment)
@@ -77,6 +81,7 @@ class Terminal(Record):
             colour=tty and not dumb and not environment.get("NO_COLOR"),
             unicode=_knows_unicode(stream) and not plain,
             interactive=tty and not dumb,
+            columns=_columns(environment),
         )
 
     def paint(self, text: str, style: str) -> str:
@@ -94,18 +99,38 @@ class Terminal(Record):
         """Return `text` in characters that this stream can show."""
         return text if self.unicode else self._plain(text)
 
-    def line(self, text: str = "") -> None:
-        """Write one line."""
-        self.write(f"{text.rstrip()}\n")
+    def line(self, text: str = "", *, hang: int | None = None) -> None:
+        """Write one line; on a terminal, as many as it takes to keep every word whole.
+
+        Args:
+            text: The line.
+            hang: Spaces before the lines that continue it; None: two more than it begins with.
+        """
+        shown = self.shown(text.rstrip())
+        self.stream.write("".join(f"{part}\n" for part in self._folded(shown, hang)))
+        self.stream.flush()
+
+    def _folded(self, text: str, hang: int | None) -> Iterable[str]:
+        if not self.interactive or len(text) <= (columns := self.width()):
+            return [text]
+        from appliance.cli.cells import folded  # noqa: PLC0415 - for long lines on terminals only
+
+        return [line for part in text.split("\n") for line in folded(part, columns, hang=hang)]
+
+    def verbatim(self, text: str) -> None:
+        """Write one line for machines: it is as long as it is, on a terminal too."""
+        self.write(f"{text}\n")
 
     def document(self, value: object, *, indent: int | None = 2) -> None:
         """Write one document of JSON."""
         import json  # noqa: PLC0415 - 2.5 ms, and only --json needs it
 
-        self.line(json.dumps(value, indent=indent, ensure_ascii=False))
+        self.verbatim(json.dumps(value, indent=indent, ensure_ascii=False))
 
     def width(self) -> int:
         """Return the terminal's present width in columns."""
+        if self.columns is not None:
+            return self.columns
         try:
             return os.get_terminal_size(self.stream.fileno()).columns or _WIDTH
         except (OSError, ValueError):
@@ -119,6 +144,12 @@ def _is_c_locale(environment: Mapping[str, str]) -> bool:
     """Tell whether a locale was chosen whose terminal shows ASCII; Python takes it for UTF-8."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return next((name for name in names if name), "") in {"C", "POSIX"}
+
+
+def _columns(environment: Mapping[str, str]) -> int | None:
+    """Return the width that a person chose for all programs (POSIX, 8.3); None: the terminal's own."""
+    text = environment.get("COLUMNS", "")
+    return int(text) if text.isdecimal() and len(text) < _LONGEST_WIDTH and int(text) else None
 
 
 def _knows_unicode(stream: TextIO) -> bool:

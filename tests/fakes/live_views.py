@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from appliance.cli.live.cells import harmless
+from appliance.cli.cells import harmless
 from appliance.cli.live.live_view import LiveView, OperationProgress
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds
 from appliance.protocol.alert_requests import AlertEvent

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,12 @@ from typing import Any, Final, cast
 from appliance import __version__
 from appliance.adapters.key_file import FileKeys
 from appliance.cli.apply_screen import apply_profiles
+from appliance.cli.cells import width
 from appliance.cli.grammar import VERBS as _VERBS
 from appliance.cli.main import main
-from appliance.cli.status_screens import show_status
+from appliance.cli.status_screens import show_list, show_status
 from appliance.cli.terminal import Streams, Terminal
+from appliance.cli.verbs.alerts import alert_screen
 from appliance.domain.gateway import EngineLoad, Key
 from appliance.domain.memory import (
     DeviceMemory,
@@ -31,6 +33,7 @@ from appliance.domain.operations import FOREVER, Finished, Goal, Kind, Operation
 from appliance.domain.profile import Applied, Estimate, Mark, Need
 from appliance.install.apply import ApplyOptions
 from appliance.planning.memory.peak import ObservedPeak
+from appliance.protocol.conversation.codec import ResultEvent
 from appliance.settings import load_settings
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
@@ -74,13 +77,17 @@ __all__ = [
     "Quality",
     "Supervised",
     "Supervisor",
+    "Terminal",
     "add_key",
+    "alerts_lines",
     "apply",
+    "list_screen",
     "phase_of",
     "run_cli",
     "screen",
     "supervised",
     "unit_of",
+    "width",
 ]
 
 VERSION: Final = __version__
@@ -202,11 +209,26 @@ async def supervised(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def screen(document: Mapping[str, Any], now_unix_s: float) -> str:
-    """Return what ``appliance status`` prints for a document, without colours."""
+def screen(
+    document: Mapping[str, Any],
+    now_unix_s: float,
+    terminal: Callable[[io.StringIO], Terminal] = Terminal,
+) -> str:
+    """Return what ``appliance status`` prints for a document, without colours; in a pipe unless told otherwise."""
     out = io.StringIO()
-    show_status(cast("Any", document), Terminal(stream=out), now=now_unix_s)
+    show_status(cast("Any", document), terminal(out), now=now_unix_s)
     return out.getvalue()
+
+
+def list_screen(document: Mapping[str, Any], terminal: Terminal) -> None:
+    """Print what ``appliance list --all`` does for a document."""
+    show_list(document["profiles"], terminal)
+
+
+def alerts_lines(answer: Mapping[str, object], terminal: Terminal, now_unix_s: float) -> None:
+    """Print what ``appliance alerts`` does for an answer of the health agent."""
+    for line in alert_screen("list", ResultEvent(details=answer), terminal, now=now_unix_s):
+        terminal.line(line)
 
 
 def run_cli(*words: str) -> int:

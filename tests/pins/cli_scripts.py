@@ -26,6 +26,8 @@ class Script:
 SCRIPTS: Final[dict[str, Script]] = {}
 AS_ROOT: Final = {"apply", "edit", "token"}
 """Scripts whose commands tell others that they are not root."""
+SCREENS: Final[dict[str, Script]] = {}
+"""Scripts whose commands have a terminal: see `tests.pins.screens`."""
 
 
 def _script(name: str, *steps: Step, committed: tuple[str, ...] = ("aeon",)) -> None:
@@ -630,4 +632,46 @@ _script(
     "edit a",
     _editor("sed -i s/port/prot/ $1"),
     "edit a",
+)
+
+# --- what a terminal shows ------------------------------------------------------------------
+
+SCREENS["switch"] = Script(
+    (
+        "switch genesis",
+        "switch genesis",
+        "switch aeon --dry-run",
+        "switch genisis",
+        "switch",
+        "swich genesis",
+        _cold("aeon"),
+        "switch aeon",
+        _refused("aeon"),
+        "switch aeon --no-rollback",
+        "start",
+    ),
+    ("aeon",),
+)
+SCREENS["stop and hold"] = Script(
+    (
+        "stop",
+        "start",
+        "hold --for 2h",
+        "start nobody",
+        "wait genesis --timeout 1ms",
+        "restart aeon",
+    ),
+    ("aeon",),
+)
+SCREENS["lists"] = Script(
+    (
+        "list --all",
+        "show aeon",
+        "key ls",
+        "key add phone",
+        "key add a-laptop-with-a-long-name --may-switch --profiles aeon,genesis,mini",
+        "key ls",
+        "key rm nobody",
+    ),
+    ("aeon",),
 )

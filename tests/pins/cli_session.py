@@ -40,6 +40,13 @@ _OF_PROGRAMS: Final = frozenset({"logs", "run"})
 """Verbs that replace their process, or hand its real standard streams to another one."""
 
 
+class TerminalText(io.TextIOWrapper):
+    """Text that a command takes for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class CliSession:
     """Box below `root`, its supervisor in a thread, and the commands that are run on it."""
 
@@ -52,6 +59,8 @@ class CliSession:
             "APPLIANCE_POLKIT_RULE": str(root / "rules" / "rules"),
             "APPLIANCE_RUN_SOCKET": str(root / "run.sock"),
         }
+        self.has_terminal = False
+        """Whether commands write to a terminal; `more_environment` has its width and locale."""
         self.stands_in: Phase | None = None
         """Phase in which virtual time stops; None: it does not."""
         self.goes_on_when_asked = False
@@ -182,7 +191,8 @@ class CliSession:
         return Output(status=done.status, out=self._normal(done.out), err=self._normal(done.err))
 
     def _in_process(self, *words: str) -> Output:
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        kind = TerminalText if self.has_terminal else io.TextIOWrapper
+        out, err = (kind(io.BytesIO(), encoding="utf-8") for _ in range(2))
         before, stdin, temporary = dict(os.environ), sys.stdin, tempfile.tempdir
         os.environ |= {**self.files.environment, **self.more_environment}
         sys.stdin, tempfile.tempdir = io.StringIO(), None

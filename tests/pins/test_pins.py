@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pins.appliance_code import VERBS
+from tests.pins.appliance_code import VERBS, width
 from tests.pins.apply_output import BOXES, SHIPPED
 from tests.pins.normalisation import told_by
 from tests.pins.pin_files import FOLDER, differences, load, store, summary
+from tests.pins.screens import HEADING, PLAIN
 from tests.pins.subjects import AS_ROOT, SUBJECTS
 
 _SHOWN_LINES = 60
@@ -56,6 +57,30 @@ def test_there_are_enough_profiles() -> None:
 def test_there_are_enough_states() -> None:
     """The status is pinned for thirty states of a box at the least."""
     assert len(load("status")) >= 30
+
+
+def test_every_screen_fits_its_terminal() -> None:
+    """No line is wider than its screen but a word that cannot be broken, and none ends amid a word.
+
+    The C locale has nothing but ASCII.
+    """
+    screens = load("screens")
+    assert len([file for file in screens if file.startswith("status/")]) >= 12
+    wide = []
+    for file, text in screens.items():
+        for section in text.split(HEADING)[1:]:
+            heading, *lines = section.splitlines()
+            columns = int(heading.split()[0])
+            wide += [
+                f"{file}, {heading}: {line}"
+                for line in lines
+                if not line.startswith("$ ")
+                and (
+                    (width(line) > columns and " " in line.strip())
+                    or (PLAIN in heading and not line.isascii())
+                )
+            ]
+    assert not wide
 
 
 def test_every_verb_is_pinned_in_success_and_in_failure() -> None:

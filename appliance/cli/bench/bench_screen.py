@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from appliance.cli.table import Column, fitted
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.profile import Applied
 from appliance.planning.bench.bench_report import (
@@ -50,6 +51,7 @@ def _profile_lines(result: ProfileResult, terminal: Terminal) -> Iterable[str]:
         yield from _table(
             ["one at a time", *result.prompts, "mean"],
             [["tok/s", *map(_rate, result.prompts.values()), _rate(result.mean_tok_s)]],
+            terminal,
         )
         yield f"  {_latency_text(single)}"
     if result.swarm:
@@ -80,13 +82,16 @@ def _profile_lines(result: ProfileResult, terminal: Terminal) -> Iterable[str]:
                 ]
                 for level in result.swarm
             ],
+            terminal,
         )
         short = [str(x.concurrency) for x in result.swarm if x.reached.full_share < _FULL]
         if short:
             yield f"  {', '.join(short)} at a time was reached for less than half of its time"
     if result.depths:
         yield ""
-        yield from _table(["prompt tokens", "prefill tok/s", "decode tok/s"], _depth_rows(result))
+        yield from _table(
+            ["prompt tokens", "prefill tok/s", "decode tok/s"], _depth_rows(result), terminal
+        )
     yield from _remarks(result, terminal)
 
 
@@ -139,15 +144,12 @@ def _latency_text(rows: Iterable[RequestRow]) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Return lines of a table whose first column is left-aligned."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    for row in (heads, *rows):
-        cells = [
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield f"  {'  '.join(cells)}"
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], terminal: Terminal
+) -> Iterable[str]:
+    """Return lines of a table of figures whose first column is left-aligned."""
+    columns = [Column(head, is_right=at > 0) for at, head in enumerate(heads)]
+    return fitted(columns, rows, terminal, indent=2).lines()
 
 
 def csv_text(rows: Iterable[RequestRow]) -> str:

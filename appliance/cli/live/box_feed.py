@@ -20,7 +20,7 @@ import os
 import time
 from collections import deque
 
-from appliance.cli.live.cells import harmless, printable
+from appliance.cli.cells import harmless, printable
 from appliance.cli.live.live_view import LiveView, OperationProgress
 from appliance.domain.errors import ApplianceError, PermissionDeniedError, UnreachableError
 from appliance.presentation.health_sections import alert_section, speed_section, without_speeds

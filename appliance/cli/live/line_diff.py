@@ -2,12 +2,12 @@
 
 Only lines that differ are written, each from its beginning, and no more than a given number of bytes at a
 time, so that a key is answered also on a slow line. What did not fit is different still, and comes first
-the next time. Lines are as `appliance.cli.live.cells` makes them, no wider than the screen.
+the next time. Lines are as `appliance.cli.cells` makes them, no wider than the screen.
 """
 
 from __future__ import annotations
 
-from appliance.cli.live.cells import width
+from appliance.cli.cells import width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from appliance.cli.cells import cut, wrapped
 from appliance.cli.live.box_sections import (
     alert_section_lines,
     box_lines,
@@ -13,7 +14,6 @@ from appliance.cli.live.box_sections import (
     profile_names,
     profile_section,
 )
-from appliance.cli.live.cells import cut, wrapped
 from appliance.cli.live.top_controls import TopState, selected
 from appliance.cli.operation_screen import plan_lines
 from appliance.cli.status_screens import show_one

@@ -75,7 +75,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
     if arguments.json:
         streams.out.document(_document(result))
         return result.exit
-    for line in _lines(action, result, streams.out):
+    for line in alert_screen(action, result, streams.out, now=time.time()):
         streams.out.line(line)
     return result.exit
 
@@ -116,8 +116,8 @@ def _document(result: ResultEvent) -> Json:
     return {**({"message": result.message} if result.message else {}), **result.details}
 
 
-def _lines(action: str, result: ResultEvent, out: Terminal) -> Iterable[str]:
-    now = time.time()
+def alert_screen(action: str, result: ResultEvent, out: Terminal, *, now: float) -> Iterable[str]:
+    """Return the lines of an answer of the health agent about alerts."""
     match action:
         case "list":
             yield from _list_lines(result.details, out, now)

@@ -25,7 +25,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
 
 def _say(document: Mapping[str, object], text: str, arguments: Arguments, streams: Streams) -> int:
     as_json = json.dumps(document, indent=2, ensure_ascii=False)
-    streams.out.line(as_json if arguments.json else text)
+    streams.out.verbatim(as_json if arguments.json else text)
     return int(Exit.OK)
 
 

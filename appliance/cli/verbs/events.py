@@ -69,7 +69,10 @@ def _tell(arguments: Arguments, streams: Streams, told: _Told, most: int) -> Non
                         line = alert_event_line(event)
                     case _:
                         continue
-                streams.out.line(conversation.last_line if arguments.json else line)
+                if arguments.json:
+                    streams.out.verbatim(conversation.last_line)
+                else:
+                    streams.out.line(line)
         except UnreachableError:
             if not arguments.follow:
                 raise

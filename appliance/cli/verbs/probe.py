@@ -21,7 +21,7 @@ def run(arguments: Arguments, streams: Streams) -> int:
                 lines.end()
                 raise RequestRefusedError(event)
             if arguments.json:
-                streams.out.line(conversation.last_line)
+                streams.out.verbatim(conversation.last_line)
             elif isinstance(event, ProbeProgressEvent):
                 lines.show(event)
             elif isinstance(event, ProbedEvent):

@@ -86,9 +86,9 @@ def test_days_with_their_hours(socket: Path) -> None:
     (request,) = agent.requests
     assert ended.out.splitlines() == [
         "genesis · decode, steps/s · baseline 41.0 ±1.2 steps/s, accepted Mon 02 Nov 00:00",
-        "                 probes      low   median     high   change  hours",
-        f"Mon 16 Nov           96     41.0     41.0     41.0   +0.0 %  {'▇' * 24}",
-        f"Tue 17 Nov           96     27.1     27.1     41.0    −34 %  {'▇' * 4}{'▃' * 20}",  # noqa: RUF001
+        "            probes   low  median  high  change  hours",
+        f"Mon 16 Nov      96  41.0    41.0  41.0  +0.0 %  {'▇' * 24}",
+        f"Tue 17 Nov      96  27.1    27.1  41.0   −34 %  {'▇' * 4}{'▃' * 20}",  # noqa: RUF001
         "  Tue 17 Nov 04:10  ▼ genesis decode: slow: 27.1 tok/s (was 41.0)",
         "",
         "Tue 17 Nov 04:10  · store recovered",

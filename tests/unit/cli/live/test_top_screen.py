@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.cli.live.cells import width
+from appliance.cli.cells import width
 from appliance.cli.live.top_controls import TopState
 from appliance.cli.live.top_screen import Size, status_lines, top_lines
 from appliance.cli.status_screens import show_status

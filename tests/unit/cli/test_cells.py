@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.cli.live.cells import cut, harmless, padded, printable, width, wrapped
+from appliance.cli.cells import cut, harmless, padded, printable, width, wrapped
 
 STYLES = st.sampled_from(["", "\x1b[1m", "\x1b[31m", "\x1b[0m"])
 PAINTED = st.lists(st.tuples(STYLES, st.text(max_size=8)), max_size=8).map(

@@ -90,6 +90,54 @@ def wrapped(text: str, columns: int, *, indent: int = 0, most: int = 20) -> list
     return lines
 
 
+def folded(text: str, columns: int, *, hang: int | None = None) -> list[str]:
+    """Return a painted text on lines of at most `columns` cells, with every word whole.
+
+    Lines break between parts (two spaces, or after a middle dot) where that leaves no line half empty, else
+    between words. A word that is wider than the screen has a line of its own, for the terminal to wrap:
+    so a path or an address can still be copied.
+
+    Args:
+        text: The text, without line breaks.
+        columns: Width of the screen.
+        hang: Spaces before each line but the first; None: two more than the text begins with.
+    """
+    characters = list(_painted(text, 2 * len(text)))
+    start = next((at for at, (_, c, _) in enumerate(characters) if c != " "), len(characters))
+    margin = " " * min(start + 2 if hang is None else hang, columns // 2)
+    lines = []
+    begin = 0
+    while True:
+        room = columns - (len(margin) if lines else 0)
+        end = _fold(characters, begin, max(start, begin), room)
+        lines.append((margin if lines else "") + _joined(characters[begin:end]).rstrip(" "))
+        begin = end
+        while begin < len(characters) and characters[begin][1] == " ":
+            begin += 1
+        if begin == len(characters):
+            return lines
+
+
+def _fold(characters: list[_Character], begin: int, word: int, room: int) -> int:
+    """Return the index at which a line ends that begins at `begin`, with its first word at `word`."""
+    used = 0
+    between_words = between_parts = None
+    for at in range(begin, len(characters)):
+        _, character, cells = characters[at]
+        if character == " " and at > word and characters[at - 1][1] != " ":
+            if used > room:
+                # The first word is wider than the line.
+                return at
+            between_words = at
+            gap = "".join(c for _, c, _ in characters[at - 1 : at + 2])
+            if used > room // 2 and (gap[0] == "·" or gap.endswith("  ")):
+                between_parts = at
+        used += cells
+        if used > room and between_words is not None:
+            return between_words if between_parts is None else between_parts
+    return len(characters)
+
+
 _Character = tuple[str, str, int]
 """Parameters of a style, one character, and the cells that it takes."""
 

@@ -1,0 +1,135 @@
+"""Tables that fit the screen: cells are cut, columns left out, or rows shown one below the other."""
+
+from __future__ import annotations
+
+from appliance.cli.cells import cut, width
+from appliance.cli.terminal import Style
+from appliance.protocol.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Final
+
+    from appliance.cli.terminal import Terminal
+
+_GAP: Final = 2
+"""Spaces between two columns."""
+
+
+class Column(Record):
+    """Column of a table."""
+
+    head: str = ""
+    is_right: bool = False
+    """Whether its cells are aligned on the right, as figures are."""
+    least: int | None = None
+    """Width down to which its cells may be cut where the screen is narrow; None: not at all."""
+    spare: int = 0
+    """Order in which columns are left out of a narrow screen, the highest first; 0: never."""
+
+
+class FittedTable(Record):
+    """Table as lines that fit a screen."""
+
+    heads: str
+    """Line with the heads; empty: the rows bear their own."""
+    rows: Sequence[Sequence[str]]
+    """Lines of each row."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield all lines."""
+        if self.heads:
+            yield self.heads
+        for row in self.rows:
+            yield from row
+
+
+def fitted(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    terminal: Terminal,
+    *,
+    indent: int = 0,
+) -> FittedTable:
+    """Return a table, each column as wide as its widest cell.
+
+    On a terminal that is too narrow, columns that may be cut are, then columns that can be spared are left out;
+    where it is still too narrow, each row is a heading with a line for each other cell. A pipe gets everything.
+
+    Args:
+        columns: The columns; none of them has a head: no line of heads.
+        rows: A cell for each column, painted or not.
+        terminal: Where the table is shown.
+        indent: Spaces before each line.
+    """
+    shown = [[terminal.shown(cell) for cell in row] for row in rows]
+    heads = [column.head for column in columns]
+    kept = list(range(len(columns)))
+    room = terminal.width() - indent if terminal.interactive else None
+    while True:
+        widths = [max(width(row[at]) for row in (heads, *shown)) for at in kept]
+        over = 0 if room is None else _total(widths) - room
+        widths = _narrowed(widths, [columns[at] for at in kept], over)
+        if room is None or _total(widths) <= room:
+            break
+        spare = max(kept, key=lambda at: columns[at].spare)
+        if not columns[spare].spare:
+            return FittedTable("", [_one_below_the_other(columns, row, indent) for row in shown])
+        kept.remove(spare)
+    mark = terminal.shown("…")
+    margin = " " * indent
+    head = _line(heads, kept, columns, widths, mark)
+    return FittedTable(
+        terminal.paint(margin + head, Style.DIM) if head else "",
+        [[margin + _line(row, kept, columns, widths, mark)] for row in shown],
+    )
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _narrowed(widths: Sequence[int], columns: Sequence[Column], over: int) -> list[int]:
+    """Return widths that are `over` cells less in all, as far as cells may be cut, the widest first."""
+    found = list(widths)
+    while over > 0:
+        able = [
+            at
+            for at, column in enumerate(columns)
+            if column.least is not None and found[at] > column.least
+        ]
+        if not able:
+            break
+        widest = max(able, key=lambda at: found[at])
+        found[widest] -= 1
+        over -= 1
+    return found
+
+
+def _line(
+    row: Sequence[str],
+    kept: Sequence[int],
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    mark: str,
+) -> str:
+    cells = []
+    for at, wide in zip(kept, widths, strict=True):
+        cell = cut(row[at], wide, mark)
+        spaces = " " * (wide - width(cell))
+        cells.append(spaces + cell if columns[at].is_right else cell + spaces)
+    return (" " * _GAP).join(cells).rstrip()
+
+
+def _one_below_the_other(
+    columns: Sequence[Column], row: Sequence[str], indent: int
+) -> Sequence[str]:
+    margin = " " * indent
+    label = max((len(column.head) for column in columns[1:]), default=0)
+    others = [
+        f"{margin}  {column.head:{label}}  {cell}"
+        for column, cell in zip(columns[1:], row[1:], strict=True)
+        if cell
+    ]
+    return [margin + row[0], *others]
