@@ -3,18 +3,15 @@
 Importing and building it takes 2 ms, so it is used for what `appliance.cli.arguments` cannot read.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Never
+from typing import Any, Never
 
 from appliance import __version__
 from appliance.cli.grammar import PROGRAM, SOCKET_HELP, VERBS, ArgumentValueError, VerbGrammar
+from appliance.cli.terminal import standard_streams
 from appliance.cli.untranslated import argparse
 from appliance.planning.wording import closest
 from appliance.protocol.control import Exit
-
-_COLUMNS: Final = 80
-"""Width of help where the terminal's is unknown."""
 
 Completer = Callable[..., Iterable[str]]
 """Function that argcomplete calls with keyword arguments while the shell asks."""
@@ -24,14 +21,7 @@ class _Formatter(argparse.HelpFormatter):
     """Formatter that finds the width by itself: argparse imports shutil for it."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
-    except (OSError, ValueError):
-        return _COLUMNS
+        super().__init__(prog, width=standard_streams().out.width() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,7 +32,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Never:
         """End with the usage status and a hint."""
-        self.exit(Exit.USAGE, f"{message}: {self.prog} --help\n")
+        standard_streams().err.line(f"{message}: {self.prog} --help")
+        self.exit(Exit.USAGE)
 
     def parse_known_args(  # type: ignore[override]  # one signature for three overloads
         self, args: Sequence[str] | None = None, namespace: object = None

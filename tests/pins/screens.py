@@ -121,7 +121,7 @@ def _commands(name: str) -> str:
 
 def _shown(it: CliSession, step: str) -> str:
     done = it.run(*step.split())
-    lines = [*_left_standing(done.out), *_left_standing(done.err)]
+    lines = [*_left_standing(done.err), *_left_standing(done.out)]
     return "".join(f"{line}\n" for line in [f"$ appliance {step}", *lines])
 
 

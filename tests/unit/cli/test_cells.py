@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.cli.cells import cut, harmless, padded, printable, width, wrapped
+from appliance.cli.cells import cut, folded, harmless, padded, printable, width, wrapped
 
 STYLES = st.sampled_from(["", "\x1b[1m", "\x1b[31m", "\x1b[0m"])
 PAINTED = st.lists(st.tuples(STYLES, st.text(max_size=8)), max_size=8).map(
@@ -101,3 +101,43 @@ def test_a_huge_text_takes_no_longer_than_its_beginning() -> None:
     began = time.process_time()
     printable("\x1b" * (1 << 20))
     assert time.process_time() - began < 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "lines"),
+    [
+        ("fits", 4, ["fits"]),
+        ("", 4, [""]),
+        ("one two three", 8, ["one two", "  three"]),
+        ("    one two three", 13, ["    one two", "      three"]),
+        ("RAM 16 of 32 GiB · up 3 s", 21, ["RAM 16 of 32 GiB ·", "  up 3 s"]),
+        ("aeon  serving  vllm :8023", 18, ["aeon  serving", "  vllm :8023"]),
+        ("a · long sentence goes on", 18, ["a · long sentence", "  goes on"]),
+        (
+            "see /etc/appliance/profiles for it",
+            12,
+            ["see", "  /etc/appliance/profiles", "  for it"],
+        ),
+        ("/etc/appliance/profiles", 12, ["/etc/appliance/profiles"]),
+        ("\x1b[31mone two three\x1b[0m", 8, ["\x1b[31mone two\x1b[0m", "  \x1b[31mthree\x1b[0m"]),
+    ],
+)
+def test_lines_are_folded_between_parts_or_words(text: str, columns: int, lines: list[str]) -> None:
+    """Each word stays whole; where two parts meet in a line's second half, it ends there."""
+    assert folded(text, columns) == lines
+
+
+@given(PAINTED, st.integers(4, 20), st.integers(0, 2))
+def test_folded_lines_fit_or_are_one_word(text: str, columns: int, hang: int) -> None:
+    """Nothing but spaces is lost."""
+    lines = folded(text, columns, hang=hang)
+    assert all(width(line) <= columns or " " not in plain(line).strip() for line in lines)
+    assert plain("".join(lines)).replace(" ", "") == plain(text).replace(" ", "")
+
+
+def test_a_huge_line_is_folded_in_linear_time() -> None:
+    """A mebibyte of words, and one of a single word."""
+    began = time.process_time()
+    assert len(folded("word " * (1 << 18), 80)) == 17_477
+    assert folded("w" * (1 << 20), 80) == ["w" * (1 << 20)]
+    assert time.process_time() - began < 20.0
