@@ -105,7 +105,7 @@ def folded(text: str, columns: int, *, hang: int | None = None) -> list[str]:
     characters = list(_painted(text, 2 * len(text)))
     start = next((at for at, (_, c, _) in enumerate(characters) if c != " "), len(characters))
     margin = " " * min(start + 2 if hang is None else hang, columns // 2)
-    lines = []
+    lines: list[str] = []
     begin = 0
     while True:
         room = columns - (len(margin) if lines else 0)
