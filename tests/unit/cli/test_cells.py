@@ -129,7 +129,7 @@ def test_lines_are_folded_between_parts_or_words(text: str, columns: int, lines:
 
 @given(PAINTED, st.integers(4, 20), st.integers(0, 2))
 def test_folded_lines_fit_or_are_one_word(text: str, columns: int, hang: int) -> None:
-    """Nothing but spaces is lost."""
+    """Every character but spaces is kept."""
     lines = folded(text, columns, hang=hang)
     assert all(width(line) <= columns or " " not in plain(line).strip() for line in lines)
     assert plain("".join(lines)).replace(" ", "") == plain(text).replace(" ", "")

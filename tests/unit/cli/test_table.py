@@ -54,7 +54,7 @@ def test_a_narrow_screen_has_cut_cells_and_fewer_columns(columns: int, lines: li
 
 
 def test_the_narrowest_screen_has_rows_one_below_the_other() -> None:
-    """Nothing is cut then."""
+    """Every cell is whole then."""
     assert shown(11) == [
         "genesis-with-a-long-name",
         "  port            8022",
