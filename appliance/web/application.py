@@ -107,10 +107,8 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     status = error.status_code
     match status:
-        case (
-            HTTPStatus.BAD_REQUEST
-        ):  # of the framework, for a body that its parser gives up, as nested too deeply
-            status = 422
+        case HTTPStatus.BAD_REQUEST:
+            status = 422  # the framework's parser gives up, as for a body that is nested too deeply
             text, hint = "body: it cannot be read as JSON", f"GET {OPENAPI_PATH}"
         case HTTPStatus.NOT_FOUND:
             text, hint = "there is nothing at this path", f"GET {OPENAPI_PATH}"
