@@ -231,6 +231,8 @@ class RefusalEvent(TypedDict):
     event: Literal["error"]
     exit: int
     message: str
+    error: NotRequired[str]
+    """Kind of the error, as a daemon told it (docs/reference/control-protocol.md); missing: the command itself refuses."""
 
 
 PARTIAL = frozenset(
