@@ -28,7 +28,9 @@ def usual_phases_s(ended: Iterable[Finished], operation: Operation) -> Mapping[s
     like = [
         one.phases_ms
         for one in ended
-        if one.outcome is Outcome.DONE and one.operation.target == operation.target
+        if one.outcome is Outcome.DONE
+        and one.operation.target == operation.target
+        and one.operation.id != operation.id
     ][:_MOST]
     phases = {phase for phases_ms in like for phase in phases_ms}
     return {

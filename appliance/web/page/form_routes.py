@@ -191,7 +191,7 @@ async def _fields(request: Request) -> Fields:
         text = (await request.body()).decode("ascii")
         return dict(parse_qsl(text, max_num_fields=_MOST_FIELDS, errors="strict"))
     except ValueError as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST) from error
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY) from error
 
 
 def _notice(error: ApplianceError) -> str:

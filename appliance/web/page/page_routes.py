@@ -1,5 +1,6 @@
 """Routes of the page: the page itself, its files, and the status as Markdown."""
 
+import asyncio
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
@@ -45,15 +46,10 @@ def page_router(
         session = signed_in.session(request)
         operator = operator_view(session, ask_path="" if trials is None else ASK)
         name = focus_name(documents, profile)
-        detail = None if name is None else await focus.look_at(name, with_log=bool(operator.name))
-        ended = () if detail is None else await focus.operations()
-        requests = None if detail is None else await focus.requests()
-        states = None if detail is None else await focus.states()
-        view = page_view(
-            PageDocuments(
-                box=documents, focus=detail, operations=ended, requests=requests, states=states
-            )
-        )
+        found = PageDocuments(box=documents)
+        if name is not None:
+            found = await _whole(documents, name, focus, with_log=bool(operator.name))
+        view = page_view(found)
         notice = "" if session is None else session.take_notice()
         html = renderer.page(view, operator, notice=notice)
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
@@ -81,6 +77,21 @@ def page_router(
         )
 
     return router
+
+
+async def _whole(
+    documents: BoxDocuments, name: str, focus: FocusSource, *, with_log: bool
+) -> PageDocuments:
+    """Return the documents of a page that shows one profile in detail; the daemons are asked at once."""
+    detail, ended, requests, states = await asyncio.gather(
+        focus.look_at(name, with_log=with_log),
+        focus.operations(),
+        focus.requests(),
+        focus.states(),
+    )
+    return PageDocuments(
+        box=documents, focus=detail, operations=ended, requests=requests, states=states
+    )
 
 
 def focus_name(documents: BoxDocuments, wanted: str) -> str | None:

@@ -29,6 +29,7 @@ from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.json_values import object_in, objects_in
 from appliance.protocol.status_socket import (
     STATUS,
+    ClientRequestsRequest,
     CountersRequest,
     DocumentRequest,
     EngineMetricsRequest,
@@ -248,6 +249,36 @@ async def test_an_operators_watch_has_the_figures_of_a_status(tmp_path: Path) ->
         assert committed == ["genesis"]
         async with open_conversation(CONTROL, box.control, GpuStateRequest()) as answer:
             assert await anext(answer) == ResultEvent(details={"gpus": [], "taken_s": 3.5})
+
+
+async def test_a_phase_is_measured_by_how_long_it_took_before(tmp_path: Path) -> None:
+    """The first switch to a profile has nothing to go by; the next one to it has."""
+    async with watched(tmp_path) as box:
+        told: list[set[bool]] = []
+        for name in ("genesis", "aeon", "genesis"):
+            running = await box.supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=(name,)))
+            usual = set[bool]()
+            async for _ in running.transaction.feed.follow():
+                answer = (await box.ask(DocumentRequest()))[0]
+                assert isinstance(answer, ResultEvent)
+                if operation := object_in(object_in(answer.details, "status"), "operation"):
+                    usual.add(operation["usual_s"] is not None)
+            told.append(usual)
+        assert [True in one for one in told] == [False, False, True]
+
+
+async def test_requests_of_clients_are_told_as_the_gateway_lists_them(tmp_path: Path) -> None:
+    """Without an answer of the gateway the request is refused, not answered with none."""
+    async with watched(tmp_path) as box:
+        row = {"id": "ab-1", "profile": "aeon"}
+        box.fakes.gateway.listed["ab-1"] = dict(row)
+        assert await box.ask(ClientRequestsRequest()) == [
+            ResultEvent(details={"requests": [row], "left_off": 0})
+        ]
+        box.fakes.gateway.away = True
+        (refused,) = await box.ask(ClientRequestsRequest())
+        assert isinstance(refused, ErrorEvent)
+        assert "the gateway does not answer" in refused.message
 
 
 async def test_only_a_person_is_expected_to_look_again(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SWITCH = Operation(
 
 
 def ended(load_ms: float, outcome: Outcome = Outcome.DONE, target: str = "aeon") -> Finished:
-    operation = replace(SWITCH, target=(target,), kind=Kind.START)
+    operation = replace(SWITCH, id=1, target=(target,), kind=Kind.START)
     phases = {"load": load_ms, "roll-back load": 1.0}
     return Finished(
         operation=operation, outcome=outcome, message="", finished_unix_s=1.0, phases_ms=phases
@@ -38,7 +38,8 @@ def test_usual_is_the_median_of_the_last_times() -> None:
         *(ended(1_000) for _ in range(20)),
     ]
     assert usual_phases_s(found, SWITCH)["load"] == 46.0
-    assert usual_phases_s([], SWITCH) == {}
+    itself = replace(ended(5_000), operation=SWITCH)
+    assert usual_phases_s([itself], SWITCH) == {}
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ async def test_a_refusal_is_told_on_the_page() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "status"),
     [
-        (b"token=%ff", "application/x-www-form-urlencoded", 400),
-        ("token=\u00e9".encode(), "application/x-www-form-urlencoded", 400),
-        (b"a=1&" * 5000, "application/x-www-form-urlencoded", 400),
+        (b"token=%ff", "application/x-www-form-urlencoded", 422),
+        ("token=\u00e9".encode(), "application/x-www-form-urlencoded", 422),
+        (b"a=1&" * 5000, "application/x-www-form-urlencoded", 422),
         (b"{}", "application/json", 415),
         (b"", "", 415),
     ],
