@@ -5,23 +5,27 @@ Status   Why
 =======  ======================================================================================
 0        SIGTERM or SIGINT
 1        a part of the daemon cannot go on; the journal says why, and systemd starts it again
-78       the settings are wrong
 =======  ======================================================================================
+
+With settings that are wrong it waits for others (`appliance.settings_wait`).
 """
 
 import asyncio
 import contextlib
 import logging
+import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Final, Never
 
-from appliance.adapters.systemd.daemon import Readiness, log_to_journal
+from appliance.adapters.systemd.daemon import Readiness, log_to_journal, named_sockets
 from appliance.domain.errors import ApplianceError
 from appliance.domain.journal_events import JournalEvent, event_fields
 from appliance.protocol.control import Exit
-from appliance.settings_snapshot import SettingsSnapshot, take_snapshot
+from appliance.settings_snapshot import SettingsSnapshot, settings_sources, take_snapshot
+from appliance.settings_wait import SettingsWait
 
 _log = logging.getLogger(__name__)
 
@@ -33,18 +37,19 @@ class ToldToEndError(Exception):
     """Signal SIGTERM or SIGINT."""
 
 
-def run_daemon(daemon: Daemon, read: Callable[[], SettingsSnapshot] = take_snapshot) -> int:
+def run_daemon(
+    daemon: Daemon,
+    read: Callable[[], SettingsSnapshot] = take_snapshot,
+    wait: Callable[[str], None] | None = None,
+) -> int:
     """Read the settings and run a daemon until it ends; returns the exit status.
 
     Args:
         daemon: What to run; raises `ApplianceError` where it cannot go on.
         read: Reads the settings. Raises `SettingsError`.
+        wait: Waits until they may be others; given what is wrong. None: `SettingsWait`.
     """
-    try:
-        settings = read()
-    except ApplianceError as error:
-        sys.stderr.writelines(f"<3>{line}\n" for line in str(error).splitlines())
-        return Exit.CONFIG
+    settings = _readable_settings(read, wait)
     log_to_journal(settings.log_level)
     status = Exit.OK
     with contextlib.suppress(KeyboardInterrupt):
@@ -55,6 +60,29 @@ def run_daemon(daemon: Daemon, read: Callable[[], SettingsSnapshot] = take_snaps
                 _log.error("%s", leaf, extra=event_fields(JournalEvent.DAEMON_FAILED))
             status = Exit.FAILED
     return status
+
+
+def _readable_settings(
+    read: Callable[[], SettingsSnapshot], wait: Callable[[str], None] | None
+) -> SettingsSnapshot:
+    said, seen = "", settings_sources(os.environ)
+    listeners: list[socket.socket] = []
+    try:
+        while True:
+            try:
+                return read()
+            except ApplianceError as error:
+                problem = str(error)
+            if problem != said:
+                said = problem
+                sys.stderr.writelines(f"<3>{line}\n" for line in problem.splitlines())
+            if wait is None:
+                listeners = list(named_sockets().values())
+                wait = SettingsWait(listeners, Readiness(), seen=seen).wait
+            wait(problem)
+    finally:
+        for listener in listeners:
+            listener.detach()  # The daemon takes the descriptors anew.
 
 
 async def until_told(readiness: Readiness, on_reload: Callable[[], None] | None = None) -> Never:

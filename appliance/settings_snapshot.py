@@ -98,6 +98,7 @@ class SettingsSnapshot:
     """
 
     state_dir: str
+    profiles_dir: str
     applied_dir: str
     unit_dir: str
     runtime_dir: str
@@ -138,19 +139,19 @@ def take_snapshot(
     env = os.environ if env is None else env
     if not (directory := env.get(_CACHE_VARIABLE)):
         return snapshot_of(_printed(printer))
-    cache, sources = Path(directory) / CACHED, _sources(env)
+    cache, sources = Path(directory) / CACHED, settings_sources(env)
     if (found := _cached(cache, sources)) is not None:
         return found
     document = _printed(printer)
     snapshot = snapshot_of(document)
     # A file that has changed meanwhile may have been read before or after.
-    if sources == _sources(env):
+    if sources == settings_sources(env):
         with contextlib.suppress(StoreError):  # A full disk costs a child at the next start.
             write_file(cache, json.dumps({"sources": sources, "settings": document}), mode=0o600)
     return snapshot
 
 
-def _sources(env: Mapping[str, str]) -> Mapping[str, object]:
+def settings_sources(env: Mapping[str, str]) -> Mapping[str, object]:
     """Return all that the settings are read from, as JSON has it: file, variables, and our own code."""
     code = Path(__file__)
     return {

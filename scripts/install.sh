@@ -392,6 +392,7 @@ install_appliance() {
   activate "$release"
   prune
   say "Installed appliance ${release##*/} in $prefix."
+  say "Operators: usermod -aG appliance-operators,systemd-journal NAME (the journal is for: appliance logs)."
   say "Next: a profile in /etc/appliance/profiles (examples: $share/appliance/profiles), then: appliance apply"
 }
 
@@ -400,6 +401,8 @@ rollback() {
   one_at_a_time
   [[ -e $prefix/previous/.complete ]] || die 'there is no release before this one'
   activate "$(readlink -f "$prefix/previous")"
+  # The link now names the release that was left: a second --rollback would go forward to it.
+  rm -f "$prefix/previous"
   say "Back on appliance $(basename "$(readlink "$prefix/current")")."
 }
 

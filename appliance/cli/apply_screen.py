@@ -127,7 +127,8 @@ def _summary(report: ApplyReport) -> str:
     applied = "1 profile is" if count == 1 else f"{count} profiles are"
     plan = report.plan
     if not (plan.changes or plan.updated or report.gateway_changed or report.adopted):
-        return f"{applied} applied; nothing to change"
+        waits = "; a restart is pending" if plan.restart else ""
+        return f"{applied} applied; nothing to change{waits}"
     if report.dry_run:
         return f"{applied} applied after this; nothing was changed (--dry-run)"
     return f"{applied} applied"

@@ -8,6 +8,7 @@ from appliance.domain.errors import PermissionDeniedError, UnknownProfileError, 
 from appliance.planning.wording import no_such_profile
 from appliance.protocol.control_requests import CONTROL, StatusRequest
 from appliance.protocol.conversation.client import ask
+from appliance.protocol.conversation.codec import RequestRefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def read_status(places: Places) -> StatusDocument:
     """
     try:
         document: Any = ask(CONTROL, places.control_socket, StatusRequest()).details["status"]
-    except (UnreachableError, PermissionDeniedError) as reason:
+    except (UnreachableError, PermissionDeniedError, RequestRefusedError) as reason:
+        if isinstance(reason, RequestRefusedError) and reason.kind != "settings":
+            raise
         # Importing these would double the time of a status that the supervisor answers.
         from appliance.cli.offline_status import status_without  # noqa: PLC0415
 

@@ -128,7 +128,7 @@ def _wait(parser: VerbParser) -> None:
 
 
 def _switch(parser: VerbParser) -> None:
-    _name(parser)
+    _name(parser, help_text="a profile; -: the one that was switched from last")
     parser.add_argument("--dry-run", action="store_true", help="only print what would happen")
     parser.add_argument(
         "--no-wait", action="store_true", help="return once the operation is accepted"
@@ -290,6 +290,11 @@ def _events(parser: VerbParser) -> None:
     _name(parser, optional=True, help_text="only this profile")
     parser.add_argument("-f", "--follow", action="store_true", help="keep showing new events")
     parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N events (20)")
+
+
+def _operations(parser: VerbParser) -> None:
+    _name(parser, optional=True, help_text="only those of this profile")
+    parser.add_argument("-n", "--lines", metavar="N", type=_count, help="the last N (20)")
 
 
 def _alerts(parser: VerbParser) -> None:
@@ -481,6 +486,12 @@ VERBS: Final = (
         _baseline,
     ),
     VerbGrammar("probe", "probe:run", "measure the speed of a profile now", _probe),
+    VerbGrammar(
+        "operations",
+        "operation_list:run",
+        "show what was done, by whom, and how it ended",
+        _operations,
+    ),
     VerbGrammar("events", "events:run", "show alerts, losses of speed and other events", _events),
     VerbGrammar(
         "alerts", "alerts:run", "show what is wrong and who is told of it, or silence it", _alerts

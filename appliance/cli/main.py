@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     Run = Callable[[Arguments, Streams], int]
 
+_NO_WORDS: Final = ("status",)
+"""Words in place of a command line that has none."""
 _CLOSED_PIPE: Final = 141
 """Status 128 + SIGPIPE, which a shell reports for any program whose reader has closed the pipe."""
 
@@ -27,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     if "_ARGCOMPLETE" in os.environ:
         _complete()
-    words = sys.argv[1:] if argv is None else argv
+    words = (sys.argv[1:] if argv is None else argv) or _NO_WORDS
     arguments = read_usual(words) or _parsed(words)
     streams = standard_streams()
     try:

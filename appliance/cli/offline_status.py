@@ -23,7 +23,8 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopp
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.box_status import build_status, uptime_of
 from appliance.planning.status.document import MemoryRow, StatusDocument, SupervisorRow
-from appliance.protocol.sd_notify import is_load_status
+from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.protocol.sd_notify import is_load_status, is_of_running_engine
 
 _PROPERTIES: Final = (
     "Id",
@@ -35,6 +36,7 @@ _PROPERTIES: Final = (
     "StatusText",
     "MainPID",
     "ExecMainStatus",
+    "NRestarts",
     "ActiveEnterTimestamp",
     "ActiveEnterTimestampMonotonic",
     "ActiveExitTimestampMonotonic",
@@ -124,9 +126,11 @@ def unit_from(properties: Mapping[str, str]) -> ObservedUnit:
         has_job=properties.get("Job", "") not in {"", "0"},
         result=properties.get("Result") or "success",
         status_text=properties.get("StatusText", ""),
+        has_engine_text=is_of_running_engine(properties.get("StatusText", "")),
         loading=is_load_status(properties.get("StatusText", "")),
         main_pid=_whole(properties.get("MainPID", "")),
         exit_status=_whole(properties.get("ExecMainStatus", "")),
+        restarts=_whole(properties.get("NRestarts", "")),
         since_unix_s=float(_whole(properties.get("ActiveEnterTimestamp", "").removeprefix("@"))),
         since_s=_monotonic_s(properties, "ActiveEnter"),
         changed_s=_monotonic_s(properties, "StateChange"),
@@ -173,16 +177,21 @@ def status_without(places: Places, reason: ApplianceError) -> StatusDocument:
         StoreError: the manifest is damaged.
     """
     found = recover_manifest(Path(places.applied_dir))
-    document = _from_systemd(places, found.content)
+    waits = isinstance(reason, RequestRefusedError) and reason.kind == "settings"
+    document = _from_systemd(places, found.content, waits=waits)
     if found.damage is not None:
         document["verdict"]["why"].insert(0, found.damage)
-    if document["supervisor"]["state"] == "up":
+    if document["supervisor"]["state"] == "waiting":
+        document["verdict"]["why"].insert(
+            0, f"the supervisor waits for settings that it can read: {reason}"
+        )
+    elif document["supervisor"]["state"] == "up":
         hint = f"{reason} ({SUPERVISOR_UNIT} runs; this is what systemd alone tells)"
         document["verdict"]["why"].insert(0, hint)
     return document
 
 
-def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
+def _from_systemd(places: Places, catalogue: Catalogue, *, waits: bool) -> StatusDocument:
     blocks = show_units(catalogue, places.unit_dir)
     now_s = time.monotonic()
     commitment = FileCommitment(Path(places.state_dir))
@@ -195,7 +204,9 @@ def _from_systemd(places: Places, catalogue: Catalogue) -> StatusDocument:
         operation=None,
         last_operation=None,
         memory=_host_memory(),
-        supervisor=_supervisor(blocks, now_s),
+        supervisor=SupervisorRow(state="waiting", uptime_s=None)
+        if waits
+        else _supervisor(blocks, now_s),
         host=socket.gethostname(),
         version=__version__,
         now=time.time(),

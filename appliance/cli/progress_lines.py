@@ -10,7 +10,7 @@ import time
 
 from appliance.cli.terminal import Style, Terminal
 from appliance.domain.amounts import duration
-from appliance.planning.wording import joined
+from appliance.planning.wording import joined, requester_name
 from appliance.presentation.box_texts import PHASE_LABELS
 from appliance.protocol.control_events import AcceptedEvent, PhaseEvent
 
@@ -34,6 +34,9 @@ _GLYPHS: Final = {
     "skipped": ("·", Style.DIM),
 }
 _CLEAR: Final = "\r\x1b[2K"
+_CLEAR_BOTH: Final = "\r\x1b[J"
+"""Erase this line and those below it (ED of ECMA-48)."""
+_UP: Final = "\x1b[A"
 
 
 class Progress:
@@ -64,7 +67,8 @@ def heading(accepted: AcceptedEvent) -> str:
         return f"run {joined(after)}" + (f" in place of {joined(before)}{back}" if before else "")
     usual_ms = accepted.usual_ms
     hints = [f"usually {duration(usual_ms / 1000)}"] if usual_ms else []
-    joins = ["already running, joined"] if accepted.joined else []
+    by = f" for {requester_name(accepted.requested_by)}" if accepted.requested_by else ""
+    joins = [f"already running{by}, joined"] if accepted.joined else []
     return f"{what}   ({'; '.join([*joins, *hints, 'Ctrl-C detaches'])})"
 
 
@@ -115,14 +119,23 @@ class LiveProgress(Progress):
         self._running: PhaseEvent | None = None
         self._since_s = 0.0
         self._frame = 0
+        self._ends_s: float | None = None
+        """Time at which the operation usually ends; None: not known."""
+        self._log = ""
+        self._clear = _CLEAR
+        """Sequence that erases what is drawn."""
 
     def show(self, event: AcceptedEvent | PhaseEvent) -> None:
         """Redraw the running phase, or leave its last line standing."""
         if isinstance(event, AcceptedEvent):
             self._terminal.line(heading(event))
+            if event.usual_ms and not event.joined:
+                self._ends_s = time.monotonic() + event.usual_ms / 1000
         elif event.state in _GLYPHS:
             self._wipe()
-            self._running = None
+            self._running, self._log = None, ""
+            if event.rolling_back or event.state == "failed":
+                self._ends_s = None  # the usual time is that of success
             for line in _ended(event, self._terminal):
                 self._terminal.line(line)
         else:
@@ -143,6 +156,7 @@ class LiveProgress(Progress):
     def _follow(self, event: PhaseEvent) -> None:
         self._since_s = time.monotonic() - event.ms / 1000
         self._running = event
+        self._log = event.log or self._log
         self._draw(event)
 
     def _draw(self, event: PhaseEvent) -> None:
@@ -151,8 +165,9 @@ class LiveProgress(Progress):
         mark = self._terminal.shown("…")
         frames = _SPINNER if self._terminal.unicode else _ASCII_SPINNER
         frame = frames[self._frame % len(frames)]
-        spent_s = time.monotonic() - self._since_s
-        # A line that wraps cannot be redrawn with a carriage return.
+        now_s = time.monotonic()
+        spent_s = now_s - self._since_s
+        # Lines that wrap cannot be redrawn.
         room = self._terminal.width() - 1
         if room < _NARROW:
             line = f" {frame} {_label(event)}  {duration(spent_s)}  {_text(event)}"
@@ -160,11 +175,20 @@ class LiveProgress(Progress):
             text_width = min(_TEXT_WIDTH, room - _ROOM_OF_OTHERS)
             text = cut(self._terminal.shown(_text(event)), text_width, mark)
             line = phase_line(event.replaced(text=text), frame, spent_s, text_width=text_width)
-        self._terminal.write(_CLEAR + cut(self._terminal.shown(line), room, mark))
+        line = cut(self._terminal.shown(f"{line}{self._left(now_s)}"), room, mark)
+        log = cut(self._terminal.shown(f"   {self._log}"), room, mark) if self._log else ""
+        below = f"\n{log}{_UP}" if log else ""
+        clear, self._clear = self._clear, _CLEAR_BOTH if below else _CLEAR
+        self._terminal.write(f"{clear}{line}{below}")
+
+    def _left(self, now_s: float) -> str:
+        left_s = 0.0 if self._ends_s is None else self._ends_s - now_s
+        return f"  ~{duration(left_s)} left" if left_s >= 1 else ""
 
     def _wipe(self) -> None:
         if self._running is not None:
-            self._terminal.write(_CLEAR)
+            self._terminal.write(self._clear)
+            self._clear = _CLEAR
 
 
 def progress_for(terminal: Terminal, *, silent: bool) -> Progress:

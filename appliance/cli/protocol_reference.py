@@ -21,6 +21,7 @@ from appliance.protocol import (
     control_requests,
     health_socket,
     notify_socket,
+    operation_requests,
     status_socket,
     view_socket,
 )
@@ -58,14 +59,18 @@ class GeneratedTable:
 
 TABLES: Final = (
     GeneratedTable(
-        "control-protocol.md", control_requests, control_requests.CONTROL, has_events=False
+        "control-protocol.md",
+        control_requests,
+        control_requests.CONTROL,
+        has_events=False,
+        more=(operation_requests,),
     ),
     GeneratedTable(
         "agent-sockets.md",
         status_socket,
         status_socket.STATUS,
         has_events=True,
-        more=(control_events,),
+        more=(control_events, operation_requests),
     ),
     GeneratedTable(
         "agent-sockets.md",

@@ -12,6 +12,7 @@ from appliance.presentation.box_texts import (
     SHORT,
     STATE_GLYPHS,
     by_interest,
+    committed_text,
     gateway_lines,
     header,
     holder_shares,
@@ -112,26 +113,30 @@ def show_list(rows: Sequence[ProfileRow], terminal: Terminal) -> None:
     """Print one line for each profile: `appliance list`."""
     widths = _widths(rows)
     for row in rows:
-        committed = "committed" if row["committed"] else ""
-        terminal.line(f"{_columns(row, terminal, widths)}  {committed:9}  {row['description']}")
+        terminal.line(f"{_columns(row, terminal, widths)}  {row['description']}".rstrip())
 
 
-def _widths(rows: Iterable[ProfileRow]) -> tuple[int, int]:
+def _widths(rows: Iterable[ProfileRow]) -> Sequence[int]:
+    """Return the widths of the columns name, committed, engine and mark."""
     listed = list(rows)
-    return (
-        max((len(r["name"]) for r in listed), default=0),
-        max((len(_mark(r)) for r in listed), default=0),
-    )
+    columns = (lambda r: r["name"], committed_text, _where, _mark)
+    return [max((len(column(r)) for r in listed), default=0) for column in columns]
 
 
-def _columns(row: ProfileRow, terminal: Terminal, widths: tuple[int, int]) -> str:
+def _columns(row: ProfileRow, terminal: Terminal, widths: Sequence[int]) -> str:
+    """Return what serves and what a boot serves; only then whether anybody is told of faults."""
     state = row["state"]
     retired = row["mark"] == "retired" and state == "stopped"
     glyph = terminal.paint("⊘" if retired else STATE_GLYPHS[state], STATE_STYLES[state])
+    texts = (committed_text(row), _where(row), _mark(row))
+    rest = [f"{text:{width}}" for text, width in zip(texts, widths[1:], strict=True) if width]
     name = terminal.paint(f"{row['name']:{widths[0]}}", Style.BOLD)
-    mark = f"  {_mark(row):{widths[1]}}" if widths[1] else ""
     shown = terminal.paint(f"{state:10}", STATE_STYLES[state])
-    return f"{glyph} {name}{mark}  {shown}  {row['engine']} {port_text(row)}"
+    return "  ".join([f"{glyph} {name}", shown, *rest])
+
+
+def _where(row: ProfileRow) -> str:
+    return f"{row['engine']} {port_text(row)}"
 
 
 def _mark(row: ProfileRow) -> str:
@@ -139,10 +144,10 @@ def _mark(row: ProfileRow) -> str:
 
 
 def _show_profile(
-    row: ProfileRow, terminal: Terminal, widths: tuple[int, int], *, now: float
+    row: ProfileRow, terminal: Terminal, widths: Sequence[int], *, now: float
 ) -> None:
     since = since_text(row["uptime_s"], now) if row["state"] == "serving" else ""
-    terminal.line(f"{_columns(row, terminal, widths)}  {since}")
+    terminal.line(f"{_columns(row, terminal, widths)}  {since}".rstrip())
     if row["state"] not in SHORT and row["status_text"]:
         terminal.line(f"{_INDENT}{row['status_text']}")
     if row["note"]:

@@ -35,12 +35,18 @@ class ObservedUnit:
     """Result of the last run: success, exit-code, signal, timeout, exec-condition …"""
     status_text: str = ""
     """Status text of the unit's gate, wrapper or poller, for people."""
+    has_engine_text: bool = False
+    """Whether the status text is that of an engine that loads or is ready (protocol.sd_notify)."""
     loading: bool = False
     """Whether the unit's poller says that the engine's process runs and is not ready
     (protocol.sd_notify)."""
     main_pid: int = 0
     """PID of the main process; 0: there is none."""
     exit_status: int = 0
+    restarts: int = 0
+    """Number of times that systemd has started the unit again by itself since it was started."""
+    started_unix_s: float = 0.0
+    """Unix seconds when the main process began; 0: not known, or never."""
     since_unix_s: float = 0.0
     """Unix seconds when the unit last became active; 0: never in this boot."""
     since_s: float = 0.0

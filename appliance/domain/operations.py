@@ -65,7 +65,8 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """The operation was refused before it changed anything."""
     SUPERSEDED = "superseded"
-    """A unit that was started by hand took the devices meanwhile, and stays."""
+    """A unit that was started by hand took the devices meanwhile, and stays; or a repair gave way to a
+    person's request."""
     INTERRUPTED = "interrupted"
     """A shutdown or a power cut ended the operation; the next boot follows the committed names."""
 
@@ -214,6 +215,8 @@ class Accepted:
     """Whether the operation ran already, with the same target."""
     usual_ms: float | None
     """Median duration of earlier operations of the kind; None: there were none."""
+    requested_by: str = ""
+    """Requester as recorded; of a joined operation the one who began it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +229,8 @@ class PhaseChanged:
     ms: float
     """Milliseconds since the phase began."""
     rolling_back: bool
+    log: str = ""
+    """Last line that the engine has logged, while one is started; empty: not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,9 @@ class KeyRing:
     def empty(self) -> bool:
         return not self._keys
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def refresh(self) -> None:
         """Read the keys again if their file changed; a damaged file changes nothing."""
         seen = stamp(self._path)

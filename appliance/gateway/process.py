@@ -45,6 +45,7 @@ from appliance.planning.routing.origin_policy import OriginPolicy
 from appliance.planning.routing.switch_scheduler import SwitchPolicy
 from appliance.protocol.control import Exit
 from appliance.protocol.gateway_server import GatewayServer
+from appliance.protocol.json_values import Json
 
 _log = logging.getLogger(__name__)
 
@@ -103,8 +104,17 @@ class GatewayProcess:
         )
         self._lane_server = LaneServer(self._lane, self._relay, self._table)
         traffic = CombinedTraffic(self._relay, self._predecessors)
+        self._listeners: Listeners | None = None
+        """Sockets of clients; None: not open yet."""
+        self._lacks_certificate = False
+        """Whether the settings ask for TLS and this process was given no usable certificate."""
         commands = SupervisorCommands(
-            self._table, traffic, self._meter, RequestList(self._relay), reload=self._reload
+            self._table,
+            traffic,
+            self._meter,
+            RequestList(self._relay),
+            reload=self._reload,
+            listening=self._listening,
         )
         self._server = GatewayServer(commands.do)
         self._signals: asyncio.Queue[int] = asyncio.Queue()
@@ -125,7 +135,8 @@ class GatewayProcess:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signals.put_nowait, number)
         unix_sockets = [s for s in inherited if s.family == socket.AF_UNIX]
-        listeners = self._listeners([s for s in inherited if s.family != socket.AF_UNIX])
+        listeners = self._new_listeners([s for s in inherited if s.family != socket.AF_UNIX])
+        self._listeners = listeners
         await listeners.open()
         # A part that dies ends the process, and systemd starts it again.
         async with asyncio.TaskGroup() as tasks:
@@ -179,12 +190,13 @@ class GatewayProcess:
         finally:
             server.close()
 
-    def _listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
+    def _new_listeners(self, inherited: Sequence[socket.socket]) -> Listeners:
         configuration, serve_tls = self._configuration, None
         if configuration.tls and configuration.beyond_loopback():
             context = self._files.read_tls()
             if context is None:
                 # Never without TLS where the settings ask for TLS.
+                self._lacks_certificate = True
                 configuration = configuration.on_loopback()
             else:
                 serve_tls = partial(self._serve_tls, context)
@@ -237,6 +249,19 @@ class GatewayProcess:
         self._keys.refresh()
         self._manifest = self._files.manifest_stamp()
         self._table.adopt(self._files.read_catalogue())
+
+    def _listening(self) -> Json:
+        """Return where clients are served, and what other machines still lack, for the status."""
+        listeners, wanted = self._listeners, self._configuration
+        tls = "on" if wanted.tls and wanted.beyond_loopback() else "off"
+        addresses = [] if listeners is None else listeners.addresses
+        return {
+            "addresses": [one.place for one in sorted(addresses, key=_loopback_first)],
+            "absent": [] if listeners is None else listeners.absent(),
+            "tls": "waiting" if self._lacks_certificate else tls,
+            "keys": len(self._keys),
+            "closed": bool(wanted.beyond_loopback()) and self._keys.empty,
+        }
 
     def _status(self) -> str:
         state = self._table.state
@@ -320,6 +345,10 @@ class GatewayProcess:
     async def _wait_for_stop(self) -> None:
         while await self._signals.get() == signal.SIGHUP:
             pass
+
+
+def _loopback_first(address: ListenAddress) -> tuple[bool, str]:
+    return not address.is_loopback, address.name
 
 
 async def _end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -22,6 +22,7 @@ from appliance.protocol.gateway import (
     RouteCommand,
     StatsCommand,
 )
+from appliance.protocol.json_values import Json
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class SupervisorCommands:
         meter: Counts of waiting requests, and all counters.
         requests: Has the requests in flight and held.
         reload: Reads keys and profiles again. What it raises is logged and reported.
+        listening: Returns where clients are served; None: that is not told.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class SupervisorCommands:
         requests: RequestList,
         *,
         reload: Callable[[], None],
+        listening: Callable[[], Json] | None = None,
     ) -> None:
         self._table = table
         self._traffic = traffic
         self._meter = meter
         self._requests = requests
         self._reload = reload
+        self._listening = listening
         self._began_s = monotonic()
 
     async def do(self, command: GatewayCommand) -> GatewayAnswer:  # noqa: PLR0911 - one a command
@@ -68,8 +72,7 @@ class SupervisorCommands:
                 self._table.take(state)
                 return GatewayAnswer(released=waiting)
             case StatsCommand():
-                uptime_s = round(monotonic() - self._began_s, 1)
-                return GatewayAnswer(stats={**self._meter.document(), "uptime_s": uptime_s})
+                return GatewayAnswer(stats=self._stats())
             case RequestsCommand():
                 return GatewayAnswer(requests=self._requests.document())
             case CutCommand(request):
@@ -85,6 +88,10 @@ class SupervisorCommands:
         if row is None:
             return GatewayAnswer()
         return GatewayAnswer(cut=1, requests={"requests": [row], "left_off": 0})
+
+    def _stats(self) -> Json:
+        stats = {**self._meter.document(), "uptime_s": round(monotonic() - self._began_s, 1)}
+        return stats if self._listening is None else {**stats, "listening": self._listening()}
 
     async def _drain(self, names: Sequence[str], timeout_s: float) -> GatewayAnswer:
         finished, cut = await self._traffic.drain(names, timeout_s)

@@ -20,12 +20,12 @@ from appliance.domain.operations import Outcome
 from appliance.gateway.routing_table import RoutingTable
 from appliance.planning.routing.refusals import switch_failed
 from appliance.planning.routing.switch_scheduler import (
-    FAILED_FOR_S,
     BoxState,
     CheckAgain,
     SwitchPolicy,
     SwitchTo,
     WaitingProfile,
+    failure_pause_s,
     has_failed,
     next_switch,
 )
@@ -153,7 +153,10 @@ class SwitchRequester:
         """Time when the first request that waits for a profile began to wait."""
         self._on_behalf: dict[str, str] = {}
         """Client of that request."""
-        self._failed_s: dict[str, float] = {}
+        self._paused_until_s: dict[str, float] = {}
+        """Times until which profiles are not switched to, because the last switch failed."""
+        self._failures: dict[str, tuple[Routed | None, int]] = {}
+        """Failed switches in succession, with the profile as it was applied then."""
         self._serving: frozenset[str] = frozenset()
         self._serving_since_s = 0.0
         self._requested = asyncio.Event()
@@ -163,7 +166,7 @@ class SwitchRequester:
         """Note that a request waits for a profile that is down."""
         if profile.name not in self._since:
             self._since[profile.name] = self._clock()
-            client = "gateway" if key is None else f"gateway (key {key.name})"
+            client = "a client without a key" if key is None else f"key {key.name}"
             self._on_behalf[profile.name] = client
         self._requested.set()
 
@@ -199,11 +202,21 @@ class SwitchRequester:
         for name in list(self._since):
             if self._is_settled(name):
                 del self._since[name], self._on_behalf[name]
-        for name in [n for n in self._failed_s if not has_failed(n, now_s, box)]:
-            del self._failed_s[name]
+        for name in [n for n in self._failures if self._is_forgiven(n)]:
+            del self._failures[name]
+            self._paused_until_s.pop(name, None)
+            self._table.forgive(name)
+        for name in [n for n in self._paused_until_s if not has_failed(n, now_s, box)]:
+            del self._paused_until_s[name]
             self._table.forgive(name)
         waiting = [WaitingProfile(profile=n, since_s=s) for n, s in self._since.items()]
         return next_switch(now_s, box, waiting, self._policy)
+
+    def _is_forgiven(self, name: str) -> bool:
+        """Tell whether a profile has served since its switches failed, or was applied anew."""
+        failed, _ = self._failures[name]
+        serves = self._table.state.standing(name) is Standing.SERVING
+        return serves or self._table.catalogue.get(name) != failed
 
     def _is_settled(self, name: str) -> bool:
         """Tell whether a profile serves, starts, or is not waited for any more."""
@@ -224,13 +237,13 @@ class SwitchRequester:
             since_s=self._serving_since_s if serving else None,
             in_flight=self._in_flight(sorted(serving)),
             busy=bool(state.held or state.target or state.paused),
-            failed_s=self._failed_s,
+            paused_until_s=self._paused_until_s,
         )
 
     # --- one switch ----------------------------------------------------------------------
 
     async def _switch(self, name: str) -> None:
-        on_behalf = self._on_behalf.get(name, "gateway")
+        on_behalf = self._on_behalf.get(name, "a client")
         _log.info("asking for a switch to %s for %s", name, on_behalf)
         answer = await self._ask(name, on_behalf)
         match answer:
@@ -242,7 +255,7 @@ class SwitchRequester:
             case Away():
                 self._fail(name, "the supervisor does not answer", for_s=_AWAY_S)
             case Failed(why):
-                self._fail(name, why, for_s=FAILED_FOR_S)
+                self._fail(name, why, for_s=self._count_failure(name))
             case never:
                 assert_never(never)
 
@@ -252,7 +265,13 @@ class SwitchRequester:
                 while self._table.state.standing(name) is Standing.DOWN:
                     await self._table.changed()
 
+    def _count_failure(self, name: str) -> float:
+        """Count a failed switch; return the pause in seconds before the next."""
+        _, before = self._failures.get(name, (None, 0))
+        self._failures[name] = self._table.catalogue.get(name), before + 1
+        return failure_pause_s(before + 1)
+
     def _fail(self, name: str, why: str, *, for_s: float) -> None:
         _log.warning("no switch to %s: %s", name, why)
-        self._failed_s[name] = self._clock() - FAILED_FOR_S + for_s
+        self._paused_until_s[name] = self._clock() + for_s
         self._table.fail(name, switch_failed(name, why, round(for_s)))

@@ -8,9 +8,12 @@ an apply that is cut short is finished by the next one. A running model is never
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from appliance import __version__
+from appliance.adapters.applied.profile_directory import write_faults
+from appliance.adapters.applied.started_units import STARTED_FILE, read_started
 from appliance.adapters.systemd.systemctl import Systemctl, running, stale
 from appliance.adapters.systemd.unit_store import UnitStore
 from appliance.domain.errors import PermissionDeniedError, ProfileError, StoreError
@@ -122,7 +125,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
     with store.locked():
         layout = layout_of(settings, manager.version())
         gateway = compile_gateway(settings)
-        installed, warnings = _installed(store, manager)
+        installed, warnings = _installed(store, manager, settings.runtime_dir)
         loaded = renderable(load_specs(settings), layout)
         adopted = _settle(options, settings, installed, loaded, layout)
         if adopted.originals:
@@ -143,6 +146,7 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
         gateway_changed = _applied_configuration(store) != gateway.spec.configuration
         reloaded = False
         if not options.dry_run:
+            write_faults(settings.applied_dir, settings.profiles_dir, loaded.errors)
             store.write_configuration(gateway.spec.configuration, __version__)
             reloaded = _carry_out(plan, store, manager)
             if gateway_changed or plan.listens_elsewhere:
@@ -164,7 +168,9 @@ def _apply(settings: Settings, options: ApplyOptions, manager: ServiceManager) -
         )
 
 
-def _installed(store: UnitStore, manager: ServiceManager) -> tuple[Installed, tuple[str, ...]]:
+def _installed(
+    store: UnitStore, manager: ServiceManager, runtime_dir: Path
+) -> tuple[Installed, tuple[str, ...]]:
     backends = manager.backends()
     catalogue: Catalogue = {}
     warnings: list[str] = []
@@ -181,6 +187,7 @@ def _installed(store: UnitStore, manager: ServiceManager) -> tuple[Installed, tu
         last_written=store.last_written(),
         catalogue=catalogue,
         running=running(backends),
+        started={n: form.digest for n, form in read_started(runtime_dir / STARTED_FILE).items()},
         stale=stale(backends),
     )
     return found, tuple(warnings)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 _SHORT: Final = 64
 """Longest text of a client in a message, in characters; a profile's name has at most 48."""
+_PROCESS: Final = " (uid "
+_FOR: Final = " as "
 
 
 def joined(names: Sequence[str], *, nothing: str = "nothing") -> str:
@@ -38,6 +40,17 @@ def short(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text on one line, with escapes in place of control characters and lone surrogates."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def process_requester(user: str, uid: int, pid: int, on_behalf: str | None = None) -> str:
+    """Return the text that records a process: "ana (uid 1000, pid 4121)", and for whom it asks."""
+    process = f"{user}{_PROCESS}{uid}, pid {pid})"
+    return f"{on_behalf}{_FOR}{process}" if on_behalf else process
+
+
+def requester_name(recorded: str) -> str:
+    """Return who a recorded requester is, without its process: "ana", "key laptop"."""
+    return recorded.partition(_FOR)[0].partition(_PROCESS)[0]
 
 
 def no_such_profile(name: str, known: Iterable[str], *, watches: Iterable[str] = ()) -> str:

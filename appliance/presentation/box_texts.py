@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from appliance.domain.amounts import age, duration, size, size_of_total
-from appliance.planning.wording import joined
+from appliance.planning.wording import joined, requester_name
 from appliance.protocol.json_values import Json, number_in, object_in, objects_in, text_in, texts_in
 from appliance.protocol.record import Record
 
@@ -36,6 +36,7 @@ PHASE_LABELS: Final = {
     "commit": "committing",
 }
 """Words for phases whose name does not say what happens."""
+_MARK_TEXTS: Final = {"live": "people told", "standby": "nobody told"}
 SHORT: Final = frozenset({"stopped"})
 """States that one line describes."""
 _GIB: Final = 1 << 30
@@ -61,6 +62,8 @@ def _supervisor(document: StatusDocument) -> str:
     supervisor = document["supervisor"]
     if supervisor["state"] == "down":
         return f"appliance {document['version']}, supervisor down"
+    if supervisor["state"] == "waiting":
+        return f"appliance {document['version']}, supervisor waits for its settings"
     uptime = supervisor["uptime_s"]
     since = "" if uptime is None else f" {age(uptime)}"
     return f"supervisor {document['version']} up{since}"
@@ -93,7 +96,12 @@ def by_interest(rows: Iterable[ProfileRow]) -> list[ProfileRow]:
 
 
 def mark_text(mark: str) -> str:
-    return "LIVE" if mark == "live" else mark
+    """Return what a mark means: whether anybody is told of faults; empty: it is not known."""
+    return _MARK_TEXTS.get(mark, mark)
+
+
+def committed_text(row: ProfileRow) -> str:
+    return "committed" if row["committed"] else ""
 
 
 def port_text(row: ProfileRow) -> str:
@@ -112,19 +120,21 @@ def watch_lines(document: StatusDocument) -> Iterable[str]:
     """Return the line on watches that are not retired."""
     rows = objects_in(document, "watches")  # absent in the document of an older supervisor
     marks = [(text_in(row, "name"), text_in(row, "mark")) for row in rows]
-    shown = [f"{name} {mark_text(mark)}" for name, mark in marks if mark != "retired"]
+    shown = [f"{name} ({mark_text(mark)})" for name, mark in marks if mark != "retired"]
     if shown:
         yield f"watched {' · '.join(shown)}"
 
 
 def operation_lines(document: StatusDocument) -> Iterable[str]:
-    running, last = document["operation"], document["last_operation"]
+    # The field is absent in the document of an older supervisor.
+    running, last = document["operation"], document.get("last_change") or document["last_operation"]
     if running is not None:
         elapsed = duration(number_in(running, "elapsed_s") or 0.0)
         back = "rolling back, " if running.get("rolling_back") else ""
         said = "; ".join(filter(None, (text_in(running, "text"), progress_text(running))))
         yield (
-            f"{operation_text(running)}: {back}{text_in(running, 'phase') or 'starting'}, {elapsed}"
+            f"{operation_text(running)}{_by(running)}: {back}"
+            f"{text_in(running, 'phase') or 'starting'}, {elapsed}"
             f"{f' ({said})' if said else ''}"
         )
     elif last is not None:
@@ -132,7 +142,25 @@ def operation_lines(document: StatusDocument) -> Iterable[str]:
         when = f" {age(age_s)} ago" if age_s is not None else ""
         took = number_in(last, "ms")
         spent = f" in {duration(took / 1000)}" if took is not None else ""
-        yield f"last: {operation_text(last)}{when}: {_outcome(last)}{spent}"
+        yield (
+            f"last: {operation_text(last)}{_by(last)}{when}: {_outcome(last)}{spent}"
+            f"{_meanwhile(last, document)}"
+        )
+
+
+def _by(operation: Json) -> str:
+    requester = text_in(operation, "requested_by")
+    return f" by {requester_name(requester)}" if requester else ""
+
+
+def _meanwhile(last: Json, document: StatusDocument) -> str:
+    """Return that all profiles of a failed repair serve now, because systemd has gone on; else empty."""
+    names = set(texts_in(last, "target"))
+    serving = {row["name"] for row in document["profiles"] if row["state"] == "serving"}
+    is_over = text_in(last, "kind") == "repair" and text_in(last, "outcome") != "done"
+    if not is_over or not names or not names <= serving:
+        return ""
+    return f"; {'they serve' if names - {min(names)} else 'it serves'} now"
 
 
 def progress_text(operation: Json) -> str:
@@ -216,12 +244,24 @@ def holder_shares(holders: Sequence[Json], gpu: Json) -> Iterable[str]:
 
 
 def gateway_lines(document: StatusDocument) -> Iterable[str]:
-    """Return the line that the gateway is down: backends still answer on their own ports."""
-    if (
-        document["supervisor"]["state"] == "up"
-        and text_in(_gateway_row(document), "state") == "down"
-    ):
-        yield "no gateway: sudo systemctl start appliance-gateway.socket"
+    """Return the line on where clients are served; of a gateway that is down the verdict speaks."""
+    listening = object_in(_gateway_row(document), "listening")
+    addresses = texts_in(listening, "addresses")
+    if addresses:
+        yield f"gateway {' · '.join([', '.join(addresses), *_listening_parts(listening)])}"
+
+
+def _listening_parts(listening: Json) -> Iterable[str]:
+    if text_in(listening, "tls") == "on":
+        yield "TLS beyond this machine"
+    if absent := texts_in(listening, "absent"):
+        yield f"{joined(absent)} {'are' if absent[1:] else 'is'} not there yet"
+    if text_in(listening, "tls") == "waiting":
+        yield "TLS waits for a restart: sudo systemctl restart appliance-gateway.service"
+    if listening.get("closed"):
+        yield "closed to other machines until there is a key: appliance key add NAME"
+    elif keys := int(number_in(listening, "keys") or 0):
+        yield "1 key" if keys == 1 else f"{keys} keys"
 
 
 def _gateway_row(document: Json | StatusDocument) -> Json:

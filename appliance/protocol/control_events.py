@@ -29,6 +29,7 @@ class AcceptedEvent(Record):
     evicts: tuple[str, ...] = ()
     joined: bool = False
     usual_ms: float | None = None
+    requested_by: str = ""
 
 
 class TicketEvent(Record):
@@ -45,6 +46,14 @@ class PhaseEvent(Record):
     text: str = ""
     ms: float = 0.0
     rolling_back: bool = False
+    log: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the values by name; `log` only where there is a line."""
+        fields = super().fields()
+        if not fields["log"]:
+            del fields["log"]
+        return fields
 
 
 class EndedEvent(Record):

@@ -17,6 +17,7 @@ from appliance.protocol.control_events import (
 )
 from appliance.protocol.conversation.codec import SocketTable, read_names, read_whole
 from appliance.protocol.json_values import Json
+from appliance.protocol.operation_requests import OperationsRequest, read_most
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -263,6 +264,7 @@ PlainRequest = (
     | StatusRequest
     | GpuStateRequest
     | CutRequest
+    | OperationsRequest
     | MarkRequest
     | ReloadRequest
 )
@@ -335,6 +337,7 @@ CONTROL_READERS: Final[Mapping[str, FieldReader]] = {
     "command": _command,
     "gpus": _gpus,
     "mark": _mark,
+    "most": read_most,
     "may_switch": lambda args, field: args.get(field) is True,
     "names": _names,
     "on_behalf": _on_behalf,
@@ -353,6 +356,7 @@ CONTROL: Final[SocketTable[ControlRequest, ControlEvent]] = SocketTable(
         ("status", "", StatusRequest),
         ("watch", "", WatchStatusRequest),
         ("gpus", "", GpuStateRequest),
+        ("operations", "", OperationsRequest),
         ("switch", "", SwitchRequest),
         ("start", "", StartRequest),
         ("stop", "", StopRequest),

@@ -3,14 +3,16 @@
 Supervisor, gateway and launch programs all send with it, so it imports the standard library alone.
 `socket` is imported late: a gate that admits at once sends nothing and saves 4 ms.
 
-Two status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend have a codec::
+Three status texts (STATUS= of sd_notify(3), StatusText of systemd) of a backend have a codec::
 
     loading                                       the engine's process runs and is not ready
     loading: 4.2 GiB resident, 12 s, …            likewise, with details for people
+    serving on :8022, ready after 3.20 s          the engine is ready
     not patched: not reported as applied: P4      the engine was not started
 
 The launcher of a backend (launch.start.readiness, launch.backend) writes them; supervisor and health agent
-decide on the words before the first colon alone.
+decide on the words before the first colon alone, and on the first word of an engine that is ready.
+systemd keeps the text of a unit whose processes have ended.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ _SEND_TIMEOUT_S = 5.0
 _BARRIER_TIMEOUT_S = 15.0
 _US = 1_000_000
 _LOADING = "loading"
+_SERVING = "serving"
 _NOT_PATCHED = "not patched"
 
 
@@ -90,6 +93,16 @@ def load_status(details: str = "") -> str:
 def is_load_status(text: str) -> bool:
     """Tell whether a status text is that of an engine that loads."""
     return text.partition(":")[0] == _LOADING
+
+
+def ready_status(details: str) -> str:
+    """Return the status text of an engine that is ready; `details` follows the word."""
+    return f"{_SERVING} {details}"
+
+
+def is_of_running_engine(text: str) -> bool:
+    """Tell whether a status text is that of an engine that loads or is ready, true while it runs."""
+    return is_load_status(text) or text.partition(" ")[0] == _SERVING
 
 
 def patch_failure(problem: str) -> str:

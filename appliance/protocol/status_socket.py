@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import CommonEvent, SocketTable, read_whole
+from appliance.protocol.operation_requests import OperationsRequest, read_most
 from appliance.protocol.record import Record
 
 TYPE_CHECKING = False
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from appliance.protocol.json_values import Json
 
-MOST_OPERATIONS: Final = 500
-"""Most operations in an answer: a line of 1 MiB holds them."""
 _MOST_NUMBER: Final = 1 << 53
 WATCH_EVERY_S: Final = 10.0
 """Usual pause between two documents that tell no change."""
@@ -73,16 +72,6 @@ class TokenOwnerRequest(Record):
     def __repr__(self) -> str:
         """Return the request without its token."""
         return "TokenOwnerRequest()"
-
-
-class OperationsRequest(Record):
-    """Request for the operation that runs, and the newest that are over.
-
-    Answer: `result` with the fields of `appliance.planning.status.document.OperationsSection`.
-    """
-
-    most: int = 50
-    """At most 500."""
 
 
 class RecordedOperationRequest(Record):
@@ -190,7 +179,7 @@ STATUS: Final[SocketTable[StatusSocketRequest, StatusSocketEvent]] = SocketTable
     ),
     events={"status": StatusEvent, "operation": OperationEvent, "page": EnginePageEvent},
     readers={
-        "most": lambda args, field: read_whole(args, field, 1, MOST_OPERATIONS),
+        "most": read_most,
         "operation": lambda args, field: read_whole(args, field, 1, _MOST_NUMBER),
     },
     until_left=(WatchRequest, FollowRequest, EngineMetricsRequest),

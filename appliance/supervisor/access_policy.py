@@ -20,7 +20,7 @@ from appliance.adapters.kernel.processes import group_name, user_name
 from appliance.domain.errors import PermissionDeniedError
 from appliance.domain.names import is_engine
 from appliance.domain.operators import TokenOperator
-from appliance.planning.wording import short
+from appliance.planning.wording import process_requester, short
 from appliance.protocol.acting_request import ActingRequest, acting_request
 from appliance.protocol.control_requests import CONTROL, ControlRequest, OnRequestSwitch
 from appliance.protocol.json_values import Json
@@ -54,8 +54,7 @@ class Requester:
         """Return the text for log and history: "ana (uid 1000, pid 4121)", "ana (token phone)"."""
         if self.token is not None:
             return str(self.token)
-        process = f"{self.user} (uid {self.uid}, pid {self.pid})"
-        return f"{self.on_behalf} as {process}" if self.on_behalf else process
+        return process_requester(self.user, self.uid, self.pid, self.on_behalf)
 
 
 def requester_of(peer: Peer, request: ControlRequest) -> Requester:

@@ -21,7 +21,7 @@ from appliance.domain.operations import (
 )
 from appliance.domain.profile import Mark
 from appliance.planning.admission.findings import Level
-from appliance.planning.wording import joined, short
+from appliance.planning.wording import joined, requester_name, short
 from appliance.protocol.control import Exit
 from appliance.protocol.control_events import (
     AcceptedEvent,
@@ -60,6 +60,7 @@ from appliance.protocol.control_requests import (
 )
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import ReadRequest, serve_conversations
+from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.unix_server import Peer
 from appliance.supervisor.access_policy import Requester, read_from_operator, requester_of
 from appliance.supervisor.client_requests import ClientRequests
@@ -85,6 +86,7 @@ class ControlVerbs:
         requests: Cancels requests of clients.
         now_unix_s: The wall clock.
         gpus: Reads the state of the GPUs; None: it is not told here.
+        operations: Returns the running operation and that many which are over; None: none are told here.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class ControlVerbs:
         requests: ClientRequests,
         now_unix_s: Callable[[], float],
         gpus: Report | None = None,
+        operations: Callable[[int], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self.feed = StatusFeed(
             status, supervisor.signature, every_s=PERSON_EVERY_S, times=PERSON_TIMES
@@ -105,6 +108,7 @@ class ControlVerbs:
         self._supervisor = supervisor
         self._status = status
         self._gpus = gpus
+        self._operations = operations
         self._desk = KeyDesk(keys, supervisor.check_names, now_unix_s)
         self._tokens = tokens
         self._requests = requests
@@ -166,6 +170,9 @@ class ControlVerbs:
                 return ResultEvent(details={} if self._gpus is None else await self._gpus())
             case CutRequest(client_request):
                 return await self._requests.cancel(client_request, by)
+            case OperationsRequest(most):
+                told = {} if self._operations is None else await self._operations(most)
+                return ResultEvent(details=told)
             case MarkRequest(name, mark):
                 await self._supervisor.mark(name, Mark(mark), by=str(by))
                 return _done(f"{name} is marked {mark}")
@@ -253,7 +260,7 @@ class ControlVerbs:
         if operation is not None and (running is None or running.accepted.operation != operation):
             yield _done(f"operation {operation} does not run")
             return
-        transaction = self._supervisor.cancel()
+        transaction = self._supervisor.cancel(by=requester_name(str(by)))
         if running is None or transaction is None:
             yield _done("nothing to cancel")
             return

@@ -80,6 +80,7 @@ class OperationRecord:
         self._phase: Phase | None = None
         self._began_s = 0.0
         self._text = ""
+        self._log = ""
         self._skipped = False
         self._rolling_back = False
         self._ms: dict[str, float] = {}
@@ -117,6 +118,7 @@ class OperationRecord:
         else:
             self.end_phase()
             self._phase, self._began_s, self._text = phase, self._clock.monotonic_s(), text
+            self._log = ""
             self._rolling_back, self._skipped = rolling_back, False
             self._publish(PhaseState.STARTED)
         if phase is not self._operation.phase:
@@ -126,6 +128,12 @@ class OperationRecord:
         """Publish a text about the present phase, unless it repeats the last one."""
         if text and text != self._text:
             self._text = text
+            self._publish(PhaseState.PROGRESS)
+
+    def tell_log(self, line: str) -> None:
+        """Publish the last line of the engine's log, unless it repeats the last one."""
+        if line and line != self._log:
+            self._log = line
             self._publish(PhaseState.PROGRESS)
 
     def skip(self, why: str) -> None:
@@ -180,4 +188,5 @@ class OperationRecord:
             text=self._text,
             ms=round(self._elapsed_ms(), 1),
             rolling_back=self._rolling_back,
+            log=self._log if state is PhaseState.PROGRESS else "",
         )

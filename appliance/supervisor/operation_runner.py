@@ -23,7 +23,7 @@ from appliance.planning.admission.findings import Level
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.routing.gateway_state import state_of
 from appliance.planning.status.journal_fields import operation_fields
-from appliance.planning.status.log_excerpt import LINES_READ, excerpt
+from appliance.planning.status.log_excerpt import LINES_READ, excerpt, short_line
 from appliance.planning.switch.actions import (
     Action,
     BeginRestore,
@@ -58,6 +58,10 @@ _LOOK_AT_COMMAND_S = 5.0
 """Pause between looks at a command: it may run for days, and its end is signalled; the watchdog
 alone needs looks."""
 _LOOK_AGAIN_AFTER_S = {Phase.RELEASE: _LOOK_AT_GATE_S, Phase.RUN: _LOOK_AT_COMMAND_S}
+_ENGINE_PHASES = (Phase.START, Phase.LOAD)
+_LOG_EVERY_S = 3.0
+"""Pause between two readings of an engine's log, each of which starts a journalctl; and the age of a phase
+from which on people wonder."""
 _CHANGES_NO_UNIT = (RunPreflight, HoldRequests, DrainRequests, WarmUpModel, Commit)
 T = TypeVar("T")
 
@@ -133,6 +137,10 @@ class Transaction:
         self._on_look = on_look
         self._steps = Steps()
         self._cancel = asyncio.Event()
+        """Set when the operation is cancelled, or gives way to another one."""
+        self._cancelled_by = ""
+        self._superseded_by = ""
+        self._log_read_s = float("-inf")
         self._log_lines: tuple[str, ...] = ()
 
     @property
@@ -171,12 +179,24 @@ class Transaction:
             on_hold=self._boot_choice.holds(),
         )
 
-    def cancel(self) -> bool:
-        """Ask for a roll-back; False: too late, or already rolling back."""
-        if self.operation.rolling_back or self._steps.committed:
+    def cancel(self, *, by: str) -> bool:
+        """Ask for a roll-back for `by`; False: too late, or already rolling back."""
+        if self._is_decided():
             return False
+        self._cancelled_by = by
         self._cancel.set()
         return True
+
+    def supersede(self, what: str) -> bool:
+        """Ask for an end that leaves everything as it is, because of `what`; False: too late."""
+        if self._is_decided():
+            return False
+        self._superseded_by = what
+        self._cancel.set()
+        return True
+
+    def _is_decided(self) -> bool:
+        return self.operation.rolling_back or self._steps.committed
 
     async def run(self, latest: TimedObservation | None = None) -> Finished:
         """Run the operation to its end. Raises `UnitError` when systemd cannot be read.
@@ -198,6 +218,8 @@ class Transaction:
             self._steps = replace(
                 self._steps,
                 cancelled=self._cancel.is_set(),
+                cancelled_by=self._cancelled_by,
+                superseded_by=self._superseded_by,
                 # A command was seen running: when it is absent it is over, whoever started it.
                 run_started=self._steps.run_started or not observed.run.idle,
             )
@@ -213,6 +235,7 @@ class Transaction:
                 return await self._finish(action, observed)
             if isinstance(action, Wait):
                 await self._enter(action.phase, action.text)
+                await self._tell_log(observed)
                 # An engine's own text is asked for only while nothing happens.
                 pause_s = _LOOK_AGAIN_AFTER_S.get(action.phase, _LOOK_AGAIN_S)
                 waited = self._unless_cancelled(latest.change.wait(pause_s))
@@ -351,6 +374,18 @@ class Transaction:
         if self._record.phase is Phase.RELEASE and phase is not Phase.RELEASE:
             self._record.tell(await self._released())
         self._record.enter(phase, text)
+
+    async def _tell_log(self, observed: Observed) -> None:
+        """Publish what the engine that comes up has logged last, where it takes longer than usual ones."""
+        now_s = self._clock.monotonic_s()
+        is_slow = self._record.phase in _ENGINE_PHASES and self.phase_s >= _LOG_EVERY_S
+        coming = [n for n in sorted(self._steps.started) if not observed.unit(n).serving]
+        if not is_slow or not coming or now_s - self._log_read_s < _LOG_EVERY_S:
+            return
+        self._log_read_s = now_s
+        tail = self._host.log_tail(coming[0], 1, since_unix_s=self.operation.began_unix_s)
+        for line in await self._unless_cancelled(tail) or ():
+            self._record.tell_log(short_line(line))
 
     async def _released(self) -> str:
         """Return what the gate waited for; empty: for nothing, or not known."""

@@ -42,7 +42,7 @@ from appliance.planning.status.journal_fields import end_fields, operation_field
 from appliance.planning.status.summary import changes, crashes, described, summary
 from appliance.planning.switch.closing_event import closing_event
 from appliance.planning.switch.goals import goal_of
-from appliance.planning.wording import no_such_profile
+from appliance.planning.wording import no_such_profile, requester_name
 from appliance.ports import (
     Backend,
     Change,
@@ -72,6 +72,9 @@ from appliance.supervisor.reconciler import Reconciler
 from appliance.supervisor.unit_memory import StatusReader, UnitMemory
 
 _log = logging.getLogger(__name__)
+
+_REPAIR_ENDS_WITHIN_S = 30.0
+"""Time for a repair to end that gives way; a driver that hangs may take longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +254,8 @@ class Supervisor:
             self.check_names(request.names)
             if request.on_request:
                 self._check_on_request(request.names)
+            if self._running is not None and self._gives_way(self._running, request):
+                await self._supersede(self._running, request)
             if self._running is not None:
                 return self._join(request, self._running)
             latest = await observe(self._units, self._catalogue, self._clock)
@@ -337,10 +342,10 @@ class Supervisor:
         committed = self._boot_choice.committed()
         return closing_event(finished, serving=observed.serving(), committed=committed)
 
-    def cancel(self) -> Transaction | None:
-        """Roll the running operation back; None: none runs, or too late."""
+    def cancel(self, *, by: str) -> Transaction | None:
+        """Roll the running operation back for `by`; None: none runs, or too late."""
         running = self._running
-        return running if running is not None and running.cancel() else None
+        return running if running is not None and running.cancel(by=by) else None
 
     async def mark(self, name: str, mark: Mark, *, by: str) -> None:
         """Set the mark of a profile or of a ``[[watch]]`` entry.
@@ -447,13 +452,35 @@ class Supervisor:
         self._damage = damage
         return catalogue
 
+    def _gives_way(self, running: Transaction, request: OperationRequest) -> bool:
+        """Tell whether a request ends the running operation: a person's that of the supervisor's own."""
+        is_person = request.by is not None and not request.on_request
+        return running.operation.kind is Kind.REPAIR and is_person
+
+    async def _supersede(self, repair: Transaction, request: OperationRequest) -> None:
+        """End a repair as it is, for a request whose goal follows from what is then there.
+
+        Raises:
+            BusyError: It does not end soon: its preflight waits for a driver.
+        """
+        what = f"{request.kind} {' '.join(request.names)}".strip()
+        if not repair.supersede(f"{what} by {requester_name(request.requester)}"):
+            return
+        try:
+            async with asyncio.timeout(_REPAIR_ENDS_WITHIN_S):
+                while self._running is repair:
+                    await self._ended.wait()
+        except TimeoutError as error:
+            raise BusyError("a repair is ending: try again") from error
+
     def _join(self, request: OperationRequest, running: Transaction) -> Running:
         operation = running.operation
         same = (operation.kind, operation.target) == (request.kind, request.names)
         if not same or operation.rolling_back or request.kind in {Kind.HOLD, Kind.RUN}:
             elapsed_s = self._clock.monotonic_s() - operation.began_s
             raise BusyError(
-                f"{described(operation)} is running ({operation.phase}, {elapsed_s:.0f} s):"
+                f"{described(operation)} by {requester_name(operation.requested_by)} is running"
+                f" ({operation.phase}, {elapsed_s:.0f} s):"
                 " appliance wait, or appliance cancel"
             )
         return Running(
@@ -602,4 +629,5 @@ def _accepted(operation: Operation, *, joined: bool, usual_ms: float | None) -> 
         evicts=operation.goal.stop,
         joined=joined,
         usual_ms=usual_ms,
+        requested_by=operation.requested_by,
     )

@@ -47,6 +47,7 @@ from appliance.supervisor.access_policy import (
 from appliance.supervisor.client_requests import ClientRequests
 from appliance.supervisor.control_verbs import ControlVerbs
 from appliance.supervisor.engine_pages import EnginePageReader
+from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.gpu_evidence import GpuEvidenceSource
 from appliance.supervisor.log_reader import LogReader
 from appliance.supervisor.memory_sampler import MemorySampler
@@ -129,6 +130,7 @@ async def run(settings: SettingsSnapshot) -> None:
             clock=clock,
             gateway_damage=DamageWatch(applied_dir).damage,
             stalls=stalls.stalls,
+            files=FileComparison(settings, clock.monotonic_s),
         )
         feed = StatusFeed(partial(status.document, StatusReader.WATCHER), supervisor.signature)
         gpus = GpuEvidenceSource(clock)
@@ -158,6 +160,7 @@ async def run(settings: SettingsSnapshot) -> None:
             requests=requests,
             now_unix_s=clock.unix_s,
             gpus=gpus.document,
+            operations=status.operations,
         )
         by_token = TokenVerbs(control, check.operator, clock.monotonic_s)
         listeners = named_sockets()

@@ -29,9 +29,11 @@ from appliance.planning.switch.repair import (
     evicted_in_vain,
     left_by_choice,
     left_by_hold,
+    stopped_by_choice,
     to_repair,
 )
 from appliance.ports import Clock, Commitment, Host, Store, Units
+from appliance.supervisor.operation_history import OperationHistory
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class Reconciler:
         self._store = store
         self._commitment = commitment
         self._clock = clock
+        self._history = OperationHistory(store)
         self._hold_seen = False
 
     async def reconcile(self, observed: Observed, catalogue: Catalogue) -> tuple[str, ...]:
@@ -71,6 +74,11 @@ class Reconciler:
             left = ()
             await self._keep_hold(observed, until)
         if all(observed.unit(name).serving for name in committed):
+            return ()
+        newest = await self._history.newest()
+        stopped = stopped_by_choice(committed, observed, newest, self._units.boot_id)
+        committed = tuple(name for name in committed if name not in stopped)
+        if not committed:
             return ()
         refusals = await self._host.refusals()
         evicted = await self._evicted(committed, observed, catalogue, refusals)

@@ -24,7 +24,9 @@ from appliance.planning.status.phase_progress import phase_share, usual_phases_s
 from appliance.planning.status.stalls import Stall
 from appliance.planning.switch.phase_deadlines import involved, phase_deadline_s
 from appliance.ports import Clock, Host, Peaks, Store, Units
+from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import MemorySampler
+from appliance.supervisor.operation_history import OperationHistory
 from appliance.supervisor.operation_runner import Transaction
 from appliance.supervisor.ownership import Supervisor
 from appliance.supervisor.traffic_figures import Figures, TrafficFigures
@@ -50,6 +52,7 @@ class BoxStatus:
         clock: Clock,
         gateway_damage: Callable[[], str | None],
         stalls: Callable[[], Mapping[str, Stall]],
+        files: FileComparison,
     ) -> None:
         self._supervisor = supervisor
         self._ledger = ledger
@@ -62,6 +65,8 @@ class BoxStatus:
         self._gateway_damage = gateway_damage
         """Damage of the gateway's file, for root; None: none."""
         self._stalls = stalls
+        self._files = files
+        self._history = OperationHistory(store)
         self._edits = EditWatch()
         self._usual: tuple[int, Mapping[str, float]] = (0, {})
         """Number of the operation that ran last, and usual durations of its phases in seconds."""
@@ -78,6 +83,7 @@ class BoxStatus:
         ram, refusals, marks = await asyncio.gather(
             self._host.ram(), self._host.refusals(), self._store.marks()
         )
+        change = await self._history.last_change(state.last)
         serving = state.observed.serving()
         ledger, figures = self._ledger.known(), self._traffic.known(serving)
         if reader is not StatusReader.WATCHER:
@@ -88,6 +94,7 @@ class BoxStatus:
         if state.running is not None:
             usual = await self._usual_phases(state.running.operation)
             running = _running(state.running, state.catalogue, usual, now_s)
+        edited = self._edits.edited(state.catalogue)
         document = build_status(
             catalogue=state.catalogue,
             observed=state.observed,
@@ -96,13 +103,16 @@ class BoxStatus:
             marks=marks,
             operation=running,
             last_operation=None if state.last is None else self._ended(state.last),
+            last_change=None if change is None else self._ended(change),
+            held_by=await self._history.held_by(state.hold_until),
             memory=memory_row(ram, ledger, now_s=now_s),
             supervisor={"state": "up", "uptime_s": now_s - self._began_s},
             host=socket.gethostname(),
             version=appliance.__version__,
             now=now,
             now_s=now_s,
-            edited=self._edits.edited(state.catalogue),
+            edited=edited,
+            installed=self._files.compared(state.catalogue, state.observed, edited),
             refusals=refusals,
             memory_of=profile_memory(
                 state.catalogue, ledger, self._peaks_of(state.catalogue), ram.total_bytes

@@ -14,6 +14,7 @@ from appliance.protocol.control_requests import CONTROL
 from appliance.protocol.conversation.codec import ResultEvent
 from appliance.protocol.conversation.server import FEW, serve_conversations
 from appliance.protocol.json_values import parse_object
+from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import (
     PAGE_CHARACTERS,
     STATUS,
@@ -27,7 +28,6 @@ from appliance.protocol.status_socket import (
     GpuEvidenceRequest,
     LogTailRequest,
     OperationEvent,
-    OperationsRequest,
     RecordedOperationRequest,
     StatusSocketEvent,
     StatusSocketRequest,

@@ -32,13 +32,8 @@ from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.conversation.codec import ErrorEvent, RequestRefusedError
 from appliance.protocol.health_socket import HealthEvent, MeasuredEvent, MeasurementEventsRequest
 from appliance.protocol.json_values import Json, encode_json, number_in, objects_in
-from appliance.protocol.status_socket import (
-    MOST_OPERATIONS,
-    FollowRequest,
-    OperationEvent,
-    OperationsRequest,
-    WatchRequest,
-)
+from appliance.protocol.operation_requests import MOST_OPERATIONS, OperationsRequest
+from appliance.protocol.status_socket import FollowRequest, OperationEvent, WatchRequest
 from appliance.web.box_documents import BoxSource, Document
 
 _log = logging.getLogger(__name__)

@@ -349,7 +349,7 @@ class KillableBox:
 
     def cancel(self) -> None:
         """Roll the running operation back, as long as that is possible."""
-        self._supervisor.cancel()
+        self._supervisor.cancel(by="ana")
 
     # --- what the machine is told ------------------------------------------------------
 

@@ -12,6 +12,7 @@ from appliance.ports import (
 )
 from appliance.settings_snapshot import SettingsSnapshot
 from appliance.supervisor.boot_choice import BootChoice
+from appliance.supervisor.file_comparison import FileComparison
 from appliance.supervisor.memory_sampler import LastLook, MemorySampler
 from appliance.supervisor.model_checks import Preflight
 from appliance.supervisor.operation_runner import (
@@ -39,6 +40,9 @@ from tests.fakes.unit_processes import UnitProcesses
 from tests.fakes.units import FakeUnits
 
 S = TypeVar("S", bound=Supervisor)
+_NO_FILES: Final = make_snapshot(
+    unit_dir="/nonexistent", applied_dir="/nonexistent", profiles_dir="/nonexistent"
+)
 _SETTINGS: Final = make_snapshot(look_every_s=1.0)
 
 
@@ -143,6 +147,7 @@ class FakePorts:
         *,
         gateway_damage: Callable[[], str | None] = lambda: None,
         stalls: Callable[[], Mapping[str, Stall]] = dict,
+        files: SettingsSnapshot | None = None,
     ) -> BoxStatus:
         """Return the object that answers ``appliance status``."""
         return BoxStatus(
@@ -156,6 +161,7 @@ class FakePorts:
             clock=self.clock,
             gateway_damage=gateway_damage,
             stalls=stalls,
+            files=FileComparison(files or _NO_FILES, self.clock.monotonic_s),
         )
 
     def serve(self, *names: str) -> None:

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from appliance.domain.observed import ActiveState, ObservedUnit, stopped_at
+from appliance.protocol.sd_notify import is_of_running_engine
 from tests.fakes.clock import NEVER
 
 
@@ -80,6 +81,7 @@ class Unit:
             has_job=self.has_job,
             result="start-limit-hit" if self.gave_up else self.result,
             status_text=self.status_text,
+            has_engine_text=is_of_running_engine(self.status_text),
             loading=self.loading,
             main_pid=self.main_pid,
             exit_status=self.exit_status,

@@ -131,7 +131,7 @@ class Box(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         assert self.supervisor is not None
-        self.supervisor.cancel()
+        self.supervisor.cancel(by="ana")
 
     @rule(count=st.integers(1, 60))
     def wait(self, count: int) -> None:

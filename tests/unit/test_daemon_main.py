@@ -36,17 +36,25 @@ def test_a_daemon_gets_the_settings_and_ends_well() -> None:
     assert seen == [make_snapshot()]
 
 
-def test_wrong_settings_are_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line has the journal's prefix of an error, and the status is 78."""
+def test_a_daemon_waits_for_settings_that_it_can_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line has the journal's prefix of an error, once; with the file corrected the daemon runs."""
+    problems = ["a.toml:1: one\na.toml:2: two", "a.toml:1: one\na.toml:2: two", "a.toml:2: two"]
+    waited: list[str] = []
+    ran: list[SettingsSnapshot] = []
 
     def read() -> SettingsSnapshot:
-        raise SettingsError("a.toml:1: one\na.toml:2: two")
+        if len(waited) < len(problems):
+            raise SettingsError(problems[len(waited)])
+        return make_snapshot()
 
-    async def daemon(_settings: SettingsSnapshot) -> None:
-        raise AssertionError("a daemon ran without settings")
+    async def daemon(settings: SettingsSnapshot) -> None:
+        ran.append(settings)
 
-    assert run_daemon(daemon, read) == 78
-    assert capsys.readouterr().err == "<3>a.toml:1: one\n<3>a.toml:2: two\n"
+    assert run_daemon(daemon, read, waited.append) == 0
+    assert waited == problems
+    assert ran == [make_snapshot()]
+    told = "<3>a.toml:1: one\n<3>a.toml:2: two\n<3>a.toml:2: two\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_daemon_that_cannot_go_on_says_why(caplog: pytest.LogCaptureFixture) -> None:

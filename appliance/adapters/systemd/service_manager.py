@@ -34,15 +34,15 @@ from appliance.domain.errors import PermissionDeniedError, UnitError
 from appliance.domain.names import HOLD_UNIT, RUN_UNIT, unit_of
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit, stopped_at
 from appliance.protocol.jobs import NO_SUCH_UNIT, START, STOP
-from appliance.protocol.sd_notify import is_load_status
+from appliance.protocol.sd_notify import is_load_status, is_of_running_engine
 
 _SHUTDOWN: Final = "shutdown.target"
 _HOLD_TIMEOUT_S: Final = 120.0
 _TELLING: Final = ("ActiveState", "SubState", "Job", "NeedDaemonReload")
 """Properties whose new values are worth an observation."""
 _DETAILS: Final = (
-    *("StatusText", "MainPID", "Result", "ExecMainStatus"),
-    *("ExecMainExitTimestampMonotonic", "RestartUSec"),
+    *("StatusText", "MainPID", "Result", "ExecMainStatus", "NRestarts"),
+    *("ExecMainStartTimestamp", "ExecMainExitTimestampMonotonic", "RestartUSec"),
 )
 _STALE: Final = "NeedDaemonReload"
 _STARTED: Final = "InactiveExitTimestampMonotonic"
@@ -264,9 +264,12 @@ class SystemdUnits:
             if state is ActiveState.FAILED and gave_up(details)
             else details.get("Result", "success"),
             status_text=details.get("StatusText", ""),
+            has_engine_text=is_of_running_engine(details.get("StatusText", "")),
             loading=is_load_status(details.get("StatusText", "")),
             main_pid=details.get("MainPID", 0),
             exit_status=details.get("ExecMainStatus", 0),
+            restarts=details.get("NRestarts", 0),
+            started_unix_s=details.get("ExecMainStartTimestamp", 0) / 1e6,
             since_unix_s=details.get("ActiveEnterTimestamp", 0) / 1e6,
             since_s=details.get("ActiveEnterTimestampMonotonic", 0) / 1e6,
             changed_s=details.get("StateChangeTimestampMonotonic", 0) / 1e6,

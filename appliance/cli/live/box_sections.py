@@ -24,6 +24,7 @@ from appliance.presentation.alert_texts import alert_text, moment, subject_name
 from appliance.presentation.box_texts import (
     STATE_GLYPHS,
     by_interest,
+    committed_text,
     holder_shares,
     mark_text,
     operation_lines,
@@ -153,8 +154,8 @@ class _Column(Record):
 
 
 _COLUMNS: Final = (
-    _Column("MARK", 7, 2),
     _Column("STATE", 10, 0),
+    _Column("BOOT", 9, 2),
     _Column("REQ", 5, 0),
     _Column("TOK/S", 6, 0),
     _Column("BASELINE", 10, 3),
@@ -162,6 +163,7 @@ _COLUMNS: Final = (
     _Column("TTFT", 6, 4),
     _Column("UP", 6, 5),
     _Column("WHERE", 18, 6),
+    _Column("TOLD", 11, 7),
 )
 _MARGIN: Final = 3
 """Cells before the name: selection, glyph, space."""
@@ -196,7 +198,8 @@ def _cells(row: ProfileRow, speed: SpeedRow, traffic: Json) -> Mapping[str, str]
     band = None if decode is None else decode.band
     uptime_s = row["uptime_s"] if row["state"] == "serving" else None
     return {
-        "MARK": mark_text(row["mark"] or ""),
+        "BOOT": committed_text(row),
+        "TOLD": mark_text(row["mark"] or ""),
         "STATE": row["state"],
         "REQ": _requests(traffic),
         "TOK/S": "" if rate is None else rate_text(rate),
@@ -211,7 +214,7 @@ def _cells(row: ProfileRow, speed: SpeedRow, traffic: Json) -> Mapping[str, str]
 def _second_line(row: ProfileRow, speed: SpeedRow) -> str:
     """Return what a narrow row has no room for."""
     decode = speed.of(DECODE)
-    parts = [mark_text(row["mark"] or "")]
+    parts = [committed_text(row)]
     parts += [age(row["uptime_s"])] if row["uptime_s"] is not None else []
     if decode is not None and decode.baseline is not None:
         parts.append(f"base {rate_text(decode.baseline)}")

@@ -17,7 +17,7 @@ from appliance.cli.schemas.bench_types import BenchDocument, EmptyBenchDocument
 from appliance.cli.schemas.schema_compatibility import breaking_changes
 from appliance.domain.measurements import Probe
 from appliance.planning.speeds import BaselineReport
-from appliance.planning.status.document import ProfileRow, StatusDocument
+from appliance.planning.status.document import OperationsSection, ProfileRow, StatusDocument
 from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import AcceptedEvent, EndedEvent, PhaseEvent, TicketEvent
 from appliance.protocol.conversation.codec import ResultEvent
@@ -119,6 +119,7 @@ OUTPUTS: Final = (
         events=_OPERATION,
         is_lines=True,
     ),
+    OutputSchema(name="operations", printed_by=("operations",), kind=OperationsSection),
     OutputSchema(
         name="result",
         printed_by=("mark", "key", "token"),

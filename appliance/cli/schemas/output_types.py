@@ -25,7 +25,11 @@ from appliance.planning.speeds import (
     SeriesSpeed,
     SpeedReport,
 )
-from appliance.planning.status.document import AlertSection, NeedRow, ProfileRow
+from appliance.planning.status.document import (
+    AlertSection,
+    NeedRow,
+    ProfileRow,
+)
 from appliance.protocol.alert_requests import AlertEvent
 
 

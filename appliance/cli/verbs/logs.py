@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from appliance.cli.arguments import Arguments
 from appliance.cli.box import places_of
@@ -17,18 +18,34 @@ from appliance.domain.quantities import duration_s
 from appliance.protocol.control import Exit
 
 _LINES = 100
+_JOURNALS = (Path("/var/log/journal"), Path("/run/log/journal"))
 
 
 def run(arguments: Arguments, streams: Streams) -> int:
     """Execute journalctl."""
     if arguments.name is not None:
         applied_of(places_of(arguments), arguments.name)
+    if os.geteuid() != 0 and not is_journal_readable():
+        streams.err.line(
+            "permission denied: sudo usermod -aG systemd-journal $USER, then log in again"
+            " (or sudo appliance logs)"
+        )
+        return int(Exit.PERMISSION)
     streams.out.stream.flush()
     try:
         command = journal_command(arguments, terminal=sys.stdout.isatty())
         os.execvp(command[0], command)  # noqa: S606 - no shell, and this process has no more to do
     except OSError as error:
         raise CliError(f"journalctl cannot be run: {error.strerror}", Exit.FAILED) from error
+
+
+def is_journal_readable(journals: Sequence[Path] = _JOURNALS) -> bool:
+    """Tell whether this user may read the system's journal; True too where there is none.
+
+    journalctl itself shows others nothing of the system, and ends with success.
+    """
+    files = [file for directory in journals for file in directory.glob("*/system.journal")]
+    return not files or any(os.access(file, os.R_OK) for file in files)
 
 
 def journal_command(arguments: Arguments, *, terminal: bool) -> list[str]:

@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 
 def run_switch(arguments: Arguments, streams: Streams) -> int:
     """Switch to one profile, or print what a switch would do."""
+    name = str(arguments.name)
+    if name == "-":
+        from appliance.cli.previous_profile import previous_profile  # noqa: PLC0415 - few switches
+
+        name = previous_profile(places_of(arguments).control_socket)
     request = SwitchRequest(
-        name=arguments.name,
+        name=name,
         dry_run=arguments.dry_run,
         rollback=not arguments.no_rollback,
         drain_s=arguments.drain_s,

@@ -50,6 +50,8 @@ def run(arguments: Arguments, streams: Streams) -> int:
         streams.out.document(plain)
         return int(Exit.OK)
     show_one(row, streams.out, now=time.time())
+    for line in row.get("unit_changes", ()):  # absent in the document of an older supervisor
+        streams.out.line(f"    {'by hand':12} {line}")
     for label, value in _facts(applied, need):
         streams.out.line(f"    {label:12} {value}")
     return int(Exit.OK)

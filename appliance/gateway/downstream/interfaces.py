@@ -60,6 +60,11 @@ def addresses_of(interfaces: Iterable[str]) -> list[InterfaceAddress]:
     ]
 
 
+def own_addresses() -> frozenset[str]:
+    """Return the addresses of all interfaces of this machine. Raises OSError as `addresses_of`."""
+    return frozenset(ip for _, ip in _all_addresses())
+
+
 class AddressChanges:
     """Source of changes of interfaces and addresses."""
 

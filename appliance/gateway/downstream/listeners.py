@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from appliance.domain.gateway import Configuration, is_loopback
-from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of
+from appliance.gateway.downstream.interfaces import AddressChanges, addresses_of, own_addresses
 
 _log = logging.getLogger(__name__)
 
@@ -81,10 +81,15 @@ class ListenAddress:
         """Return the name in systemd's store, which allows no colons."""
         return f"{self.ip.replace(':', '.')}+{self.port}+{self.index}"
 
-    def __str__(self) -> str:
+    @property
+    def place(self) -> str:
+        """Return the address as clients write it, whatever interface it is on."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
         device = f" on interface {self.index}" if self.index else ""
-        return f"{host}:{self.port}{device}"
+        return f"{self.place}{device}"
 
 
 class Listeners:
@@ -123,6 +128,23 @@ class Listeners:
     def addresses(self) -> list[ListenAddress]:
         """Return the addresses on which clients are served now."""
         return list(self._servers)
+
+    def absent(self) -> list[str]:
+        """Return the wanted addresses and interfaces that this machine does not have yet."""
+        wanted = self._configuration
+        if not wanted.beyond_loopback():
+            return []
+        try:
+            there = own_addresses()
+            named = {one.interface for one in addresses_of(wanted.interfaces)}
+        except OSError as error:
+            _log.warning("network interfaces cannot be read: %s", error)
+            return []
+        ips = (ip for ip in wanted.addresses if not is_loopback(ip))
+        return [
+            *(ip for ip in ips if _normalized(ip) not in there),
+            *(name for name in wanted.interfaces if name not in named),
+        ]
 
     async def open(self) -> None:
         """Listen on every wanted address that can be bound now; close the others."""

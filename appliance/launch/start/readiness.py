@@ -16,7 +16,7 @@ from appliance.domain.amounts import size
 from appliance.launch.program import INFO, WARNING, say
 from appliance.launch.start.endpoint import EngineEndpoint
 from appliance.launch.start.progress import ProgressSampler
-from appliance.protocol.sd_notify import barrier, extend, load_status, notify
+from appliance.protocol.sd_notify import barrier, extend, load_status, notify, ready_status
 
 _QUICK_PAUSE_S = 0.005
 _QUICK_FOR_S = 1.0
@@ -82,7 +82,7 @@ class ReadinessPoller:
             pause = pause_s(now_s - self._started_s, answered=self._answered)
             if self._ended.poll(pause * 1000):
                 return False
-        text = f"serving on {self._endpoint}, ready after {self._elapsed_s():.2f} s"
+        text = ready_status(f"on {self._endpoint}, ready after {self._elapsed_s():.2f} s")
         notify("READY=1", f"STATUS={text}")
         barrier()
         say(INFO, text)

@@ -9,8 +9,8 @@ Rules:
   the profile that serves never starves the others.
 - The profile that is waited for longest is next. A profile that has served queues up behind,
   because its requests begin to wait after those that were there.
-- A profile whose switch failed is not tried again for `FAILED_FOR_S`, and its requests are
-  refused; the other profiles take their turns.
+- A profile whose switch failed is not tried again for a while, the longer the more often it failed
+  (`FAILURE_PAUSES_S`), and its requests are refused; the other profiles take their turns.
 - While an operation runs, and while an operator holds the box, no switch begins.
 
 So a request waits at most for the rest of the residency or of the patience, whichever is longer,
@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-FAILED_FOR_S: Final = 60.0
-"""Pause after a switch on request that failed, until the next one to the same profile."""
+FAILURE_PAUSES_S: Final[Sequence[float]] = (60.0, 120.0, 300.0, 900.0)
+"""Seconds of pause after the n-th switch on request in succession that failed, until the next one to the
+same profile; the last one repeats. Each failure costs the box a stop, a load and a roll-back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,8 @@ class BoxState:
     """Number of requests that a switch would have to drain."""
     busy: bool = False
     """Whether an operation runs, or an operator holds the box."""
-    failed_s: Mapping[str, float] = field(default_factory=dict)
-    """Time of the last failed switch to a profile, by profile; absent: it did not fail."""
+    paused_until_s: Mapping[str, float] = field(default_factory=dict)
+    """Time until which no switch to a profile is tried, by profile; absent: the last did not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def next_switch(
         return None
     candidates = [w for w in waiting if not has_failed(w.profile, now_s, box)]
     if not candidates:
-        return CheckAgain(at_s=min(box.failed_s[w.profile] for w in waiting) + FAILED_FOR_S)
+        return CheckAgain(at_s=min(box.paused_until_s[w.profile] for w in waiting))
     first = min(candidates, key=lambda w: (w.since_s, w.profile))
     due_s = _due_s(box, first, policy)
     return SwitchTo(profile=first.profile) if now_s >= due_s else CheckAgain(at_s=due_s)
@@ -97,8 +98,12 @@ def next_switch(
 
 def has_failed(profile: str, now_s: float, box: BoxState) -> bool:
     """Tell whether a switch to a profile failed so recently that it is not tried again yet."""
-    at_s = box.failed_s.get(profile)
-    return at_s is not None and now_s < at_s + FAILED_FOR_S
+    return now_s < box.paused_until_s.get(profile, float("-inf"))
+
+
+def failure_pause_s(failures: int) -> float:
+    """Return the pause after that many failed switches in succession to one profile, one at least."""
+    return FAILURE_PAUSES_S[min(failures, len(FAILURE_PAUSES_S)) - 1]
 
 
 def _due_s(box: BoxState, first: WaitingProfile, policy: SwitchPolicy) -> float:

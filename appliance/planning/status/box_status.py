@@ -4,7 +4,8 @@ The supervisor builds it from what it observes; the CLI builds the same document
 alone when the supervisor does not answer. `appliance.planning.status.verdict` has the verdict.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from appliance.domain.observed import ActiveState, Observed, ObservedUnit
@@ -16,6 +17,7 @@ from appliance.planning.status.document import (
     HoldRow,
     MemoryRow,
     OperationRow,
+    ProfileFileRow,
     ProfileMemoryRow,
     ProfileRow,
     ProfileState,
@@ -25,7 +27,13 @@ from appliance.planning.status.document import (
     SupervisorRow,
     WatchRow,
 )
-from appliance.planning.status.outcome_text import end_text, rival_end_text, stop_text
+from appliance.planning.status.outcome_text import (
+    crash_text,
+    end_text,
+    restart_text,
+    rival_end_text,
+    stop_text,
+)
 from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.status.stalls import Stall, stall_words
 from appliance.planning.status.verdict import verdict_of
@@ -43,6 +51,17 @@ _STATES: Final[Mapping[ActiveState, ProfileState]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledForm:
+    """Installed units and profile files, compared with what apply wrote and with what runs."""
+
+    outdated: frozenset[str] = frozenset()
+    """Profiles that run in another form than that of their unit."""
+    unit_changes: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    """Lines of each unit that apply did not write; None: not known."""
+    profile_files: Sequence[ProfileFileRow] = ()
+
+
 def build_status(
     *,
     catalogue: Catalogue,
@@ -52,6 +71,8 @@ def build_status(
     marks: Mapping[str, Mark] | None,
     operation: OperationRow | None,
     last_operation: EndedOperationRow | None,
+    last_change: EndedOperationRow | None = None,
+    held_by: str | None = None,
     memory: MemoryRow | None,
     supervisor: SupervisorRow,
     host: str,
@@ -64,6 +85,7 @@ def build_status(
     gateway: GatewayRow | None = None,
     stalls: Mapping[str, Stall] | None = None,
     watches: Mapping[str, Mark] | None = None,
+    installed: InstalledForm | None = None,
 ) -> StatusDocument:
     """Return the status document of one instant.
 
@@ -75,6 +97,8 @@ def build_status(
         marks: The supervisor's marks; None when they are not known.
         operation: The running operation's row, None for none.
         last_operation: The last finished operation's row, None for none.
+        last_change: The row of the last one that was not refused, None for none.
+        held_by: Requester of the hold; None: not known.
         memory: The memory row; None when it was not read.
         supervisor: Whether the supervisor runs.
         host: This machine's name.
@@ -87,14 +111,16 @@ def build_status(
         gateway: The gateway's row; None when it was not asked.
         stalls: Profiles whose engine makes no progress; None: nobody looked.
         watches: Marks of the ``[[watch]]`` entries; None: not known.
+        installed: Units and profile files compared with what runs; None: nobody looked.
     """
     wanted = sorted(set(committed))
-    hold = _hold_row(hold_until, active=observed.hold_active, now=now)
+    hold = _hold_row(hold_until, active=observed.hold_active, by=held_by, now=now)
     # A unit that stops for a hold, an operation or a rival was not stopped by hand.
     run = _run_row(observed.run, now_s)
     alone = hold is None and operation is None and run is None
     busy = frozenset(observed.busy())
     refusals = refusals or {}
+    files = [] if installed is None else list(installed.profile_files)
     evicted = evicted_in_vain(
         committed=wanted, observed=observed, catalogue=catalogue, refusals=refusals
     )
@@ -106,6 +132,8 @@ def build_status(
             mark=None if marks is None else marks.get(name, applied.first_mark),
             committed=name in wanted,
             edited=name in edited,
+            pending=None if installed is None else name in installed.outdated,
+            unit_changes=() if installed is None else installed.unit_changes.get(name) or (),
             refusal=refusals.get(name),
             memory=(memory_of or {}).get(name),
             missed=_why_missed(
@@ -131,9 +159,11 @@ def build_status(
         run=run,
         operation=operation,
         last_operation=last_operation,
+        last_change=last_change,
         memory=memory,
         gateway=gateway,
         profiles=rows,
+        profile_files=files,
         watches=[WatchRow(name=n, mark=m.value) for n, m in sorted((watches or {}).items())],
         verdict=verdict_of(
             rows,
@@ -144,6 +174,8 @@ def build_status(
             operation=operation,
             supervisor=supervisor,
             memory=memory,
+            gateway=gateway,
+            files=files,
             now=now,
         ),
     )
@@ -176,13 +208,17 @@ def _profile_row(
     mark: Mark | None,
     committed: bool,
     edited: bool,
+    pending: bool | None,
+    unit_changes: Sequence[str],
     refusal: str | None,
     memory: ProfileMemoryRow | None,
     missed: str | None,
     stall: Stall | None,
 ) -> ProfileRow:
     state = profile_state(unit, refused=refusal is not None)
-    changed = edited or unit.needs_reload
+    # A unit that was changed by hand needs a reload too, until apply has settled the change.
+    changed = edited or (unit.needs_reload and not unit_changes)
+    is_pending = None if pending is None else pending and bool(unit.main_pid)
     return ProfileRow(
         name=applied.name,
         mark=None if mark is None else mark.value,
@@ -196,18 +232,29 @@ def _profile_row(
         committed=committed,
         since_unix_s=unit.since_unix_s or None,
         uptime_s=uptime_of(unit, now_s),
-        # systemd keeps the last text of a unit that has stopped: of a model, that it serves.
-        status_text="" if state == "stopped" else unit.status_text,
+        status_text=_status_text(unit, state),
+        restarts=unit.restarts if state != "stopped" else 0,
         main_pid=unit.main_pid or None,
-        edited_since_apply=changed,
+        edited_since_apply=edited or unit.needs_reload,
+        restart_pending=is_pending,
+        unit_changes=list(unit_changes),
         memory=memory,
         stall=None
         if stall is None or state != "serving"
         else StallRow(in_flight=stall.in_flight, quiet_s=round(stall.quiet_s, 1)),
         note=stall_words(stall)
         if stall is not None and state == "serving"
-        else _note(unit, state, missed=missed, changed=changed, refusal=refusal),
+        else _note(unit, state, missed=missed, refusal=refusal)
+        or _change_note(
+            applied.name, changed=changed, by_hand=bool(unit_changes), pending=bool(is_pending)
+        ),
     )
+
+
+def _status_text(unit: ObservedUnit, state: ProfileState) -> str:
+    """Return the status text, unless it is what systemd has kept of an engine that has ended."""
+    is_over = ended_badly(state) and unit.has_engine_text
+    return "" if state == "stopped" or is_over else unit.status_text
 
 
 def _why_missed(
@@ -230,27 +277,37 @@ def _note(
     state: ProfileState,
     *,
     missed: str | None,
-    changed: bool,
     refusal: str | None,
 ) -> str | None:
     if not unit.loaded:
         return "its unit is missing: sudo appliance apply"
     if ended_badly(state):
-        return refusal or end_text(unit)
+        return refusal or (crash_text(unit) if state == "restarting" else end_text(unit))
+    if state == "loading" and unit.restarts:
+        return f"after a crash; {restart_text(unit.restarts)}"
     if state == "stopped" and missed:
         return missed
-    if changed:
-        return "its profile changed since it was applied: sudo appliance apply"
     return None
 
 
-def _hold_row(hold_until: HoldUntil, *, active: bool, now: float) -> HoldRow | None:
+def _change_note(name: str, *, changed: bool, by_hand: bool, pending: bool) -> str | None:
+    """Return what is not in force of a profile; None: everything is."""
+    parts = [
+        *(["its profile changed since it was applied: sudo appliance apply"] if changed else ()),
+        *(["its unit was changed by hand: sudo appliance apply shows how"] if by_hand else ()),
+        *([f"a restart is pending: appliance restart {name}"] if pending else ()),
+    ]
+    return "; ".join(parts) or None
+
+
+def _hold_row(hold_until: HoldUntil, *, active: bool, by: str | None, now: float) -> HoldRow | None:
     if isinstance(hold_until, (int, float)):
         if hold_until <= now and not active:
             return None  # over; the file stays until the profiles that it stopped are back
-        return HoldRow(until_unix_s=float(hold_until), kept=True)
+        return HoldRow(until_unix_s=float(hold_until), kept=True, requested_by=by)
     if hold_until is not None or active:
-        return HoldRow(until_unix_s=None, kept=hold_until is not None)
+        kept = hold_until is not None
+        return HoldRow(until_unix_s=None, kept=kept, requested_by=by if kept else None)
     return None
 
 

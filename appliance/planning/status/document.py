@@ -10,13 +10,15 @@ from typing import Literal, NotRequired, TypedDict
 ProfileState = Literal[
     "serving", "loading", "stopping", "stopped", "failed", "restarting", "refused"
 ]
+ProfileFileState = Literal["unapplied", "changed", "faulty", "removed"]
 VerdictState = Literal["serving", "degraded", "nothing"]
 
 
 class SupervisorRow(TypedDict):
     """State of the supervisor, and how long it has run; None: unknown."""
 
-    state: Literal["up", "down"]
+    state: Literal["up", "down", "waiting"]
+    """``waiting``: it cannot read its settings, and supervises nothing until it can."""
     uptime_s: float | None
 
 
@@ -27,6 +29,8 @@ class HoldRow(TypedDict):
     """Unix seconds when the hold ends; None: until a switch or a start ends it."""
     kept: bool
     """Whether a boot holds again; False: the hold's unit was started by hand."""
+    requested_by: str | None
+    """Requester of the hold; None: not known, as of one that was begun by hand."""
 
 
 class RunRow(TypedDict):
@@ -248,11 +252,29 @@ class ProfileRow(TypedDict):
     since_unix_s: float | None
     uptime_s: float | None
     status_text: str
+    restarts: int
+    """Number of times that systemd has started it again by itself since its start; 0 also: not known."""
     main_pid: int | None
     edited_since_apply: bool
+    restart_pending: bool | None
+    """Whether it runs in an older form than that of its unit now; None: not known."""
+    unit_changes: list[str]
+    """Lines of its unit that apply did not write (values that may be secret left out), at most twelve."""
     memory: ProfileMemoryRow | None
     stall: StallRow | None
     note: str | None
+
+
+class ProfileFileRow(TypedDict):
+    """File of a profile that is not in force as it is."""
+
+    name: str
+    file: str
+    state: ProfileFileState
+    """``unapplied``: no apply has taken it; ``faulty``: the last apply has refused it; ``removed``: its
+    profile is applied, and the file is gone."""
+    text: str
+    """Fault, a complete sentence or several lines; empty: none is known."""
 
 
 class WatchRow(TypedDict):
@@ -306,6 +328,21 @@ class TrafficRow(TypedDict):
     engine: EngineRow | None
 
 
+class ListeningRow(TypedDict):
+    """Addresses of the gateway, and what clients of other machines need."""
+
+    addresses: list[str]
+    """Addresses on which clients are served, those of this machine alone first."""
+    absent: list[str]
+    """Addresses and interfaces of the settings that this machine does not have yet."""
+    tls: Literal["off", "on", "waiting"]
+    """TLS beyond loopback; ``waiting``: it begins with a restart of the gateway."""
+    keys: int
+    """Number of inference keys."""
+    closed: bool
+    """Whether other machines are refused because there is no key."""
+
+
 class GatewayRow(TypedDict):
     """Gateway, and the requests that go through it."""
 
@@ -315,6 +352,8 @@ class GatewayRow(TypedDict):
     """Seconds since the gateway was asked."""
     engines_age_s: float | None
     """Seconds since the engines were asked; None: not recently."""
+    listening: ListeningRow | None
+    """None: the gateway does not tell."""
     profiles: list[TrafficRow]
     keys: list[TrafficRow]
 
@@ -361,9 +400,13 @@ class StatusDocument(TypedDict):
     run: RunRow | None
     operation: OperationRow | None
     last_operation: EndedOperationRow | None
+    last_change: EndedOperationRow | None
+    """Last operation that was not refused, so that something may have changed."""
     memory: MemoryRow | None
     gateway: GatewayRow | None
     profiles: list[ProfileRow]
+    profile_files: list[ProfileFileRow]
+    """Files that differ from what is applied, at most twenty; none while the supervisor does not answer."""
     watches: list[WatchRow]
     """Entries of ``[[watch]]``; none while the supervisor does not answer."""
     verdict: Verdict

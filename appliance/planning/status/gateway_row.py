@@ -1,10 +1,17 @@
 """Row of the gateway in the status document: its measurements, and the load of engines."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from appliance.domain.gateway import EngineLoad
-from appliance.planning.status.document import EngineRow, GatewayRow, Percentiles, TrafficRow
+from appliance.planning.status.document import (
+    EngineRow,
+    GatewayRow,
+    ListeningRow,
+    Percentiles,
+    TrafficRow,
+)
+from appliance.protocol.json_values import texts_in
 
 _NOT_SAID: Final = EngineLoad()
 
@@ -31,11 +38,25 @@ def gateway_row(
         uptime_s=_number(told, "uptime_s"),
         sampled_age_s=round(age_s, 1),
         engines_age_s=None if loads_age_s is None else round(loads_age_s, 1),
+        listening=_listening(told.get("listening")),
         profiles=[
             _traffic(name, profiles.get(name, {}), loads.get(name))
             for name in sorted({*profiles, *loads})
         ],
         keys=[_traffic(name, figures, None) for name, figures in sorted(keys.items())],
+    )
+
+
+def _listening(found: object) -> ListeningRow | None:
+    if not isinstance(found, dict):
+        return None  # a gateway of an older release
+    tls: Literal["off", "on", "waiting"] = "on" if found.get("tls") == "on" else "off"
+    return ListeningRow(
+        addresses=list(texts_in(found, "addresses")),
+        absent=list(texts_in(found, "absent")),
+        tls="waiting" if found.get("tls") == "waiting" else tls,
+        keys=_whole(found, "keys"),
+        closed=found.get("closed") is True,
     )
 
 

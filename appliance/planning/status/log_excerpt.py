@@ -60,6 +60,11 @@ def excerpt(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(_shortened(text) for text in chosen[-LINES:])
 
 
+def short_line(line: str) -> str:
+    """Return one line of an engine's log without colours, fit for a display of one line."""
+    return _shortened(" ".join(_COLOUR.sub("", line[:_READ_CHARACTERS]).split()))
+
+
 def _folded(lines: Iterable[str]) -> dict[str, bool]:
     """Return texts without tracebacks and prefixes, and whether each names an error."""
     found: dict[str, bool] = {}

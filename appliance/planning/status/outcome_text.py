@@ -39,6 +39,17 @@ def end_text(unit: ObservedUnit) -> str:
     return text.format(status=status, signal=f"signal {status}" if status else "a signal")
 
 
+def crash_text(unit: ObservedUnit) -> str:
+    """Return how the engine of a unit ended that systemd starts again, and how often it has done so."""
+    if not unit.restarts:
+        return end_text(unit)
+    return f"{end_text(unit)}; {restart_text(unit.restarts)}"
+
+
+def restart_text(restarts: int) -> str:
+    return f"restarted {'once' if restarts == 1 else f'{restarts} times'} so far"
+
+
 def start_failure_text(unit: ObservedUnit, refusal: str) -> str:
     """Return why a unit that was started is not up; `refusal`: the gate's sentence, empty for none."""
     said = f" ({unit.status_text})" if unit.status_text else ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from appliance.domain.journal_events import JournalEvent
 from appliance.domain.observed import Observed
 from appliance.domain.operations import Operation
-from appliance.planning.status.outcome_text import end_text
+from appliance.planning.status.outcome_text import crash_text
 
 
 def described(operation: Operation) -> str:
@@ -46,7 +46,7 @@ def crashes(before: Observed, after: Observed) -> tuple[ProfileNews, ...]:
         ProfileNews(
             event=JournalEvent.PROFILE_CRASHED,
             profile=name,
-            sentence=f"{name} crashed ({end_text(unit)}): systemd starts it again",
+            sentence=f"{name} crashed ({crash_text(unit)}): systemd starts it again",
         )
         for name, unit in sorted(after.units.items())
         if unit.waits_to_restart and unit.engine_ended and not before.unit(name).waits_to_restart

@@ -6,8 +6,8 @@ state         exit  when
 ``serving``   0     something serves, and every committed profile does (or a hold or an
                     operation explains why not)
 ``degraded``  1     something serves, but a committed profile does not, an engine makes no
-                    progress, or nobody supervises
-``nothing``   3     nothing serves
+                    progress, no gateway answers clients, or nobody supervises
+``nothing``   3     nothing serves, during a hold or a load too
 ============  ====  =======================================================================
 """
 
@@ -19,7 +19,9 @@ from appliance.domain.memory import GpuState
 from appliance.domain.names import RUN_UNIT
 from appliance.domain.profile import Catalogue
 from appliance.planning.status.document import (
+    GatewayRow,
     HoldRow,
+    ProfileFileRow,
     ProfileRow,
     ProfileState,
     RunRow,
@@ -28,10 +30,14 @@ from appliance.planning.status.document import (
 )
 from appliance.planning.status.profile_verdict import ended_badly
 from appliance.planning.switch.goals import in_the_way
-from appliance.planning.wording import joined
+from appliance.planning.wording import joined, requester_name
 from appliance.protocol.control import Exit
 
-_START_SUPERVISOR: Final = "sudo systemctl start appliance-supervisor"
+NOT_RUNNING: Final = "supervisor not running: sudo systemctl start appliance-supervisor"
+NO_GATEWAY: Final = (
+    "no gateway, so no client is answered:"
+    " sudo systemctl start appliance-gateway.socket appliance-gateway.service"
+)
 _IDLE: Final = frozenset[ProfileState]({"stopped", "failed", "refused"})
 
 
@@ -45,15 +51,19 @@ def verdict_of(
     operation: Mapping[str, object] | None,
     supervisor: SupervisorRow,
     memory: Mapping[str, object] | None,
+    gateway: GatewayRow | None,
+    files: Sequence[ProfileFileRow],
     now: float,
 ) -> Verdict:
     """Return the verdict on a status document with these parts."""
     serving = [r["name"] for r in rows if r["state"] == "serving"]
-    down = supervisor["state"] == "down"
+    down = supervisor["state"] != "up"
+    no_gateway = gateway is not None and gateway["state"] == "down"
     missing = [name for name in committed if name not in serving]
     excused = hold is not None or run is not None or operation is not None
     why = [
-        *([f"supervisor not running: {_START_SUPERVISOR}"] if down else ()),
+        *([NOT_RUNNING] if supervisor["state"] == "down" else ()),
+        *([NO_GATEWAY] if no_gateway else ()),
         *_hold_why(hold, now),
         *_operation_why(operation),
         *([] if operation else _run_why(run)),
@@ -61,11 +71,13 @@ def verdict_of(
         *_empty_why(rows, committed, serving),
         *_stalled_why(rows),
         *_uncommitted_why(serving, committed),
+        *filter(None, map(_file_why, files)),
         *_memory_why(memory),
     ]
     if not serving:
         return Verdict(state="nothing", exit=int(Exit.NOTHING_SERVING), why=why)
-    if down or (missing and not excused) or any(row["stall"] for row in rows):
+    is_missed = bool(missing) and not excused
+    if down or no_gateway or is_missed or any(row["stall"] for row in rows):
         return Verdict(state="degraded", exit=int(Exit.FAILED), why=why)
     return Verdict(state="serving", exit=int(Exit.OK), why=why)
 
@@ -76,9 +88,10 @@ def _hold_why(hold: HoldRow | None, now: float) -> list[str]:
     if not hold["kept"]:
         return ["held by hand until a switch, a start or a boot: appliance start ends it"]
     until = hold["until_unix_s"]
+    by = f" by {requester_name(hold['requested_by'])}" if hold["requested_by"] else ""
     if until is None:
-        return ["on hold without an end, also across reboots: appliance start ends it"]
-    return [f"on hold for another {age(until - now)}: appliance start ends it now"]
+        return [f"on hold{by} without an end, also across reboots: appliance start ends it"]
+    return [f"on hold{by} for another {age(until - now)}: appliance start ends it now"]
 
 
 def _run_why(run: RunRow | None) -> list[str]:
@@ -95,7 +108,9 @@ def _operation_why(operation: Mapping[str, object] | None) -> list[str]:
     names = joined([str(n) for n in target]) if isinstance(target, (list, tuple)) else ""
     kind = operation.get("kind", "an operation")
     what = f"{kind} to {names}" if kind == "switch" else f"{kind} {names}".rstrip()
-    return [f"{what} is running ({operation.get('phase') or 'starting'}): appliance wait"]
+    requester = operation.get("requested_by")
+    by = f" by {requester_name(requester)}" if isinstance(requester, str) and requester else ""
+    return [f"{what}{by} is running ({operation.get('phase') or 'starting'}): appliance wait"]
 
 
 def _missing_why(
@@ -151,6 +166,20 @@ def _uncommitted_why(serving: Sequence[str], committed: Sequence[str]) -> list[s
         for name in serving
         if name not in committed
     ]
+
+
+def _file_why(row: ProfileFileRow) -> str:
+    """Return a sentence on a profile's file; empty: the profile's own note has it."""
+    file = row["file"].rpartition("/")[2]
+    match row["state"]:
+        case "unapplied":
+            return f"{file} is not applied: sudo appliance apply"
+        case "removed":
+            return f"{file} is gone, and {row['name']} still applied: sudo appliance apply"
+        case "faulty":
+            return row["text"].partition("\n")[0]
+        case _:
+            return ""
 
 
 def _memory_why(memory: Mapping[str, object] | None) -> list[str]:

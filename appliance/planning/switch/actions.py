@@ -25,6 +25,10 @@ class Steps:
     failure: str = ""
     """Reason why the last step failed; empty: it did not fail."""
     cancelled: bool = False
+    cancelled_by: str = ""
+    """Name of who has cancelled it; empty: not known."""
+    superseded_by: str = ""
+    """Request to which a repair gives way; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ The decision needs no memory beyond the operation's row: `Steps` only says what 
 process has already done, and a process that starts anew repeats a step harmlessly
 (stopping what is stopped, starting what runs, asking a warm model again).
 
+a repair     that gives way to a person's request ends as it is: the goal of that request follows from what runs
 forward      checks, holds, drains, stops, starts, warms up, commits
 a command    checks, holds, drains, stops, runs it, and goes back to the restore set
 any failure  after preflight: `BeginRollback`, and the same steps run towards the restore set; what
@@ -205,6 +206,8 @@ def _failure(
 ) -> Action | None:
     """Return the action after a failure, a rival or a cancel; None: there is none of them."""
     untouched = _is_untouched(operation)
+    if steps.superseded_by:
+        return Finish(Outcome.SUPERSEDED, f"gave way to {steps.superseded_by}")
     if untouched and steps.failure:
         return Finish(Outcome.REFUSED, steps.failure, Cause.FAILURE)
     rival = _rival(operation, steps, observed, catalogue) or _hold(operation, steps, observed)
@@ -212,9 +215,10 @@ def _failure(
         ended = f"{operation.reason}; " if operation.ran else ""
         return Finish(Outcome.SUPERSEDED, f"{ended}{rival} was started by hand meanwhile and stays")
     if steps.cancelled and not operation.rolling_back:
+        reason = f"{CANCELLED} by {steps.cancelled_by}" if steps.cancelled_by else CANCELLED
         if untouched:
-            return Finish(Outcome.REFUSED, CANCELLED, Cause.CANCELLED)
-        return BeginRollback(CANCELLED, Cause.CANCELLED)
+            return Finish(Outcome.REFUSED, reason, Cause.CANCELLED)
+        return BeginRollback(reason, Cause.CANCELLED)
     reason = steps.failure or _start_failure(operation, steps, observed, refusals)
     return _after_failure(operation, steps, observed, reason) if reason else None
 

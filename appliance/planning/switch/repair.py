@@ -6,6 +6,7 @@ a committed profile that is idle           what follows
 crashed until systemd gave up              repaired, with a growing pause
 its start was refused by the gate          repaired, with a growing pause
 stopped by hand                            left alone until a switch, a start or a boot
+crashed, and then told to stop             left alone, likewise
 evicted by a rival that then was stopped   left alone, likewise
 evicted by a rival that then crashed for   brought back, as after a crash
 good, or that the gate refused
@@ -31,7 +32,7 @@ from appliance.domain.observed import (
     Observed,
     ObservedUnit,
 )
-from appliance.domain.operations import Finished, Outcome
+from appliance.domain.operations import Finished, Kind, Outcome
 from appliance.domain.profile import Catalogue
 from appliance.planning.switch.goals import in_the_way
 
@@ -131,6 +132,41 @@ def left_by_choice(last: Finished | None, boot_id: str) -> frozenset[str]:
     if operation.rollback or operation.boot_id != boot_id:
         return frozenset()
     return frozenset(operation.goal.stop)
+
+
+def stopped_by_choice(
+    committed: Iterable[str], observed: Observed, newest: Iterable[Finished], boot_id: str
+) -> frozenset[str]:
+    """Return the idle committed profiles whose last operation of this boot was a stop.
+
+    systemd does not stop a unit that has failed, so it stays failed. One that has failed again since then was
+    started by hand.
+
+    Args:
+        committed: Names to serve after a boot.
+        observed: The box, with the times of failed units.
+        newest: The operations that are over, newest first.
+        boot_id: This boot.
+    """
+    undecided = {name for name in committed if observed.unit(name).idle}
+    stopped: set[str] = set()
+    for finished in newest:
+        operation = finished.operation
+        if operation.boot_id != boot_id or not undecided:
+            break
+        if finished.outcome is Outcome.REFUSED:
+            continue
+        is_stop = operation.kind is Kind.STOP and finished.outcome is Outcome.DONE
+        if not operation.target and operation.kind in {Kind.STOP, Kind.HOLD}:
+            named = set(undecided)
+        else:
+            goal = operation.goal
+            named = undecided & {*operation.target, *goal.stop, *goal.start, *goal.restore}
+        undecided -= named
+        if is_stop:
+            ended_s = finished.finished_s
+            stopped |= {n for n in named if observed.unit(n).changed_s <= ended_s}
+    return frozenset(stopped)
 
 
 def _is_lost(unit: ObservedUnit, *, refused: bool) -> bool:

@@ -4,9 +4,9 @@
 installed file                     is
 ================================== =========================================================
 missing, wanted                    created
-as apply wrote it, text differs    updated; a running model keeps running, and is told to be
-                                   restarted where that is needed
-as apply wrote it, text equal      kept (another release's header alone is no change)
+as apply wrote it, text differs    updated; a running model keeps running, and its restart is
+                                   named where the process has another form (`started_form`)
+as apply wrote it, text equal      kept (another release's header alone is no change), likewise
 changed by hand                    left and reported, unless the change is settled
 unit of a broken profile           kept, so that one bad file takes nothing down
 unit without a profile             removed, or kept while it runs, or while the polkit rule
@@ -20,7 +20,7 @@ before the rule, and removed after it; an apply that is cut short anywhere leave
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
@@ -30,7 +30,13 @@ from appliance.domain.paths import PROFILES_DIR
 from appliance.domain.profile import Applied, Catalogue, Mark
 from appliance.planning.units import backend_unit
 from appliance.planning.units.backend_unit import StandIn
-from appliance.planning.units.drift import Drift, DriftKind, comment_of, find_drift
+from appliance.planning.units.drift import (
+    DROP_IN_SUFFIX,
+    Drift,
+    DriftKind,
+    comment_of,
+    find_drift,
+)
 from appliance.planning.units.gateway_drop_ins import (
     GATEWAY_FILES,
     SERVICE_DROP_IN,
@@ -39,7 +45,8 @@ from appliance.planning.units.gateway_drop_ins import (
 )
 from appliance.planning.units.polkit import RULE_FILE, polkit_rule
 from appliance.planning.units.specs import Layout, UnitSpec
-from appliance.planning.units.text import sealed_body, sections_of
+from appliance.planning.units.started_form import start_digest
+from appliance.planning.units.text import sealed_body
 
 
 class Action(StrEnum):
@@ -82,6 +89,9 @@ class Installed:
     """Profiles as last applied."""
     running: frozenset[str] = frozenset()
     """Profiles whose unit is not idle."""
+    started: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the forms in which running profiles were started (`start_digest`), as far as they are
+    known; empty text: another form than that of any file that was seen."""
     stale: bool = False
     """Whether a unit or its profile changed since systemd read them, according to systemd."""
 
@@ -243,7 +253,9 @@ def _steps(
 ) -> tuple[Step, ...]:
     present = set(installed.files) - {RULE_FILE} - GATEWAY_FILES
     return tuple(
-        _step(file, units[file], installed, left=file in left)
+        _restarted(
+            _step(file, units[file], installed, left=file in left), units[file], installed, left
+        )
         if file in units
         else _unwanted(file, installed, left=file in left, broken=broken, gone=gone)
         for file in sorted(present | set(units))
@@ -257,33 +269,22 @@ def _step(file: str, text: str, installed: Installed, *, left: bool) -> Step:
         return Step(file=file, action=Action.CREATE, text=text)
     if _same(file, text, installed.files[file]):
         return Step(file=file, action=Action.KEEP)
-    name = profile_of(file)
-    if name not in installed.running or _started_from(text) == _started_from(installed.files[file]):
-        return Step(file=file, action=Action.UPDATE, text=text)
-    note = f"restart to take effect: appliance restart {name}"
-    return Step(file=file, action=Action.UPDATE, text=text, note=note, restart=True)
+    return Step(file=file, action=Action.UPDATE, text=text)
 
 
-def _started_from(text: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the settings of a unit that only a new process obeys."""
-    services = (s for s in sections_of(text or "") if s.name == "Service")
-    return tuple(e for s in services for e in s.entries if e[0] not in _READ_ANEW)
-
-
-_READ_ANEW: Final = frozenset(
-    {
-        "ExecCondition",
-        "Restart",
-        "RestartMaxDelaySec",
-        "RestartPreventExitStatus",
-        "RestartSec",
-        "RestartSteps",
-        "TimeoutStartFailureMode",
-        "TimeoutStartSec",
-        "TimeoutStopSec",
-    }
-)
-"""Keys of [Service] that a daemon-reload puts in force, as it does everything in [Unit]."""
+def _restarted(step: Step, text: str, installed: Installed, left: Mapping[str, Drift]) -> Step:
+    """Return a step with the note to restart, where the model runs in another form than `text`."""
+    name = profile_of(step.file)
+    if name not in installed.running or step.action not in {Action.UPDATE, Action.KEEP}:
+        return step
+    prefix = f"{step.file}{DROP_IN_SUFFIX}/"
+    stay = [installed.files[file] or "" for file in sorted(left) if file.startswith(prefix)]
+    # Where nobody has noted the form: what apply wrote last, since an edit may be newer than the process.
+    known = installed.last_written.get(step.file) or installed.files[step.file] or ""
+    before = installed.started.get(name)
+    if start_digest(text, stay) == (start_digest(known, stay) if before is None else before):
+        return step
+    return replace(step, note=f"restart to take effect: appliance restart {name}", restart=True)
 
 
 def _same(file: str, text: str, present: str | None) -> bool:

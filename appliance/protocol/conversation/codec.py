@@ -275,6 +275,12 @@ class SocketTable(Generic[RequestT, EventT]):
                 return UnknownEvent(name) if form is None else _read(form, document)
 
 
+def refusal_line(kind: ErrorKind, message: str) -> bytes:
+    """Return the line that refuses a client of any socket before it has asked for anything."""
+    document = {"event": "error", **_event_fields(ErrorEvent(kind, message))}
+    return encode_json(document).encode() + b"\n"
+
+
 def parse_request(line: bytes) -> Json:
     """Return the JSON object of a line. Raises `BadRequestError`."""
     try:

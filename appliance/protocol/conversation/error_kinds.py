@@ -10,6 +10,7 @@ a kind             its error                                      what the clien
 `precondition`     `PreconditionError`                            change the box first: the
                                                                   message says how
 `unreachable`      `UnreachableError`                             start what does not answer
+`settings`         none: sent in place of the greeting            correct the settings
 `failed`           any other: a fault of the box or the server    read the log
 =================  =============================================  ==============================
 """
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         "denied",
         "precondition",
         "unreachable",
+        "settings",
     ]
 else:
     ErrorKind = str  # for annotations alone
@@ -53,6 +55,7 @@ EXIT_STATUSES: Final[Mapping[ErrorKind, int]] = {
     "denied": Exit.PERMISSION,
     "precondition": Exit.FAILED,
     "unreachable": Exit.UNREACHABLE,
+    "settings": Exit.CONFIG,
 }
 """Exit status of the command after each kind of error. Commands of the first release know only the
 status, servers of the first release send only the status."""

@@ -16,11 +16,8 @@ from appliance.protocol.health_socket import (
     StateRecordRequest,
 )
 from appliance.protocol.json_values import object_in
-from appliance.protocol.status_socket import (
-    MOST_OPERATIONS,
-    OperationsRequest,
-    RecordedOperationRequest,
-)
+from appliance.protocol.operation_requests import MOST_OPERATIONS, OperationsRequest
+from appliance.protocol.status_socket import RecordedOperationRequest
 from appliance.web.api.answers import (
     AnswerExample,
     EventsDocument,

@@ -22,12 +22,8 @@ from appliance.protocol.health_socket import (
 )
 from appliance.protocol.json_values import Json, objects_in, texts_in
 from appliance.protocol.measurement_events import probe_in
-from appliance.protocol.status_socket import (
-    STATUS,
-    ClientRequestsRequest,
-    LogTailRequest,
-    OperationsRequest,
-)
+from appliance.protocol.operation_requests import OperationsRequest
+from appliance.protocol.status_socket import STATUS, ClientRequestsRequest, LogTailRequest
 from appliance.protocol.view_socket import VIEW
 from appliance.web.live_box import FRESH_S, WITHIN_S, LastAnswer
 from appliance.web.page.page_documents import FocusDocuments

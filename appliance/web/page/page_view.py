@@ -44,9 +44,11 @@ _BLANK: Final[StatusDocument] = {
     "run": None,
     "operation": None,
     "last_operation": None,
+    "last_change": None,
     "memory": None,
     "gateway": None,
     "profiles": [],
+    "profile_files": [],
     "watches": [],
     "verdict": {"state": "nothing", "exit": 3, "why": []},
 }

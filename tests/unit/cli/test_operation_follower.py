@@ -154,7 +154,7 @@ async def test_a_failed_switch_from_end_to_end(box: CliBox) -> None:
     ("serving", "cold", "status", "sentence"),
     [
         (("aeon",), (), 0, "cancelled: aeon serves\n"),
-        (("aeon",), ("aeon",), 1, "cancelled; roll-back failed: no answer within"),
+        (("aeon",), ("aeon",), 1, "cancelled by root; roll-back failed: no answer within"),
         ((), (), 0, "cancelled: nothing serves\n"),
     ],
 )

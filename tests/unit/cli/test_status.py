@@ -76,9 +76,9 @@ def test_status_screen(box: CliBox) -> None:
     assert lines == [
         "garage · RTX 3090 21.0 of 24.0 GiB · RAM 12.0 of 32.0 GiB · supervisor 0.1.0 up 12 d",
         "",
-        f"● genesis  LIVE     serving     vllm :8022  since {since} (2 d)",
-        "○ aeon     standby  stopped     vllm :8022",
-        "⊘ oldmix   retired  stopped     vllm :8022",
+        f"● genesis  serving     committed  vllm :8022  people told  since {since} (2 d)",
+        "○ aeon     stopped                vllm :8022  nobody told",
+        "⊘ oldmix   stopped                vllm :8022  retired",
         "",
         "speed not known: systemctl status appliance-health",
     ]
@@ -102,7 +102,7 @@ def test_status_says_what_is_wrong_and_what_runs(box: CliBox) -> None:
         ended = box.run("status")
     assert ended.status == 3
     assert ended.out.splitlines()[2:] == [
-        "◐ genesis  standby  loading     vllm :8022",
+        "◐ genesis  loading     vllm :8022  nobody told",
         "    loading 3.0 of 18.1 GiB",
         "    edited",
         "",
@@ -239,13 +239,44 @@ def test_status_tells_the_traffic(
 
 
 def test_status_tells_a_gateway_that_is_down(box: CliBox) -> None:
-    """Clients of the one address have nobody to talk to: the command that helps is named."""
+    """Of a gateway that does not answer no address is told; the verdict says what to do."""
     gateway: Mapping[str, object] = {"state": "down", "profiles": [], "keys": []}
     with FakeSupervisor(box.socket, answers(document(GENESIS, gateway=gateway))):
         ended = box.run("status")
-    assert ended.out.splitlines()[-2] == (
-        "no gateway: sudo systemctl start appliance-gateway.socket"
-    )
+    assert not [line for line in ended.out.splitlines() if line.startswith("gateway ")]
+
+
+HERE = "gateway 127.0.0.1:8010"
+TLS_WAITS = "TLS waits for a restart: sudo systemctl restart appliance-gateway.service"
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ({}, HERE),
+        (
+            {"addresses": ["127.0.0.1:8010", "192.0.2.5:8010"], "tls": "on", "keys": 1},
+            "gateway 127.0.0.1:8010, 192.0.2.5:8010 · TLS beyond this machine · 1 key",
+        ),
+        (
+            {"absent": ["192.0.2.5", "wg0"], "tls": "waiting", "keys": 2},
+            f"{HERE} · 192.0.2.5 and wg0 are not there yet · {TLS_WAITS} · 2 keys",
+        ),
+        (
+            {"closed": True},
+            f"{HERE} · closed to other machines until there is a key: appliance key add NAME",
+        ),
+    ],
+)
+def test_status_tells_where_clients_are_served(
+    box: CliBox, told: Mapping[str, object], line: str
+) -> None:
+    """Addresses, and whatever other machines still wait for."""
+    usual = {"addresses": ["127.0.0.1:8010"], "absent": [], "tls": "off", "keys": 0}
+    gateway = {"state": "up", "profiles": [], "keys": [], "listening": {**usual, **told}}
+    with FakeSupervisor(box.socket, answers(document(GENESIS, gateway=gateway))):
+        ended = box.run("status")
+    assert line in ended.out.splitlines()
 
 
 def test_json_is_the_document(box: CliBox) -> None:

@@ -78,7 +78,7 @@ async def test_alerts_stand_below_their_subject(box: CliBox) -> None:
     assert lines[genesis - 1].startswith("    speed   41.2 tok/s")
     assert lines[-6:] == [
         "",
-        "watched nas LIVE · ups standby",
+        "watched nas (people told) · ups (nobody told)",
         "alert   nas #A18 down: no route, since HH:MM (5 h), not sent",
         "alert   gone #A19 down, since HH:MM (5 h), sent HH:MM",
         "aeon ended badly",

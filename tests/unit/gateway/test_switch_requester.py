@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ async def test_a_request_for_what_is_down_switches_to_it() -> None:
     async with at_work(Box()) as box:
         assert box.knock("genesis", ANA) is False
         await until(lambda: box.knock("genesis", ANA) is True)
-    assert box.asked == [("genesis", "gateway (key ana)")]
+    assert box.asked == [("genesis", "key ana")]
 
 
 @pytest.mark.virtual_time
@@ -94,7 +95,7 @@ async def test_each_gets_its_turn() -> None:
         await until(lambda: box.table.state.standing("genesis") is Standing.SERVING)
         box.knock("aeon")
         await until(lambda: box.knock("aeon") is True)
-    assert box.asked == [("genesis", "gateway"), ("aeon", "gateway")]
+    assert box.asked == [("genesis", "a client without a key"), ("aeon", "a client without a key")]
 
 
 @pytest.mark.virtual_time
@@ -115,7 +116,7 @@ async def test_what_serves_stays_for_a_while() -> None:
         await advance(59.0)
         assert box.asked == []
         await advance(2.0)
-        assert box.asked == [("genesis", "gateway")]
+        assert box.asked == [("genesis", "a client without a key")]
 
 
 @pytest.mark.virtual_time
@@ -128,7 +129,7 @@ async def test_requests_in_flight_are_waited_for() -> None:
         assert box.asked == []
         box.flying = 0
         await advance(1.0)
-        assert box.asked == [("genesis", "gateway")]
+        assert box.asked == [("genesis", "a client without a key")]
 
 
 @pytest.mark.virtual_time
@@ -165,6 +166,28 @@ async def test_a_failure_is_told_to_who_waits() -> None:
         assert len(box.asked) == 1
         await advance(2.0)
         assert box.knock("genesis") is True
+
+
+@pytest.mark.virtual_time
+async def test_the_pause_grows_until_the_profile_serves_or_is_applied_anew() -> None:
+    """A profile that cannot start costs the others a roll-back ever less often."""
+    async with at_work(Box()) as box:
+        box.answer = Failed("out of memory")
+        for failures, pause_s in ((1, 60), (2, 120), (3, 300)):
+            box.knock("genesis")
+            await until(lambda: isinstance(box.knock("genesis"), Refusal))
+            assert len(box.asked) == failures
+            told = box.knock("genesis")
+            assert isinstance(told, Refusal)
+            assert told.retry_after_s == pause_s
+            await advance(pause_s - 5.0)
+            assert len(box.asked) == failures
+            await advance(6.0)
+        box.table.adopt({**WILLING, "genesis": replace(WILLING["genesis"], engine_name="other")})
+        await advance(1.0)
+        told = box.knock("genesis")
+        assert isinstance(told, Refusal)
+        assert told.retry_after_s == 60
 
 
 @pytest.mark.virtual_time
@@ -259,9 +282,9 @@ async def test_the_end_of_a_switch_is_what_counts(
     """The requester learns whether the profile serves, whatever the supervisor sends."""
     path = tmp_path / "control.sock"
     async with supervisor(path, story) as asked:
-        assert await ask_for_switch(path, "genesis", "gateway (key ana)") == answer
+        assert await ask_for_switch(path, "genesis", "key ana") == answer
     assert asked[0]["verb"] == "switch"
-    assert asked[0]["args"] == {"name": "genesis", "on_behalf": "gateway (key ana)"}
+    assert asked[0]["args"] == {"name": "genesis", "on_behalf": "key ana"}
 
 
 async def test_no_supervisor_is_away(tmp_path: Path) -> None:

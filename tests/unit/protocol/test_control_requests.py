@@ -85,10 +85,10 @@ def test_a_request_arrives_as_it_was_sent(request: ControlRequest) -> None:
 
 def test_a_switch_on_request_says_nothing_else() -> None:
     """The gateway sends the two arguments that every release of request.sock takes."""
-    line = CONTROL.encode_request(OnRequestSwitch("genesis", "gateway (key ana)"))
+    line = CONTROL.encode_request(OnRequestSwitch("genesis", "key ana"))
     verb, args = CONTROL.verb_of(json.loads(line))
-    assert (verb, args) == ("switch", {"name": "genesis", "on_behalf": "gateway (key ana)"})
-    assert CONTROL.filled(OnRequestSwitch, args) == OnRequestSwitch("genesis", "gateway (key ana)")
+    assert (verb, args) == ("switch", {"name": "genesis", "on_behalf": "key ana"})
+    assert CONTROL.filled(OnRequestSwitch, args) == OnRequestSwitch("genesis", "key ana")
     assert CONTROL.filled(OnRequestSwitch, {"name": "genesis", "on_behalf": 7}) == OnRequestSwitch(
         "genesis"
     )

@@ -16,6 +16,7 @@ from appliance.planning.admission.findings import Presence, ProfileFacts
 from appliance.planning.admission.preflight import refusal
 from appliance.planning.switch.goals import Writes, goal_of
 from appliance.settings_snapshot import SettingsSnapshot
+from appliance.supervisor.access_policy import Requester
 from appliance.supervisor.ownership import (
     OperationRequest,
     Supervisor,
@@ -81,7 +82,9 @@ async def test_same_target_joins_and_another_is_busy() -> None:
         second = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
         assert second.accepted.joined
         assert second.transaction is first.transaction
-        with pytest.raises(BusyError, match=r"switch genesis is running \(preflight, 0 s\)"):
+        with pytest.raises(
+            BusyError, match=r"switch genesis by supervisor is running \(preflight, 0 s\)"
+        ):
             await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("aeon",)))
         await until_served(fakes, "genesis")
 
@@ -357,7 +360,7 @@ async def test_nothing_begins_before_what_was_left_open_goes_on() -> None:
         )
         await settle(500)
         fakes.store.readable.set()
-        with pytest.raises(BusyError, match="switch genesis is running"):
+        with pytest.raises(BusyError, match="switch genesis by supervisor is running"):
             await second
         await until_served(fakes, "genesis")
         await settle(500)
@@ -412,7 +415,7 @@ async def test_a_command_is_never_joined() -> None:
         assert (first.accepted.target, first.accepted.evicts) == (("sh",), ("aeon",))
         assert first.accepted.usual_ms is None
         for other in (request, OperationRequest(kind=Kind.SWITCH, names=("genesis",))):
-            with pytest.raises(BusyError, match=r"run sh is running \("):
+            with pytest.raises(BusyError, match=r"run sh by supervisor is running \("):
                 await supervisor.submit(other)
         await until(lambda: fakes.store.ended)
         await until_served(fakes, "aeon")
@@ -531,3 +534,104 @@ async def test_a_rehearsal_tells_of_a_full_disk() -> None:
         await supervisor.rehearse(OperationRequest(kind=Kind.HOLD, hold_until=FOREVER))
         assert fakes.commitment.reserved == reserved == Writes(names=("genesis",), sets_hold=True)
         await until_served(fakes, "genesis")
+
+
+ANA = Requester(uid=1000, pid=4121, user="ana")
+CLIENT = Requester(uid=990, pid=812, user="appliance-gateway", on_behalf="key laptop")
+
+
+async def until_repaired(fakes: FakePorts, supervisor: Supervisor, phase: Phase) -> None:
+    """Let aeon crash for good, and wait until a repair of it is in a phase."""
+    fakes.systemd.start_limit_hit("aeon")
+    fakes.units.version += 1
+
+    def is_there() -> bool:
+        running = supervisor.current()
+        return running is not None and running.transaction.operation.phase is phase
+
+    await until(is_there)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "serving"),
+    [
+        (Kind.STOP, (), ()),
+        (Kind.STOP, ("aeon",), ()),
+        (Kind.HOLD, (), ()),
+        (Kind.SWITCH, ("genesis",), ("genesis",)),
+        (Kind.SWITCH, ("aeon",), ("aeon",)),
+    ],
+)
+async def test_a_repair_gives_way_to_a_person(
+    kind: Kind, names: tuple[str, ...], serving: tuple[str, ...]
+) -> None:
+    """An operator's request begins at once, ends as asked, and no repair follows it."""
+    fakes = FakePorts(BOX, "aeon")
+    async with supervising(fakes) as supervisor:
+        await until_repaired(fakes, supervisor, Phase.START)
+        until_s = FOREVER if kind is Kind.HOLD else None
+        request = OperationRequest(kind=kind, names=names, by=ANA, hold_until=until_s)
+        running = await supervisor.submit(request)
+        assert running.accepted.kind is kind
+        await until(lambda: supervisor.current() is None)
+        await settle(2000)
+        assert fakes.systemd.observed(BOX).serving() == serving
+    repair, asked = fakes.store.ended
+    assert (repair.operation.kind, repair.outcome) == (Kind.REPAIR, Outcome.SUPERSEDED)
+    assert repair.message == f"gave way to {' '.join([kind, *names])} by ana"
+    assert not repair.failed
+    assert asked.outcome is Outcome.DONE
+
+
+async def test_a_repair_does_not_give_way_to_a_client() -> None:
+    """A request that would switch waits for the repair, as for every operation."""
+    genesis = replace(BOX["genesis"], handling=replace(BOX["genesis"].handling, on_request=True))
+    willing = {**BOX, "genesis": genesis}
+    fakes = FakePorts(willing, "aeon")
+    async with supervising(fakes, FakeProfiles(willing)) as supervisor:
+        await until_repaired(fakes, supervisor, Phase.START)
+        request = OperationRequest(kind=Kind.SWITCH, names=("genesis",), by=CLIENT)
+        with pytest.raises(BusyError, match="repair aeon by supervisor is running"):
+            await supervisor.submit(request)
+
+
+async def test_a_stop_of_what_has_crashed_is_kept() -> None:
+    """Systemd does not stop a failed unit; nevertheless no repair starts it against the operator."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.host.profile_facts["aeon"] = ProfileFacts(model=Presence.MISSING)
+    async with supervising(fakes) as supervisor:
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until(lambda: fakes.store.ended and supervisor.current() is None)
+        fakes.systemd.now_s += 1.0
+        await supervisor.submit(OperationRequest(kind=Kind.STOP, names=("aeon",), by=ANA))
+        await until(lambda: supervisor.current() is None)
+        fakes.host.profile_facts.clear()
+        await settle(5000)
+        assert fakes.systemd.observed(BOX).serving() == ()
+        assert len(fakes.store.ended) == 2
+        # What crashes after a start by hand is repaired again.
+        fakes.systemd.start("aeon")
+        await until_served(fakes, "aeon")
+        fakes.systemd.start_limit_hit("aeon")
+        fakes.units.version += 1
+        await until(lambda: len(fakes.store.ended) == 3)
+        assert fakes.store.ended[-1].operation.kind is Kind.REPAIR
+
+
+async def test_who_asked_stands_in_every_answer() -> None:
+    """Another operator is told whose operation runs, and who has cancelled it."""
+    fakes = FakePorts(BOX, "aeon")
+    fakes.serve("aeon")
+    async with supervising(fakes) as supervisor:
+        request = OperationRequest(kind=Kind.SWITCH, names=("genesis",), by=ANA)
+        first = await supervisor.submit(request)
+        assert first.accepted.requested_by == "ana (uid 1000, pid 4121)"
+        joined = await supervisor.submit(OperationRequest(kind=Kind.SWITCH, names=("genesis",)))
+        assert joined.accepted.requested_by == first.accepted.requested_by
+        with pytest.raises(BusyError, match=r"switch genesis by ana is running \(preflight, 0 s\)"):
+            await supervisor.submit(OperationRequest(kind=Kind.STOP, by=CLIENT))
+        await until(lambda: first.transaction.operation.phase is Phase.START)
+        assert supervisor.cancel(by="ben") is not None
+        await until(lambda: supervisor.current() is None)
+    assert fakes.store.ended[-1].message == "cancelled by ben"

@@ -114,11 +114,11 @@ async def test_the_gateway_switches_on_behalf_of_a_key(
     """Log and history name the key beside the user that really asked."""
     caplog.set_level("INFO")
     async with supervised(tmp_path) as box:
-        assert await ask_for_switch(box.request, "genesis", "gateway (key ana)") == Done()
+        assert await ask_for_switch(box.request, "genesis", "key ana") == Done()
         assert box.fakes.commitment.names == ("genesis",)
         refused = await ask_for_switch(box.request, "nobody", "gateway")
     (operation,) = box.fakes.store.rows.values()
-    assert operation.requested_by == f"gateway (key ana) as {WHO}"
+    assert operation.requested_by == f"key ana as {WHO}"
     assert operation.requested_by in caplog.text
     assert isinstance(refused, Failed)
     assert refused.why.startswith('no profile "nobody"')

@@ -27,6 +27,7 @@ from appliance.protocol.control_requests import CONTROL, GpuStateRequest, WatchS
 from appliance.protocol.conversation.async_client import open_conversation
 from appliance.protocol.conversation.codec import ErrorEvent, ResultEvent
 from appliance.protocol.json_values import object_in, objects_in
+from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import (
     STATUS,
     ClientRequestsRequest,
@@ -38,7 +39,6 @@ from appliance.protocol.status_socket import (
     GpuEvidenceRequest,
     LogTailRequest,
     OperationEvent,
-    OperationsRequest,
     RecordedOperationRequest,
     StatusSocketEvent,
     StatusSocketRequest,

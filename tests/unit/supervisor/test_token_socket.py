@@ -239,6 +239,7 @@ def test_the_offer_is_what_operators_do_in_a_page() -> None:
         "status",
         "watch",
         "gpus",
+        "operations",
         "hold",
         "run",
         "key",

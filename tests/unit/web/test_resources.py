@@ -24,11 +24,8 @@ from appliance.protocol.health_socket import (
     MeasurementEventsRequest,
     StateRecordRequest,
 )
-from appliance.protocol.status_socket import (
-    ClientRequestsRequest,
-    OperationsRequest,
-    RecordedOperationRequest,
-)
+from appliance.protocol.operation_requests import OperationsRequest
+from appliance.protocol.status_socket import ClientRequestsRequest, RecordedOperationRequest
 from appliance.web.application import make_application
 from appliance.web.box_documents import BoxDocuments, Document
 from tests.fakes.fixed_box import FixedBox, FixedFocus, browse

@@ -11,10 +11,10 @@ from appliance.protocol.alert_requests import AlertEvent
 from appliance.protocol.control_events import StatusEvent
 from appliance.protocol.health_socket import MeasuredEvent, MeasurementEventsRequest
 from appliance.protocol.json_values import parse_object
+from appliance.protocol.operation_requests import OperationsRequest
 from appliance.protocol.status_socket import (
     FollowRequest,
     OperationEvent,
-    OperationsRequest,
     WatchRequest,
 )
 from appliance.web.api.stream import lines

@@ -118,7 +118,7 @@ def test_the_screen_shows_the_box_and_leaves_no_trace(box: CliBox) -> None:
         assert it.echoes()
     assert re.search(r"✓ preflight +needs 18\.6 GiB +0\.2 s", screen)
     assert re.search(r"◐ loading +11\.2 of 18\.1 GiB", screen)
-    assert re.search(r">● genesis LIVE +serving +2\+1 +41\.2 +41\.0 ±1\.2", screen)
+    assert re.search(r">● genesis serving +committed +2\+1 +41\.2 +41\.0 ±1\.2", screen)
     assert "python3(4121) 9.0" in screen
     assert it.seen.startswith("\x1b[?1049h\x1b[?25l\x1b[?7l")
 

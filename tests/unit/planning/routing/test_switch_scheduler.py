@@ -3,12 +3,13 @@
 import pytest
 
 from appliance.planning.routing.switch_scheduler import (
-    FAILED_FOR_S,
+    FAILURE_PAUSES_S,
     BoxState,
     CheckAgain,
     SwitchPolicy,
     SwitchTo,
     WaitingProfile,
+    failure_pause_s,
     has_failed,
     next_switch,
 )
@@ -38,9 +39,9 @@ def waiting(profile: str, since_s: float) -> WaitingProfile:
         (1000, BoxState(since_s=0, busy=True), None),
         (1000, BoxState(busy=True), None),
         # The last switch failed.
-        (1000, BoxState(failed_s={"b": 990}), CheckAgain(at_s=990 + FAILED_FOR_S)),
-        (990 + FAILED_FOR_S, BoxState(failed_s={"b": 990}), SwitchTo(profile="b")),
-        (1000, BoxState(failed_s={"c": 990}), SwitchTo(profile="b")),
+        (1000, BoxState(paused_until_s={"b": 1050}), CheckAgain(at_s=1050)),
+        (1050, BoxState(paused_until_s={"b": 1050}), SwitchTo(profile="b")),
+        (1000, BoxState(paused_until_s={"c": 1050}), SwitchTo(profile="b")),
     ],
 )
 def test_a_profile_gets_its_turn(
@@ -72,9 +73,17 @@ def test_who_has_waited_longest_is_next(line: list[tuple[str, float]], first: st
 def test_a_profile_that_failed_keeps_nobody_from_his_turn() -> None:
     """After a failure the next profile has its turn; after all have failed, the earliest."""
     line = [waiting("b", 10), waiting("c", 20)]
-    one = BoxState(failed_s={"b": 990.0})
+    one = BoxState(paused_until_s={"b": 1050.0})
     assert next_switch(1000, one, line, TURNS) == SwitchTo(profile="c")
     assert has_failed("b", 1000, one)
     assert not has_failed("c", 1000, one)
-    both = BoxState(failed_s={"b": 990.0, "c": 980.0})
-    assert next_switch(1000, both, line, TURNS) == CheckAgain(at_s=980 + FAILED_FOR_S)
+    both = BoxState(paused_until_s={"b": 1050.0, "c": 1040.0})
+    assert next_switch(1000, both, line, TURNS) == CheckAgain(at_s=1040)
+
+
+def test_the_pause_after_failures_grows() -> None:
+    """A profile that never comes up costs the others ever less; the longest pause repeats."""
+    pauses = [failure_pause_s(n) for n in range(1, len(FAILURE_PAUSES_S) + 3)]
+    assert pauses[: len(FAILURE_PAUSES_S)] == list(FAILURE_PAUSES_S)
+    assert pauses == sorted(pauses)
+    assert set(pauses[len(FAILURE_PAUSES_S) :]) == {FAILURE_PAUSES_S[-1]}

@@ -13,14 +13,21 @@ from appliance.domain.observed import ActiveState, Observed, ObservedUnit
 from appliance.domain.operations import FOREVER, HoldUntil
 from appliance.domain.profile import Endpoint, Mark
 from appliance.planning.status.box_status import (
+    InstalledForm,
     build_status,
     endpoint_of,
     profile_state,
 )
-from appliance.planning.status.document import StatusDocument, SupervisorRow
+from appliance.planning.status.document import (
+    ProfileFileRow,
+    ProfileFileState,
+    StatusDocument,
+    SupervisorRow,
+)
 from appliance.planning.status.profile_verdict import profile_exit
 from appliance.planning.status.stalls import Stall
 from appliance.protocol.control import Exit
+from appliance.protocol.sd_notify import is_of_running_engine
 from tests.fakes.profiles import applied, catalogue
 
 NOW = 1_000_000.0
@@ -69,6 +76,9 @@ def status(
     memory_of: object = None,
     last_operation: object = None,
     stalls: Mapping[str, Stall] | None = None,
+    gateway: object = None,
+    held_by: str | None = None,
+    installed: InstalledForm | None = None,
 ) -> StatusDocument:
     # Rows of operations and of memory pass through, so tests give the keys that matter to them.
     rows: dict[str, Any] = {
@@ -76,6 +86,7 @@ def status(
         "last_operation": last_operation,
         "memory": memory,
         "memory_of": memory_of,
+        "gateway": gateway,
     }
     known = dict.fromkeys(BOX, NEVER_RAN) | dict(units)
     return build_status(
@@ -93,6 +104,8 @@ def status(
         edited=edited,
         refusals=refusals,
         stalls=stalls,
+        held_by=held_by,
+        installed=installed,
     )
 
 
@@ -124,9 +137,10 @@ def test_state_of_a_profile(unit: ObservedUnit, *, refused: bool, state: str) ->
 
 @pytest.mark.parametrize("unit", [UP, FAILED, STOPPED])
 def test_a_stopped_profile_has_no_status_text(unit: ObservedUnit) -> None:
-    """A stopped unit keeps its last text in systemd, which says nothing about the present."""
-    (_, _, row) = status({"genesis": replace(unit, status_text="serving")})["profiles"]
-    assert row["status_text"] == ("" if unit is STOPPED else "serving")
+    """A unit keeps its last text in systemd, which says nothing about the present of one that ended."""
+    ended = replace(unit, status_text="serving", has_engine_text=True)
+    (_, _, row) = status({"genesis": ended})["profiles"]
+    assert row["status_text"] == ("serving" if unit is UP else "")
 
 
 @pytest.mark.parametrize(
@@ -208,14 +222,18 @@ def test_an_uncommitted_profile_is_told_but_not_wrong() -> None:
 def test_a_hold_without_a_time_is_said_even_while_something_serves() -> None:
     """A hold that never ends is in every status, lest it be forgotten."""
     document = status({"genesis": UP}, "genesis", hold=FOREVER)
-    assert document["hold"] == {"until_unix_s": None, "kept": True}
+    assert document["hold"] == {"until_unix_s": None, "kept": True, "requested_by": None}
     assert "on hold without an end" in why(document)
+    document = status({}, "genesis", hold=NOW + 60, held_by="ana (uid 1000, pid 4121)")
+    assert document["hold"] is not None
+    assert document["hold"]["requested_by"] == "ana (uid 1000, pid 4121)"
+    assert "on hold by ana for another 60 s" in why(document)
 
 
 def test_a_hold_by_hand_is_not_said_to_outlive_a_boot() -> None:
     """The hold unit without its file holds until the next boot only."""
     document = status({}, "genesis", hold_active=True)
-    assert document["hold"] == {"until_unix_s": None, "kept": False}
+    assert document["hold"] == {"until_unix_s": None, "kept": False, "requested_by": None}
     assert "reboots" not in why(document)
 
 
@@ -280,7 +298,7 @@ def test_a_hold_is_told_as_long_as_it_lasts(
 ) -> None:
     """A hold whose time is over is none any more, although what it stopped may not be back."""
     document = status({"genesis": STOPPED}, "genesis", hold=hold, hold_active=active)
-    assert document["hold"] == row
+    assert document["hold"] == (None if row is None else {**row, "requested_by": None})
     # A stop by hand is claimed only where no hold has stopped it.
     assert ("stopped by hand" in str(document["profiles"])) is (hold is None and not active)
 
@@ -479,3 +497,119 @@ def test_a_command_explains_what_does_not_serve() -> None:
     running = {"kind": "run", "target": ["sh"], "phase": "run"}
     known = status({}, "genesis", run=UP, operation=running)
     assert known["verdict"]["why"] == ["run sh is running (run): appliance wait"]
+
+
+CRASHED = replace(
+    RESTARTING, restarts=3, status_text="serving on :8022, ready after 3.20 s", has_engine_text=True
+)
+
+
+def test_a_crash_loop_is_told_with_its_count_and_without_what_was() -> None:
+    """The text of an engine that served is no news of one that has crashed; how often it did is."""
+    document = status({"genesis": CRASHED}, "genesis")
+    row = document["profiles"][2]
+    assert (row["state"], row["restarts"], row["status_text"]) == ("restarting", 3, "")
+    assert row["note"] == "was killed by signal 9; restarted 3 times so far"
+    again = replace(LOADING, restarts=1, status_text="loading: 4.2 GiB resident")
+    row = status({"genesis": again}, "genesis")["profiles"][2]
+    assert row["status_text"] == "loading: 4.2 GiB resident"
+    assert row["note"] == "after a crash; restarted once so far"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("serving on :8022, ready after 3.20 s", ""),
+        ("loading: 4.2 GiB resident, 12 s", ""),
+        ("not patched: not reported as applied: P4", "not patched: not reported as applied: P4"),
+    ],
+)
+def test_a_failed_profile_keeps_the_text_that_says_why(text: str, shown: str) -> None:
+    """The text that systemd has kept of an engine that ran is left out; a reason stays."""
+    ended = replace(FAILED, status_text=text, has_engine_text=is_of_running_engine(text))
+    assert status({"genesis": ended}, "genesis")["profiles"][2]["status_text"] == shown
+
+
+def test_without_a_gateway_the_box_is_degraded() -> None:
+    """A model that no client reaches does not serve anybody; one that nobody asked about is unknown."""
+    document = status({"genesis": UP}, "genesis", gateway={"state": "down"})
+    assert (document["verdict"]["state"], document["verdict"]["exit"]) == ("degraded", 1)
+    assert "no gateway, so no client is answered: sudo systemctl start" in why(document)
+    assert status({}, "genesis", gateway={"state": "down"})["verdict"]["exit"] == 3
+    assert status({"genesis": UP}, "genesis", gateway={"state": "up"})["verdict"]["exit"] == 0
+
+
+def test_a_supervisor_that_waits_for_its_settings_degrades_the_box() -> None:
+    """A box without supervision is told as such, and the advice is not to start what runs."""
+    document = build_status(
+        catalogue=BOX,
+        observed=Observed(units={"genesis": UP}),
+        committed=("genesis",),
+        hold_until=None,
+        marks=None,
+        operation=None,
+        last_operation=None,
+        memory=None,
+        supervisor=SupervisorRow(state="waiting", uptime_s=None),
+        host="garage",
+        version="0.1.0",
+        now=NOW,
+        now_s=NOW_S,
+    )
+    assert document["verdict"] == {"state": "degraded", "exit": 1, "why": []}
+
+
+def test_what_is_not_in_force_is_told_beside_the_profile() -> None:
+    """A pending restart, a unit that was changed by hand and a changed file are three different things."""
+    form = InstalledForm(
+        outdated=frozenset({"genesis", "aeon"}),
+        unit_changes={"genesis": ("+Nice=5",), "aeon": None},
+    )
+    document = status(
+        {"genesis": UP, "aeon": STOPPED}, installed=form, edited=frozenset({"embedder"})
+    )
+    aeon, embedder, genesis = document["profiles"]
+    assert genesis["restart_pending"] is True
+    assert genesis["unit_changes"] == ["+Nice=5"]
+    assert genesis["note"] == (
+        "its unit was changed by hand: sudo appliance apply shows how;"
+        " a restart is pending: appliance restart genesis"
+    )
+    # One that does not run is started in the new form.
+    assert (aeon["restart_pending"], aeon["unit_changes"], aeon["note"]) == (False, [], None)
+    assert embedder["note"] == "its profile changed since it was applied: sudo appliance apply"
+    assert status({"genesis": UP})["profiles"][2]["restart_pending"] is None
+
+
+def test_a_unit_edited_by_hand_is_not_said_to_be_an_edited_profile() -> None:
+    """Systemd wants a reload of such a unit too; the sentence is about the edit."""
+    form = InstalledForm(unit_changes={"genesis": ("+Nice=5",)})
+    row = status({"genesis": replace(UP, needs_reload=True)}, installed=form)["profiles"][2]
+    assert row["edited_since_apply"]
+    assert row["note"] == "its unit was changed by hand: sudo appliance apply shows how"
+
+
+def test_files_that_are_not_applied_are_told() -> None:
+    """A new, a faulty and a removed file are sentences of the verdict, which stays as it is."""
+
+    def file(name: str, state: ProfileFileState, text: str = "") -> ProfileFileRow:
+        path = f"/etc/appliance/profiles/{name}.toml"
+        return ProfileFileRow(name=name, file=path, state=state, text=text)
+
+    files = (
+        file("bad", "faulty", 'bad.toml:1 "x": unknown key\nbad.toml:2 "y": unknown key'),
+        file("genesis", "changed"),
+        file("gone", "removed"),
+        file("new", "unapplied"),
+    )
+    document = status({"genesis": UP}, "genesis", installed=InstalledForm(profile_files=files))
+    assert document["profile_files"] == list(files)
+    assert document["verdict"] == {
+        "state": "serving",
+        "exit": 0,
+        "why": [
+            'bad.toml:1 "x": unknown key',
+            "gone.toml is gone, and gone still applied: sudo appliance apply",
+            "new.toml is not applied: sudo appliance apply",
+        ],
+    }

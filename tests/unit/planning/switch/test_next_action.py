@@ -162,7 +162,7 @@ async def test_a_cancel_ends_the_drain() -> None:
     running = transaction(fakes, Kind.SWITCH, "genesis")
     living = asyncio.create_task(run(running))
     await until(lambda: running.operation.phase is Phase.DRAIN)
-    assert running.cancel()
+    assert running.cancel(by="ana")
     outcome, _ended, _phases = await living
     assert outcome is Outcome.ROLLED_BACK
     assert fakes.gateway.calls[-1] == "release aeon"
@@ -740,11 +740,11 @@ async def test_cancel_turns_a_switch_round() -> None:
     running = transaction(fakes, Kind.SWITCH, "genesis")
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.LOAD)
-    assert running.cancel()
+    assert running.cancel(by="ana")
     finished = await task
-    assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, "cancelled")
+    assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, "cancelled by ana")
     assert serving(fakes) == ("aeon",)
-    assert not running.cancel()
+    assert not running.cancel(by="ana")
 
 
 async def test_rival_started_by_hand_is_adopted() -> None:

@@ -367,9 +367,9 @@ async def test_cancel_ends_the_command() -> None:
     running = transaction(fakes)
     task = asyncio.create_task(running.run())
     await until(lambda: running.operation.phase is Phase.RUN)
-    assert running.cancel()
+    assert running.cancel(by="ana")
     finished = await task
-    assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, CANCELLED)
+    assert (finished.outcome, finished.message) == (Outcome.ROLLED_BACK, f"{CANCELLED} by ana")
     assert fakes.systemd.observed().run.idle
     assert fakes.systemd.observed(BOX).serving() == ("genesis",)
 

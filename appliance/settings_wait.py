@@ -1,0 +1,78 @@
+"""Wait of a daemon for settings that can be read.
+
+A daemon that ended would be started again and fail again, by systemd or by the next client of its socket.
+So it stays, tells systemd and its clients what is wrong, and goes on by itself once anything changes
+that the settings are read from.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from appliance.adapters.systemd.daemon import Readiness
+from appliance.protocol.conversation.codec import refusal_line
+from appliance.settings_snapshot import settings_sources
+
+_LOOK_EVERY_S: Final = 1.0
+_READ_AGAIN_S: Final = 60.0
+"""Time after which the settings are read again without a change: what failed may have been their reader."""
+
+
+class SettingsWait:
+    """Wait until the settings may be others.
+
+    Args:
+        listeners: The daemon's sockets, whose clients are refused meanwhile.
+        readiness: Is told what is wrong.
+        seen: What the settings were read from when that failed.
+        sources: Returns the same of now.
+        look_every_s: Pause between two looks at the sources.
+    """
+
+    def __init__(
+        self,
+        listeners: Iterable[socket.socket],
+        readiness: Readiness,
+        *,
+        seen: Mapping[str, object],
+        sources: Callable[[], Mapping[str, object]] = lambda: settings_sources(os.environ),
+        look_every_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._readiness = readiness
+        self._sources = sources
+        self._look_every_s = look_every_s
+        self._seen = seen
+
+    def wait(self, problem: str) -> None:
+        """Return when the sources are others than those of the last failure, or after a minute.
+
+        Args:
+            problem: What is wrong with the settings.
+        """
+        first = problem.partition("\n")[0]
+        self._readiness.ready()
+        ends_s = time.monotonic() + _READ_AGAIN_S
+        while (sources := self._sources()) == self._seen and time.monotonic() < ends_s:
+            self._readiness.alive(f"waits for its settings: {first}")
+            self._refuse(first)
+        self._seen = sources  # those of the next attempt, or older ones
+
+    def _refuse(self, problem: str) -> None:
+        """Refuse the clients that come until the next look."""
+        if not self._listeners:
+            time.sleep(self._look_every_s)
+            return
+        ready, _, _ = select.select(self._listeners, (), (), self._look_every_s)
+        for listener in ready:
+            listener.settimeout(0.0)
+            with contextlib.suppress(OSError):
+                client, _ = listener.accept()
+                with client:
+                    client.settimeout(0.0)
+                    if client.family == socket.AF_UNIX:
+                        client.send(refusal_line("settings", problem))

@@ -1,0 +1,57 @@
+"""A daemon whose settings cannot be read: what systemd and its clients are told, and how it goes on."""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from appliance.adapters.systemd.daemon import Readiness
+from appliance.protocol.control_requests import CONTROL, StatusRequest
+from appliance.protocol.conversation.client import ask
+from appliance.protocol.conversation.codec import RequestRefusedError
+from appliance.settings_snapshot import settings_sources
+from appliance.settings_wait import SettingsWait
+
+PROBLEM = "a.toml:3: unknown key\na.toml:4: another"
+
+
+def test_a_client_is_told_the_line_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No client waits in vain, `systemctl status` has the line, and a corrected file ends the wait."""
+    file = tmp_path / "appliance.toml"
+    file.write_text("wrong = 1\n")
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    env = {"APPLIANCE_SETTINGS": str(file)}
+
+    def sources() -> Mapping[str, object]:
+        return settings_sources(env)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+        wait = SettingsWait(
+            [listener], Readiness(), seen=sources(), sources=sources, look_every_s=0.02
+        )
+        waiting = threading.Thread(target=wait.wait, args=(PROBLEM,))
+        waiting.start()
+        try:
+            for _ in range(2):
+                with pytest.raises(RequestRefusedError, match=r"a\.toml:3: unknown key") as refused:
+                    ask(CONTROL, str(tmp_path / "control.sock"), StatusRequest())
+                assert refused.value.kind == "settings"
+            assert waiting.is_alive()
+        finally:
+            os.utime(file, ns=(1, 1))
+            waiting.join(10)
+    assert not waiting.is_alive()
+    told.settimeout(0.0)
+    messages = [told.recv(4096).decode() for _ in range(2)]
+    assert messages[0] == "READY=1"
+    assert "STATUS=waits for its settings: a.toml:3: unknown key" in messages[1]
+    told.close()
