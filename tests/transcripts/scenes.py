@@ -98,6 +98,8 @@ def _apply(box: Box, profiles: Mapping[str, str]) -> None:
 def _serve(box: Box, live: str, standby: str) -> None:
     box.run(f"appliance switch {live}", timeout_s=_PATIENCE_S)
     box.run(f"appliance mark {live} live && appliance mark {standby} standby")
+    # What served in the scene before can only go now.
+    box.run("appliance apply")
 
 
 SCENES: Final[Mapping[str, Callable[[Box], None]]] = {"bare": bare, "demo": demo, "garage": garage}
